@@ -1,0 +1,129 @@
+"""What to do about a verdict: levers by name, and what is worth knowing before believing it.
+
+Every lever keeps the measurement contract: isl, osl and concurrency are the user's, no speculative decoding, and a lossy
+one counts only behind the accuracy gate (specification section 7.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from .entry import Entry
+from .inputs import Row
+from .kernels import classify
+from .metrics import (
+    DISPATCH_FLOOR_S,
+    ISOLATED_NOISE,
+    SERVING_NOISE,
+    STREAMING_FRACTION,
+)
+from .peaks import Peaks
+from .units import parse_dtype, printable, quantity
+
+_NEIGHBOURS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
+_LOSSY = "lossy, must pass the accuracy gate"
+
+#: What each route means, in the words of the report.
+ROUTES = {
+    "kernel_track": "kernel work: micro-optimise toward the roof",
+    "occupancy_track": "kernel work: occupancy, shorter dependency chains, split-K or fusion; not fewer bytes",
+    "byte_reduction_track": "move fewer bytes for the same work; tuning has little left",
+    "algorithmic_track": "another algorithm or a faster dtype; tuning has little left",
+    "host_side_track": "not editable: host-side levers only",
+    "pct_order": "no verdict: fall back to the order by GPU time",
+    "low_priority": "small share: ordinary Amdahl",
+}
+
+
+def attach(entry: Entry, rows: Iterable[Row], offered: Iterable[str]) -> Entry:
+    """Add the levers that the verdict calls for."""
+    if entry.editable is False:
+        entry = replace(entry, host_side_levers=host_side_levers(entry, offered))
+    if entry.headroom_class == "saturated" and entry.bound_type != "compute":
+        entry = replace(entry, byte_reduction_levers=byte_reduction_levers(entry, rows))
+    return entry
+
+
+def byte_reduction_levers(entry: Entry, rows: Iterable[Row]) -> list[str]:
+    """Ways to move fewer bytes for the same work, the concrete ones first."""
+    levers = []
+    neighbours = [
+        f"{printable(row.short_name)} ({row.pct:.2f} %)"
+        for row in rows
+        if row.name != entry.name and classify(row.name, row.classification, entry.regime).op in _NEIGHBOURS
+    ][:3]
+    named = f": in this profile {', '.join(neighbours)}" if neighbours else ""
+    levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time go{named}")
+    if entry.op == "moe":
+        every = next((model for model in entry.byte_models if model.model == "all_experts"), None)
+        if every is not None and entry.bytes_est:
+            waste = quantity(every.bytes - entry.bytes_est, "B")
+            ruled_out = " (this time rules out all of it; look for part of it)" if every.feasible is False else ""
+            levers.append(f"stop reading what is not used: streaming every expert is {waste} a unit over the routed ones{ruled_out}")
+        levers.append("layout and packing: no padded expert tiles, keep the intermediate of the two stages in L2")
+    elif entry.op == "attn_decode":
+        levers.append("layout and packing: pages laid out so that a block of K and V is one contiguous read")
+    else:
+        levers.append("layout and packing: drop padding, coalesce, reuse L2 between neighbouring launches")
+    if entry.weight_dtype and entry.op in ("gemm", "moe", "attn_decode"):
+        width = parse_dtype(entry.weight_dtype).value_bits
+        what = "KV cache" if entry.op == "attn_decode" else "weights"
+        if width > 8:
+            levers.append(f"{what} in fp8 instead of {entry.weight_dtype}: {_LOSSY}")
+        elif width > 4 and what == "weights":
+            levers.append(f"{what} in fp4 instead of {entry.weight_dtype}: {_LOSSY}")
+    return levers
+
+
+def host_side_levers(entry: Entry, offered: Iterable[str]) -> list[str]:
+    """What can be done to a kernel that cannot be edited."""
+    database = {"moe": "tuned_fmoe", "gemm": "AITER_CONFIG_GEMM_*"}.get(entry.op_class, "AITER_CONFIG_*")
+    backends = ", ".join(printable(item) for item in offered)
+    return [
+        "dispatch or path selection: another kernel of the same library for this shape",
+        f"the tuning database ({database}): tune this shape",
+        "a backend swap" + (f" (available: {backends})" if backends else ""),
+        "graph capture, where launch gaps are part of the time",
+    ]
+
+
+def remarks(entry: Entry, peaks: Peaks) -> list[str]:
+    """What a reader should know before believing the figure, and what would sharpen it."""
+    said = []
+    reason = entry.unknown_reason
+    if reason == "infeasible":
+        said.append(
+            f"L3: {entry.roofline_pct_raw:.4g} of the roof is impossible: the model, the peak or the time is wrong; "
+            f"at most {quantity(entry.bytes_upper_bound or 0, 'B')} fit that time"
+        )
+    elif reason == "dispatch_bound":
+        said.append(f"one launch is within the dispatch floor of {DISPATCH_FLOOR_S * 1e6:g} us: fuse it or capture a graph")
+    elif reason == "unvalidated_peak" and entry.roofline_pct_raw is None:
+        missing = "bandwidth" if peaks.hbm_bw_bytes_s is None else f"{entry.dtype} compute"
+        said.append(f"no {missing} peak for this device, so no ratio")
+    elif reason == "unvalidated_peak":
+        said.append("the peak breaks a rule: " + "; ".join(peaks.unvalidated.values()))
+    elif reason == "no_target":
+        said.append(f"no target for {entry.op}: what a good kernel reaches is not known")
+    elif reason == "conflicting_models":
+        said.append("the byte models in range do not agree on a class: counters would decide")
+    if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
+        said.append("the roof time is under the dispatch floor: a faster time could not contradict it")
+    cap = entry.t_ms / 1e3 / DISPATCH_FLOOR_S if entry.t_ms else None
+    if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
+        said.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")
+    if entry.roof_axis == "memory" and entry.roofline_pct and entry.roofline_pct > STREAMING_FRACTION and not entry.suspect:
+        said.append(f"above the {STREAMING_FRACTION:g} of the pin rate that plain streaming reaches: worth counters")
+    if entry.rankable and entry.expected_e2e_gain_pct is not None and entry.attainable_speedup:
+        if entry.attainable_speedup <= 1 + ISOLATED_NOISE:
+            said.append(f"the speedup left is inside the {ISOLATED_NOISE:.1%} noise of isolated reruns")
+        elif entry.expected_e2e_gain_pct <= 100 * SERVING_NOISE:
+            said.append(f"the gain is inside the {SERVING_NOISE:.1%} noise of serving runs")
+    if entry.confidence == "low" and entry.stage != "A":
+        said.append("low confidence: the peak of this axis is not certain")
+    if entry.stage == "A":
+        said.append("to sharpen: capture the kernel's shapes and dtypes (shapes.json) and run again")
+    elif entry.stage == "B":
+        said.append("to sharpen: counters of the isolated op")
+    return said

@@ -1,0 +1,225 @@
+"""The command line: ``analyze``, ``validate``, ``peaks``, ``skill path``. Results on stdout, diagnostics on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .units import number, printable
+
+DONE, FAILED, UNREADABLE = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py") -> int:
+    """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises."""
+    try:
+        options = _parser(prog).parse_args(argv)
+    except SystemExit as leaving:  # argparse printed why
+        return leaving.code if isinstance(leaving.code, int) else UNREADABLE
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = options.run(options)
+        sys.stdout.flush()
+        return int(status)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+    except (ValueError, OSError) as error:
+        return _refuse(str(error))
+    except Exception as error:  # a fault of ours: one line, no traceback in an agent's log
+        print(f"{prog}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        return DONE if options.run is _analyze else UNREADABLE
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 usage.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    one = commands.add_parser("analyze", help="a Top-N profile to profile_roofline.json and .md")
+    one.add_argument("path", metavar="DIR|TOPN", help="a directory with profile_topN.json, or the file")
+    one.add_argument("--env", metavar="FILE", help="env_report.json (default: beside the Top-N or up to two folders above)")
+    one.add_argument("--config", metavar="FILE", help="the model's config.json (default: likewise)")
+    one.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json beside the Top-N)")
+    one.add_argument("--peaks", metavar="FILE", help="another peak table in the format of peaks.md")
+    one.add_argument("--out", metavar="DIR", help="write there instead of beside the Top-N")
+    one.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default 5)")
+    one.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default 8)")
+    one.add_argument("--json", action="store_true", help="print the artifact instead of the report")
+    one.set_defaults(run=_analyze)
+
+    one = commands.add_parser("validate", help="check an artifact's arithmetic and closed sets")
+    one.add_argument("path", metavar="ARTIFACT")
+    one.set_defaults(run=_validate)
+
+    one = commands.add_parser("peaks", help="the hardware peak table")
+    actions = one.add_subparsers(dest="action", metavar="list|show|audit", required=True)
+    for action, run, what in (
+        ("list", _peaks_list, "one line a product"),
+        ("show", _peaks_show, "one device's peaks, by product id, device name or gfx"),
+        ("audit", _peaks_audit, "check every figure"),
+    ):
+        sub = actions.add_parser(action, help=what)
+        if action == "show":
+            sub.add_argument("name", metavar="NAME")
+        sub.add_argument("--peaks", metavar="FILE", help="another peak table")
+        if action != "audit":
+            sub.add_argument("--json", action="store_true")
+        sub.set_defaults(run=run)
+
+    one = commands.add_parser("skill", help="the skill's folder")
+    actions = one.add_subparsers(dest="action", metavar="path", required=True)
+    actions.add_parser("path", help="print the folder that holds SKILL.md").set_defaults(run=_skill_path)
+    return parser
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return UNREADABLE
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from . import analyze, artifact
+
+    head_pct = number(options.head_pct, "--head-pct", minimum=0)
+    head_max = number(options.head_max, "--head-max", minimum=0)
+    if head_max != int(head_max):
+        raise ValueError(f"--head-max is {options.head_max}, expected a whole number")
+    sources = analyze.find_sources(options.path)
+    for name in ("env", "config", "shapes", "peaks"):
+        named = getattr(options, name)
+        if named is not None:
+            if not os.path.isfile(named):
+                raise ValueError(f"--{name} {printable(named)}: no such file")
+            setattr(sources, name, named)
+    sources.peaks_shipped = options.peaks is None
+    folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
+    asked = os.environ.get("ROOFLINE_SKILL", "").strip().lower()
+    report = None if asked == "none" else analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
+    if report is None:
+        print("L0: analysis_skill is none: nothing analysed, nothing written", file=sys.stderr)
+        return DONE
+
+    from .report import markdown
+
+    written = []
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for name, render in (
+            (artifact.ARTIFACT_NAME, lambda: artifact.to_json(report.to_dict())),
+            (artifact.REPORT_NAME, lambda: markdown(report)),
+        ):
+            path = os.path.join(folder, name)
+            artifact.write_whole(path, render())
+            written.append(path)
+    except OSError as error:
+        report.skill_errors.append(f"L5: not written: {error}")
+    sys.stdout.write(artifact.to_json(report.to_dict()) if options.json else markdown(report))
+    for line in report.skill_errors:
+        print(printable(line), file=sys.stderr)
+    for path in written:
+        print(f"wrote {printable(path)}", file=sys.stderr)
+    return DONE
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from .inputs import read_json
+    from .validate import validate
+
+    found = validate(read_json(options.path))
+    for line in found:
+        print(printable(line))
+    if found:
+        print(f"{printable(options.path)}: {len(found)} inconsistencies", file=sys.stderr)
+        return FAILED
+    print(f"{printable(options.path)}: consistent")
+    return DONE
+
+
+def _table(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from . import peaktable
+
+    path = options.peaks or peaktable.locate()
+    if path is None:
+        raise ValueError("no peaks.md above the helper: name one with --peaks")
+    return peaktable.load(path, shipped=options.peaks is None)
+
+
+def _peaks_list(options: argparse.Namespace) -> int:
+    from . import peaks
+    from .artifact import to_json
+
+    table = _table(options)
+    found = {name: peaks.of_block(table, block) for name, block in table.products.items()}
+    if options.json:
+        sys.stdout.write(to_json({name: item.to_dict() for name, item in found.items()}))
+        return DONE
+    print(f"{'product':16} {'arch':9} {'TB/s':>7} {'bf16/fp16':>10} {'fp8':>8}  confidence")
+    for name, item in found.items():
+        half = item.flops.get("bf16") or item.flops.get("fp16")
+        print(
+            f"{name:16} {item.gfx or '-':9} {(item.hbm_bw_bytes_s or 0) / 1e12:7.4g} {_tera(half):>10} "
+            f"{_tera(item.flops.get('fp8')):>8}  {table.products[name].text('confidence')}"
+        )
+    return DONE
+
+
+def _tera(value: float | None) -> str:
+    return f"{value / 1e12:.5g}" if value else "-"
+
+
+def _peaks_show(options: argparse.Namespace) -> int:
+    from . import peaks
+    from .artifact import to_json
+    from .peaks import architecture
+
+    table = _table(options)
+    gfx = architecture(options.name)
+    by_arch = gfx in table.defaults or table.with_arch(gfx)
+    device = peaks.Device(gfx=gfx) if by_arch else peaks.Device(device_name=options.name)
+    found = peaks.resolve(table, device)
+    if found.source == "derived":
+        return _refuse(f"{printable(options.name)}: {found.note}")
+    if options.json:
+        sys.stdout.write(to_json(found.to_dict()))
+        return DONE
+    candidates = [found.product] if found.product else [block.id for block in table.named(options.name) or table.with_arch(gfx)]
+    print(f"product    {', '.join(candidates)}")
+    print(f"gfx        {found.gfx}")
+    print(f"bandwidth  {found.hbm_bw_bytes_s or 0:.5g} bytes/s")
+    for title, rates in (("matrix", found.flops), ("vector", found.vector)):
+        for dtype, value in rates.items():
+            print(f"{title:10} {dtype:12} {value:.5g} FLOP/s")
+    print(f"L2         {'unknown' if found.l2_bytes is None else format(found.l2_bytes, '.0f') + ' bytes'}")
+    print(f"MALL       {'none or unknown' if found.mall_bytes is None else format(found.mall_bytes, '.0f') + ' bytes'}")
+    print(f"source     {found.source}, confidence {found.confidence}")
+    if found.note:
+        print(f"note       {found.note}")
+    return DONE
+
+
+def _peaks_audit(options: argparse.Namespace) -> int:
+    from .audit import audit
+
+    table = _table(options)
+    figures, problems = audit(table)
+    for line in problems:
+        print(printable(line))
+    if problems:
+        print(f"{len(problems)} problems in {figures} figures of {len(table.products)} products", file=sys.stderr)
+        return FAILED
+    print(f"{len(table.products)} products, {figures} figures: no problem found")
+    return DONE
+
+
+def _skill_path(options: argparse.Namespace) -> int:
+    from .peaktable import skill_dir
+
+    folder = skill_dir()
+    if folder is None or not os.path.isfile(os.path.join(folder, "SKILL.md")):
+        return _refuse("the skill's folder (SKILL.md, peaks.md, skill/) was not found")
+    print(folder)
+    return DONE

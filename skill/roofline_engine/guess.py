@@ -1,0 +1,203 @@
+"""Shapes for a row that has none captured: from its own ``est_shape`` or tensors, else from the model's config (stage A).
+
+Everything here is a guess that is shown and never ranked on. What cannot be told is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .inputs import Env, Row
+from .kernels import UNMODELLED, Hint
+from .modelconfig import ModelConfig
+from .models import OPS
+from .units import Dtype, parse_dtype, whole
+
+
+class CannotModel(ValueError):
+    """L2: this row has no work model or no shapes; the message is the reason."""
+
+
+def parameters(
+    row: Row, hint: Hint, regime: str, env: Env, config: ModelConfig | None
+) -> tuple[str, dict[str, object], list[str]]:
+    """Op, work-model parameters and assumptions for one row. Raises CannotModel with the reason."""
+    if hint.op not in OPS:
+        raise CannotModel(UNMODELLED[hint.op])
+    given = _estimated(row, hint) or _from_tensors(row, hint)
+    if given:
+        return given
+    if hint.op in ("gemm", "elementwise", "copy", "softmax", "layernorm"):
+        raise CannotModel(f"{hint.op} without shapes: which of the model's operands these are cannot be told")
+    if config is None:
+        raise CannotModel(f"{hint.op} without shapes, and no config.json of the model")
+    tokens, notes = _tokens(regime, env)
+    if hint.op == "moe":
+        return "moe", _moe(hint, tokens, env, config, notes), notes
+    if hint.op == "attn_decode":
+        return "attn_decode", _attention(env, config, notes), notes
+    if config.hidden is None:
+        raise CannotModel("rmsnorm without shapes: config.json has no hidden size")
+    dtype = _sixteen_bit(config, env, "activations")
+    return "rmsnorm", {"rows": tokens, "cols": config.hidden, "dtype": dtype}, [*notes, "hidden size from config.json"]
+
+
+def _estimated(row: Row, hint: Hint) -> tuple[str, dict[str, object], list[str]] | None:
+    """``est_shape`` as parameters of the op: an object, or text such as ``M=64, N=4096, K=2048, dtype=bf16``."""
+    if isinstance(row.est_shape, Mapping):
+        values = {str(key): value for key, value in row.est_shape.items()}
+    elif isinstance(row.est_shape, str) and "=" in row.est_shape:
+        pairs = (item.partition("=") for item in row.est_shape.replace(";", ",").split(","))
+        values = {key.strip(): value.strip() for key, _, value in pairs if key.strip()}
+    else:
+        return None
+    op = values.pop("op", hint.op)
+    if op not in OPS:
+        raise CannotModel(f"est_shape: no work model for op {op!r}")
+    if "dtype" not in values and isinstance(row.dtypes, list) and row.dtypes:
+        values["dtype"] = row.dtypes[0]
+    return str(op), values, ["shapes from est_shape"]
+
+
+def _from_tensors(row: Row, hint: Hint) -> tuple[str, dict[str, object], list[str]] | None:
+    """The row's own tensor shapes and dtypes, for the ops whose operands they identify."""
+    tensors = _tensors(row)
+    if not tensors or hint.op not in ("gemm", "elementwise", "copy", "softmax", "rmsnorm", "layernorm"):
+        return None
+    notes = ["shapes from the Top-N's tensors"]
+    first, dtype = tensors[0]
+    if hint.op == "gemm":
+        matrices = [item for item in tensors if len(item[0]) == 2][:2]
+        if len(matrices) < 2:
+            return None
+        (m, k), (rows, cols), weight = matrices[0][0], matrices[1][0], matrices[1][1]
+        if k not in (rows, cols):
+            return None
+        n = cols if k == rows else rows
+        return "gemm", {"M": m, "N": n, "K": k, "dtype": matrices[0][1], "weight_dtype": weight}, notes
+    numel = 1
+    for size in first:
+        numel *= size
+    if hint.op == "elementwise":
+        same = [item for item in tensors if item[0] == first]
+        return "elementwise", {"numel": numel, "inputs": len(same), "outputs": 1, "dtype": dtype}, notes
+    return hint.op, {"rows": numel // first[-1], "cols": first[-1], "dtype": dtype}, notes
+
+
+def _tensors(row: Row) -> list[tuple[list[int], Dtype]]:
+    """(logical shape, dtype) of each tensor; an unreadable list is no evidence, an unknown dtype is refused."""
+    if not isinstance(row.shapes, list) or not isinstance(row.dtypes, list):
+        return []
+    found = []
+    for shape, name in zip(row.shapes, row.dtypes):
+        if not isinstance(shape, list) or not shape:
+            continue
+        try:
+            sizes = [whole(size, "shape") for size in shape]
+        except ValueError:
+            continue
+        try:
+            dtype = parse_dtype(name)
+        except ValueError as error:
+            raise CannotModel(str(error)) from None
+        sizes[-1] *= dtype.pack
+        found.append((sizes, dtype))
+    return found
+
+
+def _tokens(regime: str, env: Env) -> tuple[float, list[str]]:
+    if regime == "prefill":
+        if env.prefill_tokens is None:
+            raise CannotModel("prefill without shapes: tokens of one launch unknown (give workload.prefill_tokens)")
+        return env.prefill_tokens, [f"{env.prefill_tokens:g} tokens from workload.prefill_tokens"]
+    if env.conc is None:
+        raise CannotModel("decode without shapes: workload.conc is missing, so the tokens of one step are unknown")
+    return env.conc, [f"{env.conc:g} tokens a step = workload.conc"]
+
+
+def _parallel(env: Env, notes: list[str]) -> int:
+    if env.tensor_parallel is None:
+        notes.append("tensor parallelism not given: 1 assumed")
+    return env.tensor_parallel or 1
+
+
+def _moe(hint: Hint, tokens: float, env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
+    sizes = {
+        "hidden": config.hidden,
+        "inter": config.moe_inter,
+        "experts": config.experts,
+        "top_k": config.top_k,
+    }
+    missing = [key for key, value in sizes.items() if value is None]
+    if missing:
+        raise CannotModel(f"moe without shapes: config.json does not give {', '.join(missing)}")
+    tp, ep = _parallel(env, notes), env.expert_parallel or 1
+    inter, experts = config.moe_inter or 0, config.experts or 0
+    if ep > 1:
+        raise CannotModel("moe without shapes under expert parallelism: the tokens routed to this device are unknown")
+    if inter % tp:
+        raise CannotModel(f"moe without shapes: the experts' width {inter} does not split over {tp} devices")
+    weight = hint.weight_dtype or _weight_dtype(config, env)
+    act = hint.dtype or (weight if weight.value_bits == 8 else _sixteen_bit(config, env, "activations"))
+    notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {weight.name}")
+    sizes.update(tokens=int(tokens), inter=inter // tp, experts=experts)
+    return {**sizes, "stage": hint.stage or "both", "dtype": act, "weight_dtype": weight}
+
+
+def _attention(env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
+    if config.latent_attention:
+        raise CannotModel(UNMODELLED["mla"])
+    heads, kv_heads, head_dim = config.n_q_heads, config.n_kv_heads, config.head_dim
+    if heads is None or kv_heads is None or head_dim is None:
+        raise CannotModel("attention without shapes: config.json does not give head counts and head_dim")
+    tp = _parallel(env, notes)
+    if heads % tp or (kv_heads % tp and tp % kv_heads):
+        raise CannotModel(f"attention without shapes: {heads} heads and {kv_heads} KV heads do not split over {tp} devices")
+    kv = _sixteen_bit(config, env, "the KV cache")
+    if env.kv_dtype and env.kv_dtype != "auto":
+        kv = _named(env.kv_dtype, "kv_cache_dtype")
+    if config.sliding_window is not None:
+        notes.append("config.json has a sliding window that some layers may use: full context assumed")
+    notes.append(f"heads from config.json, KV cache in {kv.name}")
+    return {
+        "batch": int(env.conc or 1),
+        "n_q_heads": heads // tp,
+        "n_kv_heads": max(1, kv_heads // tp),
+        "head_dim": head_dim,
+        "dtype": _sixteen_bit(config, env, "queries"),
+        "kv_dtype": kv,
+    }
+
+
+def context(env: Env) -> tuple[float, list[float], str]:
+    """The mean context of a decode step and its range: isl + osl/2 over [isl, isl + osl] (specification section 4)."""
+    if env.isl is None or env.osl is None:
+        raise CannotModel("attention without seq_len, and workload.isl and workload.osl are not both given")
+    mean = env.isl + env.osl / 2
+    return mean, [env.isl, env.isl + env.osl], f"context {mean:g} = isl + osl/2"
+
+
+def _named(name: str, key: str) -> Dtype:
+    try:
+        return parse_dtype(name)
+    except ValueError as error:
+        raise CannotModel(f"{key}: {error}") from None
+
+
+def _weight_dtype(config: ModelConfig, env: Env) -> Dtype:
+    if env.model_dtype:
+        return _named(env.model_dtype, "model_dtype")
+    if config.weight_dtype is None:
+        raise CannotModel("the weights' dtype is unknown: give model_dtype in env_report.json")
+    return config.weight_dtype
+
+
+def _sixteen_bit(config: ModelConfig, env: Env, what: str) -> Dtype:
+    """The model's own dtype for what a weight quantisation leaves alone."""
+    if config.dtype is not None:
+        return config.dtype
+    if env.model_dtype:
+        named = _named(env.model_dtype, "model_dtype")
+        if named.value_bits >= 16:
+            return named
+    raise CannotModel(f"the dtype of {what} is unknown: config.json has no torch_dtype")

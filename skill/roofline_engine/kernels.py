@@ -1,0 +1,208 @@
+"""What a kernel's name says: the op, its stage, its dtypes. A name is a hint (stage A); shapes.json is evidence.
+
+Names are other people's: Triton functions, mangled C++, Tensile solutions, profiler rows that are no kernels. The first
+rule that fits decides; a name that fits none is unknown and is not guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .units import Dtype, parse_dtype
+
+#: op_class of every op this package names; ops without a model keep their class so that a report can group them.
+OP_CLASS = {
+    "gemm": "gemm",
+    "moe": "moe",
+    "attn_decode": "attn",
+    "attn_prefill": "attn",
+    "mla": "attn",
+    "rmsnorm": "elementwise",
+    "layernorm": "elementwise",
+    "softmax": "elementwise",
+    "elementwise": "elementwise",
+    "copy": "elementwise",
+    "rope": "elementwise",
+    "quantise": "elementwise",
+}
+
+#: Why an op that is recognised has no model here.
+UNMODELLED = {
+    "collective": "a collective: bound by the interconnect, which this roofline has no axis for",
+    "memcpy": "a memory copy or fill issued by the runtime, not a kernel to optimise",
+    "moe_helper": "an MoE routing, sorting or reduction helper: its traffic depends on the routing",
+    "linear_attention": "linear attention or a state-space scan: no work model",
+    "mla": "multi-head latent attention: no work model",
+    "sampling": "top-k or sampling: the work depends on the data",
+    "rope": "rotary embedding: no work model",
+    "quantise": "quantisation: no work model",
+    "attn_prefill": "prefill attention: no work model",
+    "unknown": "the name matches no op that is known; give shapes.json with an op",
+}
+
+_RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("memcpy", ("memcpy dtod", "memcpy htod", "memcpy dtoh", "memcpy ptop", "memset (", "__amd_rocclr_", "copybuffer")),
+    (
+        "collective",
+        (
+            "nccl",
+            "rccl",
+            "allreduce",
+            "all_reduce",
+            "cross_device_reduce",
+            "quickreduce",
+            "allgather",
+            "all_gather",
+            "reducescatter",
+            "reduce_scatter",
+            "alltoall",
+            "all_to_all",
+            "all2all",
+            "multimem",
+            "symm_mem",
+            "oneshot",
+            "twoshot",
+            "deep_ep",
+        ),
+    ),
+    (
+        "linear_attention",
+        (
+            "gated_delta",
+            "chunk_fwd_kernel",
+            "chunk_delta",
+            "recurrent_gated",
+            "fused_recurrent",
+            "causal_conv1d",
+            "mamba",
+            "selective_scan",
+            "state_passing",
+            "linear_attn",
+            "lightning_attn",
+            "chunk_scan",
+            "chunk_state",
+            "_kda_",
+        ),
+    ),
+    (
+        "moe_helper",
+        (
+            "moe_sort",
+            "moe_align",
+            "moe_reduction",
+            "moe_sum",
+            "moe_fused_gate",
+            "topk_softmax",
+            "topk_sigmoid",
+            "topk_softplus",
+            "grouped_topk",
+            "moe_permute",
+            "moe_unpermute",
+            "moesort",
+            "permute_kernel",
+            "expert_histogram",
+        ),
+    ),
+    ("rope", ("rope", "rotary")),
+    ("moe", ("moe", "fused_experts", "matmul_ogs", "grouped_gemm", "group_gemm")),
+    ("rmsnorm", ("rmsnorm", "rms_norm", "fused_rms")),
+    ("layernorm", ("layernorm", "layer_norm", "layernormkernel")),
+    ("mla", ("_mla", "mla_", "flashmla", "flash_mla", "mqa_logits", "sparse_mla", "indexer")),
+    ("attention", ("attention", "attn", "fmha", "flash_fwd", "sdpa", "flashinfer::batch")),
+    ("sampling", ("topk", "top_k", "sampling", "argmax", "multinomial", "sort_kernel", "radixsort")),
+    ("softmax", ("softmax",)),
+    (
+        "gemm",
+        (
+            "gemm",
+            "gemv",
+            "cijk_",
+            "matmul",
+            "nvjet",
+            "cublas",
+            "cutlass",
+            "splitk",
+            "split_k",
+            "xmma",
+            "wvsplit",
+            "flatmm",
+            "linear_kernel",
+            "_mm_kernel",
+        ),
+    ),
+    ("quantise", ("quant",)),
+    ("copy", ("direct_copy", "copy_kernel", "catarray", "concat")),
+    (
+        "elementwise",
+        (
+            "elementwise",
+            "silu",
+            "gelu",
+            "act_and_mul",
+            "swiglu",
+            "triton_poi_",
+            "fillfunctor",
+            "add_kernel",
+            "mul_kernel",
+            "sigmoid",
+        ),
+    ),
+)
+_DECODE = ("decode", "paged", "unified_attention")
+_PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a name suggests: the op, the MoE stage ("1", "2" or None), activation and weight dtypes where it spells them."""
+
+    op: str
+    stage: str | None = None
+    dtype: Dtype | None = None
+    weight_dtype: Dtype | None = None
+
+
+def classify(name: str, classification: str = "", regime: str = "decode") -> Hint:
+    """Classify a kernel by the profiler's ``classification`` where it is specific, else by its name.
+
+    An attention name that does not say decode or prefill is taken for the regime that carries its launches.
+    """
+    low = name.lower()
+    op = _match(low)
+    told = _match(classification.lower()) if classification else "unknown"
+    if told in ("collective", "moe", "attention", "gemm") and op in ("unknown", "elementwise", "copy", told):
+        op = told
+    elif op == "unknown":
+        op = told
+    if op == "attention":
+        if any(word in low for word in _DECODE) and not any(word in low for word in _PREFILL):
+            op = "attn_decode"
+        elif any(word in low for word in _PREFILL):
+            op = "attn_prefill"
+        else:
+            op = "attn_prefill" if regime == "prefill" else "attn_decode"
+    if op != "moe":
+        return Hint(op)
+    stage = "1" if _has(low, "moe1", "stage1", "stage_1", "gate_up") else None
+    stage = "2" if stage is None and _has(low, "moe2", "stage2", "stage_2", "moe_down") else stage
+    return Hint(op, stage, _spelled(low, "a"), _spelled(low, "w"))
+
+
+def _match(low: str) -> str:
+    if low in ("comm", "communication"):
+        return "collective"
+    if low in ("norm", "normalization"):
+        return "rmsnorm"
+    return next((op for op, words in _RULES if any(word in low for word in words)), "unknown")
+
+
+def _has(low: str, *words: str) -> bool:
+    return any(word in low for word in words)
+
+
+def _spelled(low: str, letter: str) -> Dtype | None:
+    """``..._afp8_wfp4_...`` spells the activation and the weight dtype of an aiter MoE kernel."""
+    for part in low.split("_"):
+        if part.startswith(letter) and part[1:] in ("fp4", "fp8", "bf16", "fp16", "int8", "int4"):
+            return parse_dtype(part[1:])
+    return None

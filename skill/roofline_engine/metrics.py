@@ -1,0 +1,243 @@
+"""The verdict: where one unit of work stands against the roofs, and what that leaves to win.
+
+All arithmetic of the model is here. Formulas, bands and the order of the no-verdict rules are the specification's
+sections 3 and 6; the range over byte models, the cap by the dispatch floor and the reasons are this project's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from .entry import ByteModel, Entry
+from .models import TARGET_EFF, Work
+from .peaks import Peaks
+
+# One definition of each constant; SKILL.md's table is held to these by a test.
+#: Both utilisations under this: neither roof is near, so latency or occupancy binds (specification 3.5).
+LATENCY_THRESHOLD = 0.60
+#: Bands against target_eff, not against the roof: what is left is the distance to what a good kernel reaches (3.6).
+SATURATED_BAND = 0.9
+MODERATE_BAND = 0.6
+#: One launch costs about this much whatever it does (3.6); a GPU attribute, so a time near it is not the kernel's.
+DISPATCH_FLOOR_S = 5e-6
+#: A ratio under this is as impossible as one over 1: the model, the peak or the time is off by orders (6, L3).
+SUSPECT_LOW = 0.001
+#: Below this share Amdahl's law caps the gain under the noise, whatever the roofline says (3.0).
+HEAD_PCT = 5.0
+HEAD_MAX = 8
+#: Identical reruns of one isolated kernel differ by this much; serving runs by much less (8.3).
+ISOLATED_NOISE = 0.034
+SERVING_NOISE = 0.005
+#: Plain streaming reaches about this part of the pin rate (8.2); a memory roofline_pct above it deserves counters.
+STREAMING_FRACTION = 0.85
+
+_NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One amount of work over one time against two roofs; None where a peak is not known."""
+
+    achieved_bw_bytes_s: float
+    achieved_flops: float
+    arithmetic_intensity: float | None
+    hbm_util: float | None
+    compute_util: float | None
+    ridge_point: float | None
+    roof_axis: str | None
+    raw: float | None
+
+
+def point(
+    nbytes: float, flops: float, t_s: float, peak_bw: float | None, peak_flops: float | None, *, streaming: bool = False
+) -> Point:
+    """Place bytes, FLOPs and a time (seconds) under the roofs (bytes/s, FLOP/s).
+
+    The roof walked toward is compute when the intensity is over the ridge point, else memory; a point on the ridge is
+    memory. Without a compute peak only work that is memory-bound by its nature (``streaming``, or no FLOPs) has an axis.
+
+    Raises:
+        ValueError: when ``t_s`` is not positive.
+    """
+    if not t_s > 0:
+        raise ValueError(f"time is {t_s!r} s, expected more than 0")
+    bandwidth, rate = nbytes / t_s, flops / t_s
+    if not (math.isfinite(bandwidth) and math.isfinite(rate)):
+        raise ValueError(f"{nbytes:.4g} bytes and {flops:.4g} FLOPs in {t_s!r} s are no finite rates")
+    intensity = flops / nbytes if nbytes > 0 else None
+    hbm_util = bandwidth / peak_bw if peak_bw else None
+    compute_util = rate / peak_flops if peak_flops else None
+    ridge = peak_flops / peak_bw if peak_flops and peak_bw else None
+    axis: str | None = None
+    if ridge is not None and intensity is not None:
+        axis = "compute" if intensity > ridge else "memory"
+    elif peak_bw and (streaming or not flops):
+        axis = "memory"
+    raw = compute_util if axis == "compute" else hbm_util if axis == "memory" else None
+    return Point(bandwidth, rate, intensity, hbm_util, compute_util, ridge, axis, raw)
+
+
+def headroom(roofline_pct: float, target_eff: float) -> str:
+    """The class of a ratio (a fraction) against what a good kernel of the op reaches."""
+    if roofline_pct >= SATURATED_BAND * target_eff:
+        return "saturated"
+    if roofline_pct >= MODERATE_BAND * target_eff:
+        return "moderate"
+    return "underperforming"
+
+
+def attainable_speedup(roofline_pct: float, target_eff: float, t_launch_s: float) -> float:
+    """max(1, target/pct), capped at what the dispatch floor leaves of one launch."""
+    cap = max(1.0, t_launch_s / DISPATCH_FLOOR_S)
+    return min(max(1.0, target_eff / roofline_pct), cap)
+
+
+def time_saved_pct(pct_gpu_time: float, speedup: float) -> float:
+    """Amdahl: percent of the GPU time saved when a kernel of this share gets this much faster."""
+    return pct_gpu_time * (1.0 - 1.0 / speedup)
+
+
+def throughput_gain_pct(saved_pct: float) -> float | None:
+    """Time saved as throughput: x/(1-x). None when nothing would be left of the time."""
+    return 100.0 * saved_pct / (100.0 - saved_pct) if saved_pct < 100.0 else None
+
+
+def bound(p: Point) -> str:
+    """What binds. A small intensity alone does not make a kernel memory-bound: a roof has to be near."""
+    if p.hbm_util is None or p.roof_axis is None:
+        return "unknown"
+    if p.compute_util is None:
+        if p.hbm_util >= LATENCY_THRESHOLD:
+            return p.roof_axis
+        return "latency" if p.achieved_flops == 0 else "unknown"
+    if p.hbm_util < LATENCY_THRESHOLD and p.compute_util < LATENCY_THRESHOLD:
+        return "latency"
+    return p.roof_axis
+
+
+def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) -> Entry:
+    """Fill in every metric of ``entry``, whose identity, times and stage are set, from its work and the peaks.
+
+    conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
+    """
+    axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    entry = replace(
+        entry,
+        op=work.op,
+        op_class=work.op_class,
+        modeled=True,
+        dtype=work.dtype.name,
+        weight_dtype=work.weight_dtype.name,
+        bytes_est=work.bytes,
+        flops_est=work.flops,
+        byte_models=list(work.candidates),
+        arithmetic_intensity=work.flops / work.bytes if work.bytes > 0 else None,
+        ridge_point=rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
+        target_eff=TARGET_EFF.get(work.op),
+    )
+    if entry.t_ms is None or entry.t_unit_ms is None:
+        return _decided(entry, "not_measured", "memory", peaks)
+    t_launch, t_unit = entry.t_ms / 1e3, entry.t_unit_ms / 1e3
+    streaming = work.engine == "vector"
+
+    def place(model: ByteModel) -> Point:
+        return point(model.bytes, model.flops, t_unit, peaks.hbm_bw_bytes_s, rate, streaming=streaming)
+
+    p = place(work.candidates[0])
+    placed = [(model, place(model)) for model in work.candidates]
+    entry = replace(
+        entry,
+        byte_models=[
+            replace(model, feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
+        ],
+        achieved_bw_bytes_s=p.achieved_bw_bytes_s,
+        achieved_flops=p.achieved_flops,
+        hbm_util=p.hbm_util,
+        compute_util=p.compute_util,
+        roof_axis=p.roof_axis,
+        bound_type=bound(p),
+        roofline_pct_raw=p.raw,
+        roofline_pct=None if p.raw is None else min(p.raw, 1.0),
+        bytes_upper_bound=peaks.hbm_bw_bytes_s * t_unit if peaks.hbm_bw_bytes_s else None,
+        falsifiable=_falsifiable(work, peaks, rate, entry.launches_per_unit),
+    )
+    axis = axis_name if p.roof_axis == "compute" else "memory"
+    if p.raw is None:
+        return _decided(entry, "unvalidated_peak", axis, peaks)
+    if p.raw > 1.0 or p.raw < SUSPECT_LOW or work.bytes <= 0:
+        # The ratio is no evidence about the kernel, so neither is what it says of the bound.
+        entry = replace(entry, bound_type="unknown", suspect=True, stage_c_candidate=True)
+        return _decided(entry, "infeasible", axis, peaks)
+    if t_launch <= DISPATCH_FLOOR_S:
+        return _decided(replace(entry, bound_type="latency"), "dispatch_bound", axis, peaks)
+    if axis in peaks.unvalidated:
+        return _decided(entry, "unvalidated_peak", axis, peaks)
+    if entry.target_eff is None:
+        return _decided(entry, "no_target", axis, peaks)
+
+    target = entry.target_eff
+    points = [q for model, q in placed if model.in_range and q.raw is not None and SUSPECT_LOW <= q.raw <= 1.0]
+    ratios = [q.raw for q in points if q.raw is not None]
+    low, high = min(ratios), max(ratios)
+    speedups = [attainable_speedup(pct, target, t_launch) for pct in (p.raw, high, low)]
+    gains = [time_saved_pct(entry.pct_gpu_time, speedup) for speedup in speedups]
+    entry = replace(
+        entry,
+        roofline_pct_range=[low, high],
+        attainable_speedup=speedups[0],
+        attainable_speedup_range=speedups[1:],
+        hard_limit_speedup=1.0 / p.raw,
+        expected_e2e_gain_pct=gains[0],
+        expected_e2e_gain_pct_range=gains[1:],
+        expected_throughput_gain_pct=throughput_gain_pct(gains[0]),
+        indicative_class=headroom(p.raw, target),
+    )
+    one_axis = all(q.roof_axis == p.roof_axis for q in points)
+    if conflict or not one_axis or headroom(low, target) != headroom(high, target):
+        return replace(_decided(entry, "conflicting_models", axis, peaks), stage_c_candidate=True)
+    return _decided(entry, None, axis, peaks)
+
+
+def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) -> bool | None:
+    """Whether a faster time could contradict the roof: its time must exceed what dispatch alone costs."""
+    if peaks.hbm_bw_bytes_s is None:
+        return None
+    roof_s = max(work.bytes / peaks.hbm_bw_bytes_s, work.flops / rate if rate else 0.0)
+    return roof_s > launches * DISPATCH_FLOOR_S
+
+
+def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry:
+    """Set class, reason and confidence: the first reason that applies stands, low confidence is the last of them."""
+    low = entry.stage == "A" or peaks.axis_confidence(axis) == "low"
+    confidence = "low" if low else {"B": "medium", "C": "high"}[entry.stage]
+    if reason is None and low:
+        reason = "low_confidence"
+    verdict = entry.indicative_class if reason is None and entry.indicative_class else "unknown"
+    entry = replace(
+        entry,
+        headroom_class=verdict,
+        unknown_reason=reason,
+        confidence=confidence,
+        rankable=verdict != "unknown",
+    )
+    assert reason not in _NO_NUMBERS or entry.attainable_speedup is None
+    return entry
+
+
+def unmodelled(entry: Entry, op: str, op_class: str) -> Entry:
+    """L2: this entry alone has no model; the caller says why in ``degraded`` and in the notes."""
+    return replace(entry, op=op, op_class=op_class, modeled=False, headroom_class="unknown", unknown_reason="unmodelled")
+
+
+def route(entry: Entry) -> str:
+    """Where the work goes: the specification's section 7 table, first row that fits. It orders, it never prunes."""
+    if entry.editable is False:
+        return "host_side_track"
+    if entry.headroom_class == "unknown" or entry.bound_type == "unknown":
+        return "pct_order"
+    if entry.pct_gpu_time < HEAD_PCT:
+        return "low_priority"
+    if entry.headroom_class == "saturated":
+        return "algorithmic_track" if entry.bound_type == "compute" else "byte_reduction_track"
+    return "occupancy_track" if entry.bound_type == "latency" else "kernel_track"

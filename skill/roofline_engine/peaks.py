@@ -1,0 +1,375 @@
+"""Hardware peaks: the table in ``peaks.md``, and which of its products a run was made on.
+
+A gfx or compute capability is not a product (gfx942 is four of them), so a product is found by its whole name, or by
+architecture with unit count and memory size. What stays open is said: a bare architecture uses its default block, with
+low confidence on every axis where the products that share it differ by more than 10 %.
+
+The grammar of ``peaks.md`` (fenced blocks, one ``key: value | field | [sources]`` a line) is described at its top.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .audit import faults
+from .peaktable import Block, Table, unit_counts
+from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
+
+#: Products behind one architecture agree when their peaks lie within this; MI350X and MI355X differ by 8.3 %.
+AGREEMENT = 0.10
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
+
+    flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock.
+    low_axes: axes with low confidence although the product is known well enough otherwise (``memory``, ``matrix.fp8``).
+    unvalidated: axis to the rule its figure breaks; no compute-axis verdict is taken on it.
+    """
+
+    product: str | None = None
+    gfx: str | None = None
+    hbm_bw_bytes_s: float | None = None
+    hbm_bw_limit_bytes_s: float | None = None
+    flops: Mapping[str, float] = field(default_factory=dict)
+    flops_max: Mapping[str, float] = field(default_factory=dict)
+    vector: Mapping[str, float] = field(default_factory=dict)
+    vector_max: Mapping[str, float] = field(default_factory=dict)
+    l2_bytes: float | None = None
+    mall_bytes: float | None = None
+    units: int | None = None
+    source: str = "table"
+    confidence: str = "low"
+    low_axes: tuple[str, ...] = ()
+    unvalidated: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
+        """The compute roof of ``dtype``: its axis (``matrix.bf16``) and peak FLOP/s; never another dtype's figure.
+
+        Matrix work in a dtype that the matrix units lack runs on the vector units (an fp32 GEMM on H100).
+        """
+        if engine == "matrix" and dtype in self.flops:
+            return f"matrix.{dtype}", self.flops[dtype]
+        return (f"vector.{dtype}", self.vector[dtype]) if dtype in self.vector else (f"{engine}.{dtype}", None)
+
+    def axis_confidence(self, axis: str) -> str:
+        """``high`` or ``low`` for ``memory`` or an axis such as ``matrix.bf16``."""
+        if self.low_axes:
+            return "low" if axis in self.low_axes else "high"
+        return self.confidence
+
+    def to_dict(self) -> dict[str, object]:
+        """The artifact's ``peaks`` object."""
+        out: dict[str, object] = {
+            "product": self.product,
+            "gfx": self.gfx,
+            "hbm_bw_bytes_s": self.hbm_bw_bytes_s,
+            "flops": dict(self.flops),
+            "vector": dict(self.vector),
+            "l2_bytes": self.l2_bytes,
+            "mall_bytes": self.mall_bytes,
+            "source": self.source,
+            "confidence": self.confidence,
+            "note": self.note,
+        }
+        if self.low_axes:
+            out["low_confidence_axes"] = list(self.low_axes)
+        if self.unvalidated:
+            out["unvalidated"] = dict(self.unvalidated)
+        return out
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them."""
+
+    gfx: str | None = None
+    device_name: str | None = None
+    cu_count: int | None = None
+    memory_bytes: float | None = None
+    clock_khz: float | None = None
+    memory_clock_khz: float | None = None
+    memory_bus_bits: float | None = None
+
+
+def architecture(text: str) -> str:
+    """``gfx942:sramecc+:xnack-`` is ``gfx942``; ``sm90a``, ``9.0`` and ``sm_90`` are ``sm_90``."""
+    key = text.strip().lower().split(":")[0]
+    if key.startswith("sm"):
+        return "sm_" + key[2:].lstrip("_").rstrip("af")
+    major, dot, minor = key.partition(".")
+    if dot and major.isdigit() and minor.isdigit():
+        return f"sm_{major}{minor}"
+    return key
+
+
+def resolve(table: Table | None, device: Device) -> Peaks:
+    """The peaks of ``device``. What cannot be told is low confidence or null, and ``note`` says which key would settle it.
+
+    Raises:
+        ValueError: when the block that was found has a line that cannot be read (names file and line).
+    """
+    gfx = architecture(device.gfx) if device.gfx else None
+    if table is None:
+        return _derived(None, device, gfx, "no peak table was found")
+    name, mig = _split_mig(device.device_name or "")
+    found = table.named(name) if name else []
+    if not found and not name and gfx and gfx not in table.defaults and not table.with_arch(gfx):
+        found = table.named(device.gfx or "")  # the key gfx sometimes holds a product name
+        gfx = found[0].text("gfx") if found else gfx
+    if found:
+        return _of_product(table, found, device, gfx, mig)
+    if not gfx:
+        return _derived(table, device, gfx, f"{name!r} is not in {os.path.basename(table.path)}" if name else "no gfx")
+    unlisted = f"{name!r} is not in {os.path.basename(table.path)}" if name else ""
+    return _of_architecture(table, device, gfx, unlisted)
+
+
+def _of_product(table: Table, found: list[Block], device: Device, gfx: str | None, mig: tuple[int, float] | None) -> Peaks:
+    if len(found) > 1:
+        found = _matching(found, device) or found
+    block = found[0]
+    arch = block.text("gfx")
+    if len(found) > 1:
+        default = table.defaults.get(arch or "")
+        use = default.text("use") if default else None
+        block = next((item for item in found if item.id == use), block)
+    peaks = of_block(table, block)
+    if len(found) > 1:
+        peaks = _with_agreement(table, peaks, found, f"the name is shared by {_ids(found)}")
+    doubts = []
+    if gfx and arch and gfx != arch:
+        doubts.append(f"the device name says {block.id} ({arch}) but gfx says {gfx}: correct one of the two keys")
+    if mig:
+        return _mig_slice(peaks, block, device, mig, doubts)
+    if device.cu_count is not None and device.cu_count not in unit_counts(block):
+        peaks, doubt = _scaled(peaks, block, device.cu_count)
+        doubts.append(doubt)
+    return _doubted(peaks, doubts)
+
+
+def _of_architecture(table: Table, device: Device, gfx: str, unlisted: str) -> Peaks:
+    every = table.with_arch(gfx)
+    named_keys = device.cu_count is not None or device.memory_bytes is not None
+    found = _matching(every, device) if named_keys else every
+    default = table.defaults.get(gfx)
+    if len(found) == 1 and named_keys:
+        return _doubted(of_block(table, found[0]), [unlisted] if unlisted else [])
+    if found and default:
+        use = default.text("use")
+        block = next((item for item in found if item.id == use), found[0])
+        peaks = of_block(table, default if block.id == use else block, base=block)
+        if len(found) == 1:
+            return _doubted(peaks, [unlisted] if unlisted else [])
+        what = f"{gfx} {'with these keys' if named_keys else 'alone'} is {_ids(found)}"
+        peaks = _with_agreement(table, peaks, found, what)
+        return _doubted(peaks, [unlisted] if unlisted else [])
+    if every and named_keys and not found:
+        part_of = [block for block in every if device.cu_count and _is_partition(block, device.cu_count)]
+        if part_of and device.cu_count:
+            peaks, doubt = _scaled(of_block(table, part_of[0]), part_of[0], device.cu_count)
+            return _doubted(peaks, [doubt, f"could be a partition of {_ids(part_of)}: add device_name"])
+    reason = unlisted or (f"{gfx} is not in {os.path.basename(table.path)}" if not every else "")
+    if not reason and not found:
+        reason = f"no {gfx} product has this cu_count and memory_bytes ({_ids(every)} are listed)"
+    return _derived(table, device, gfx, reason or f"{gfx} alone is {_ids(found)}: add device_name")
+
+
+def _ids(blocks: list[Block]) -> str:
+    return ", ".join(block.id for block in blocks)
+
+
+def _is_partition(block: Block, cu_count: int) -> bool:
+    counts = unit_counts(block)
+    return bool(counts) and any(counts[0] == cu_count * parts for parts in (2, 4, 6, 8))
+
+
+def _matching(blocks: list[Block], device: Device) -> list[Block]:
+    found = []
+    for block in blocks:
+        if device.cu_count is not None and device.cu_count not in unit_counts(block):
+            continue
+        if device.memory_bytes is not None:
+            sizes = (block.text("memory_bytes") or "").split()
+            # A driver reports a 141 GB part as 150.8e9 bytes and a 16 GB one as 15.8e9: GB or GiB, less what ECC takes.
+            if sizes and not any(0.92 <= device.memory_bytes / float(size) <= 1.08 for size in sizes):
+                continue
+        found.append(block)
+    return found
+
+
+def of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
+    """Peaks of a product block; a default block overrides figures of the product it uses (``base``)."""
+    base = base or block
+    if block.kind == "default" and base is block:
+        raise ValueError(f"{block.path}:{block.start}: default {block.id} uses no product")
+
+    def rates(prefix: str) -> tuple[dict[str, float], dict[str, float]]:
+        rated: dict[str, float] = {}
+        top: dict[str, float] = {}
+        for source in (base, block) if block is not base else (base,):
+            for dtype, line in source.figures(prefix):
+                rated[dtype] = source.value(line)
+                limit = line.named("max")
+                if limit and limit != "unknown":
+                    top[dtype] = source.value(line, limit)
+        return rated, top
+
+    flops, flops_max = rates("matrix.")
+    vector, vector_max = rates("vector.")
+    memory = block.line("hbm_bw_bytes_s") or base.line("hbm_bw_bytes_s")
+    owner = block if block.line("hbm_bw_bytes_s") else base
+    bandwidth = owner.value(memory) if memory and memory.value != "unknown" else None
+    limit = memory.named("limit") if memory else None
+    counts = unit_counts(base)
+    confidence = base.text("confidence") or "low"
+    notes = [line.value for line in block.lines if line.key == "note"]
+    if confidence == "medium":
+        notes.insert(0, "figures through secondary sources")
+    return Peaks(
+        product=base.id if block is base else None,
+        gfx=base.text("gfx"),
+        hbm_bw_bytes_s=bandwidth,
+        hbm_bw_limit_bytes_s=owner.value(memory, limit) if memory and limit and limit != "unknown" else bandwidth,
+        flops=flops,
+        flops_max=flops_max,
+        vector=vector,
+        vector_max=vector_max,
+        l2_bytes=base.maybe("l2_bytes"),
+        mall_bytes=base.maybe("mall_bytes"),
+        units=counts[0] if counts else None,
+        source="table" if table.shipped else "user",
+        confidence="low" if confidence == "low" else "high",
+        unvalidated={axis: fault for axis, _, fault in faults(table, base)},
+        note="; ".join(notes),
+    )
+
+
+def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -> Peaks:
+    """Confidence of peaks that stand for several products: low on each axis where they differ too much."""
+    voices = [of_block(table, block) for block in found if block.text("confidence") != "low"]
+    axes = {"memory": [item.hbm_bw_bytes_s for item in voices]}
+    for prefix, name in (("matrix.", "flops"), ("vector.", "vector")):
+        for dtype in getattr(peaks, name):
+            axes[prefix + dtype] = [getattr(item, name).get(dtype) for item in voices]
+    low = []
+    for axis, values in axes.items():
+        known = [value for value in values if value]
+        if not known or max(known) > (1 + AGREEMENT) * min(known):
+            low.append(axis)
+    if not low:
+        return replace(peaks, product=None, confidence="high", note=_joined(f"{what}, which agree within 10 %", peaks.note))
+    advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
+    return replace(peaks, product=None, confidence="low", low_axes=tuple(low), note=_joined(advice, peaks.note))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _doubted(peaks: Peaks, doubts: list[str]) -> Peaks:
+    if not doubts:
+        return peaks
+    return replace(peaks, confidence="low", low_axes=(), note=_joined(*doubts, peaks.note))
+
+
+def _scaled(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:
+    counts = unit_counts(block)
+    if not counts or cu_count > counts[0]:
+        return peaks, f"cu_count {cu_count} does not fit {block.id} ({counts[0] if counts else 'unknown'} units)"
+    part = cu_count / counts[0]
+    return (
+        _times(peaks, part, 1.0),
+        f"{cu_count} of the {counts[0]} units of {block.id}: FLOP/s scaled, bandwidth shared by the partitions",
+    )
+
+
+def _times(peaks: Peaks, compute: float, memory: float) -> Peaks:
+    def scale(values: Mapping[str, float], by: float) -> dict[str, float]:
+        return {key: value * by for key, value in values.items()}
+
+    return replace(
+        peaks,
+        flops=scale(peaks.flops, compute),
+        flops_max=scale(peaks.flops_max, compute),
+        vector=scale(peaks.vector, compute),
+        vector_max=scale(peaks.vector_max, compute),
+        hbm_bw_bytes_s=peaks.hbm_bw_bytes_s * memory if peaks.hbm_bw_bytes_s else None,
+        hbm_bw_limit_bytes_s=peaks.hbm_bw_limit_bytes_s * memory if peaks.hbm_bw_limit_bytes_s else None,
+        l2_bytes=peaks.l2_bytes * memory if peaks.l2_bytes else None,
+    )
+
+
+def _split_mig(name: str) -> tuple[str, tuple[int, float] | None]:
+    """``NVIDIA H100 80GB HBM3 MIG 1g.10gb`` is the product's name and (1 compute slice, 10 GB)."""
+    head, found, tail = name.partition(" MIG ")
+    slices, g, memory = tail.strip().lower().split("+")[0].partition("g.")
+    if not (found and g and slices.isdigit() and memory.endswith("gb") and memory[:-2].isdigit()):
+        return name, None
+    return head, (int(slices), float(memory[:-2]))
+
+
+def _mig_slice(peaks: Peaks, block: Block, device: Device, mig: tuple[int, float], doubts: list[str]) -> Peaks:
+    """Scale by the slice: visible SMs of all SMs, and memory slices of eight (NVIDIA MIG user guide)."""
+    slices, memory_gb = mig
+    counts = unit_counts(block)
+    total = 4 if block.id == "a30" else 7
+    compute = device.cu_count / counts[0] if device.cu_count and counts and device.cu_count <= counts[0] else slices / total
+    size = float((block.text("memory_bytes") or "0").split()[0])
+    memory = min(8, max(1, round(8 * memory_gb * 1e9 / size))) / 8 if size else 1.0
+    doubts.append(f"a MIG slice of {block.id}: FLOP/s x {compute:.3g}, bandwidth x {memory:.3g}")
+    return _doubted(_times(peaks, min(1.0, compute), memory), doubts)
+
+
+#: Bits per memory clock and bus bit, for the clock that the driver reports: DDR 2, HBM of CDNA3/4 4, GDDR6 as HIP reports
+#: it 16, LPDDR5X of the APU 8 (exact on the products of the table, +2.4 % on H200).
+_TRANSFERS = {"gfx906": 2, "gfx908": 2, "gfx90a": 2, "gfx942": 4, "gfx950": 4, "gfx1151": 8}
+
+
+def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) -> Peaks:
+    """L1: peaks from the device's own properties, low confidence; null where the properties are missing."""
+    bandwidth = None
+    if gfx and device.memory_clock_khz and device.memory_bus_bits:
+        factor = _TRANSFERS.get(gfx)
+        if factor is None:
+            factor = 2 if gfx.startswith("sm_") else 16 if gfx[:5] in ("gfx10", "gfx11", "gfx12") else 0
+        guess = factor * device.memory_clock_khz * 1e3 * device.memory_bus_bits / 8
+        bandwidth = guess if BANDWIDTH_BOUNDS[0] <= guess <= BANDWIDTH_BOUNDS[1] else None
+    flops: dict[str, float] = {}
+    vector: dict[str, float] = {}
+    rates = _rates_for(table, device, gfx)
+    if rates and device.cu_count and device.clock_khz:
+        units = device.cu_count * (2 if gfx and gfx[:5] in ("gfx10", "gfx11", "gfx12") else 1)
+        for prefix, out in (("matrix.", flops), ("vector.", vector)):
+            for dtype, line in rates.figures(prefix):
+                rate = units * device.clock_khz * 1e3 * rates.value(line)
+                if FLOPS_BOUNDS[0] <= rate <= FLOPS_BOUNDS[1]:
+                    out[dtype] = rate
+    if bandwidth or flops or vector:
+        how = "derived from the device's properties"
+    else:
+        how = "no peaks: add device_name to env_report.json, or cu_count, clock_khz, memory_clock_khz and memory_bus_bits"
+    return Peaks(
+        gfx=gfx,
+        hbm_bw_bytes_s=bandwidth,
+        hbm_bw_limit_bytes_s=bandwidth,
+        flops=flops,
+        vector=vector,
+        units=device.cu_count,
+        source="derived",
+        confidence="low",
+        note=f"L1: {reason}; {how}",
+    )
+
+
+def _rates_for(table: Table | None, device: Device, gfx: str | None) -> Block | None:
+    if table is None or not gfx:
+        return None
+    consumer = "GEFORCE" in (device.device_name or "").upper()
+    return table.rates.get(gfx) or table.rates.get(f"{gfx}-{'geforce' if consumer else 'pro'}")
+
+

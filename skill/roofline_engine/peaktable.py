@@ -1,0 +1,164 @@
+"""``peaks.md`` as a table: fenced blocks, one ``key: value | field | [sources]`` a line, parsed as far as asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .units import number
+
+_WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "GEFORCE", "INSTINCT", "RADEON")
+_WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a block: ``key: value | field | [a, b]``."""
+
+    number: int
+    key: str
+    value: str
+    fields: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def named(self, name: str) -> str | None:
+        """The field ``name VALUE``, or None."""
+        for item in self.fields:
+            head, _, rest = item.partition(" ")
+            if head == name:
+                return rest.strip()
+        return None
+
+
+class Block:
+    """One fenced block: a product, an architecture's default, or an architecture's rates per clock and unit."""
+
+    def __init__(self, path: str, start: int, text: str) -> None:
+        self.path, self.start, self._text = path, start, text
+        self.kind, _, rest = text.split("\n", 1)[0].partition(":")
+        self.id = rest.strip()
+        self._lines: list[Line] | None = None
+
+    @property
+    def lines(self) -> list[Line]:
+        if self._lines is None:
+            self._lines = [
+                _line(self.start + offset, raw)
+                for offset, raw in enumerate(self._text.split("\n"))
+                if raw.strip() and not raw.lstrip().startswith("#")
+            ]
+        return self._lines
+
+    def line(self, key: str) -> Line | None:
+        return next((item for item in self.lines if item.key == key), None)
+
+    def text(self, key: str) -> str | None:
+        found = self.line(key)
+        return None if found is None or found.value in ("", "unknown", "none") else found.value
+
+    def figures(self, prefix: str) -> Iterable[tuple[str, Line]]:
+        for item in self.lines:
+            if item.key.startswith(prefix) and item.value != "unknown":
+                yield item.key[len(prefix) :], item
+
+    def value(self, line: Line, text: str | None = None) -> float:
+        """A figure of this block; ValueError names the file and the line."""
+        what = f"{self.path}:{line.number}: {line.key} of {self.id}"
+        return float(number(line.value if text is None else text, what, above=0))
+
+    def maybe(self, key: str) -> float | None:
+        found = self.line(key)
+        return None if found is None or found.value in ("unknown", "none") else self.value(found)
+
+
+def _line(at: int, raw: str) -> Line:
+    key, _, rest = raw.partition(":")
+    parts = [part.strip() for part in rest.split(" | ")]
+    sources: tuple[str, ...] = ()
+    if len(parts) > 1 and parts[-1].startswith("["):
+        sources = tuple(item.strip() for item in parts.pop().strip("[]").split(",") if item.strip())
+    return Line(at, key.strip(), parts[0], tuple(parts[1:]), sources)
+
+
+class Table:
+    """``peaks.md``, parsed as far as it is asked for."""
+
+    def __init__(self, text: str, path: str = "peaks.md", *, shipped: bool = True) -> None:
+        self.path, self.shipped, self.text = path, shipped, text
+        self.blocks: list[Block] = []
+        at = 1
+        for index, chunk in enumerate(text.split("\n```\n")):
+            # Chunks alternate: prose, block, prose, ...
+            if index % 2:
+                self.blocks.append(Block(path, at, chunk))
+            at += chunk.count("\n") + 2
+        self.products = {block.id: block for block in self.blocks if block.kind == "product"}
+        self.defaults = {block.id: block for block in self.blocks if block.kind == "default"}
+        self.rates = {block.id: block for block in self.blocks if block.kind == "rates"}
+
+    def named(self, name: str) -> list[Block]:
+        """The products that carry this whole name (normalised) or this id."""
+        if name in self.products:
+            return [self.products[name]]
+        wanted = normalise(name)
+        if not wanted:
+            return []
+        return [block for block in self.products.values() if wanted in _names(block)]
+
+    def with_arch(self, gfx: str) -> list[Block]:
+        return [block for block in self.products.values() if block.text("gfx") == gfx]
+
+
+def load(path: str, *, shipped: bool = True) -> Table:
+    """Read a peak table. Raises OSError when it cannot be read and ValueError when it holds no product."""
+    with open(path, encoding="utf-8") as handle:
+        table = Table(handle.read(), path, shipped=shipped)
+    if not table.products:
+        raise ValueError(f"{path}: no fenced block starts with 'product:'")
+    return table
+
+
+def locate() -> str | None:
+    """The shipped ``peaks.md``: above ``skill/`` in a clone or a copied skill, or in the installed package's bundle."""
+    skill = skill_dir()
+    return os.path.join(skill, "peaks.md") if skill else None
+
+
+def skill_dir() -> str | None:
+    """The folder that holds SKILL.md, peaks.md and skill/, or the nearest thing to it that has peaks.md."""
+    engine = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.dirname(engine)
+    for folder in (
+        os.path.dirname(beside),
+        os.path.join(beside, "pytest_roofline", ".agents", "skills", "pytest-roofline"),
+    ):
+        if os.path.isfile(os.path.join(folder, "peaks.md")):
+            return folder
+    return None
+
+
+def normalise(name: str) -> str:
+    """A device name without what never tells two products apart; '-' and '_' read as spaces, case folded."""
+    for mark in ("(R)", "(TM)", "(r)", "(tm)"):
+        name = name.replace(mark, " ")
+    words = name.upper().replace("-", " ").replace("_", " ").split()
+    while words and words[0] in _WORDS_BEFORE:
+        words.pop(0)
+    while words and words[-1] in _WORDS_AFTER:
+        words.pop()
+    return " ".join(words)
+
+
+def _names(block: Block) -> set[str]:
+    listed = block.line("device_names")
+    return {normalise(item) for item in listed.value.split(";")} if listed else set()
+
+
+def unit_counts(block: Block) -> tuple[int, ...]:
+    """The unit count and the count the driver reports (RDNA reports work-group processors, half the CUs)."""
+    line = block.line("units")
+    if line is None or line.value == "unknown":
+        return ()
+    counts = [line.value.split()[0], line.named("reported") or "unknown"]
+    return tuple(int(item) for item in counts if item.isdigit())

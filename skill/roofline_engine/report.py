@@ -1,0 +1,214 @@
+"""profile_roofline.md: the verdicts first, the two rankings side by side, then each kernel with its basis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .advice import ROUTES
+from .analyze import Report, by_expected_gain, by_pct
+from .entry import Entry, show
+from .peaks import Peaks
+from .units import printable, quantity
+
+
+def markdown(report: Report) -> str:
+    """The report for people. Kernel names are shown escaped."""
+    entries = by_pct(report.entries)
+    parts = ["# Roofline headroom", _head(report)]
+    if entries:
+        parts += ["## Verdicts", _verdicts(entries), "## The two rankings", _rankings(entries), "## Kernel by kernel"]
+        parts += [_kernel(number, entry) for number, entry in enumerate(entries, 1)]
+    else:
+        parts.append(f"No kernel has {report.head_pct:g} % of GPU time or more, or none could be read: nothing to judge.")
+    if report.degraded:
+        parts += ["## Not judged", _bullets([f"{code(item['name'])}: {text(item['reason'])}" for item in report.degraded])]
+    if report.skill_errors:
+        parts += ["## What went wrong", _bullets([text(line) for line in report.skill_errors])]
+    parts.append(
+        "roofline_pct says how well a kernel spends its byte and FLOP budget, not whether that budget is needed. "
+        "This report orders work and drops none; the measurement decides."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def code(name: str) -> str:
+    """A name as an inline code span that also survives a table cell."""
+    return "`" + printable(name).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def text(line: str) -> str:
+    """Free text without Markdown or HTML of its own."""
+    out = printable(line)
+    for mark in "\\`*|<>[]":
+        out = out.replace(mark, "\\" + mark)
+    return out
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns also line up in a terminal; the first row is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _head(report: Report) -> str:
+    limit = f", at most {report.head_max}" if report.head_max else ""
+    return _bullets(
+        [
+            f"device: {_device(report.peaks)}",
+            *([f"about these peaks: {text(report.peaks.note)}"] if report.peaks.note else []),
+            f"head: {len(report.entries)} of {report.rows} kernels, those with {report.head_pct:g} % of GPU time or more"
+            f"{limit}; {report.head_share:.1f} % together",
+            f"stage {report.stage}: " + {
+                "A": "at least one row rests on a guess from the profile and the config; such rows are display only",
+                "B": "shapes were captured",
+                "C": "bytes were counted",
+            }[report.stage],
+        ]
+    )
+
+
+def _device(peaks: Peaks) -> str:
+    name = peaks.product or peaks.gfx or "unknown"
+    bandwidth = quantity(peaks.hbm_bw_bytes_s, "B/s") if peaks.hbm_bw_bytes_s else "unknown bandwidth"
+    rates = [f"{dtype} {quantity(peaks.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in peaks.flops]
+    return f"{code(name)}, {', '.join([bandwidth, *rates])}; {peaks.source}, {peaks.confidence} confidence"
+
+
+def _percent(fraction: float | None, span: Sequence[float] | None = None) -> str:
+    if fraction is None:
+        return "-"
+    shown = f"{100 * fraction:.1f} %"
+    if span and f"{100 * span[0]:.1f}" != f"{100 * span[1]:.1f}":
+        shown += f" ({100 * span[0]:.1f} to {100 * span[1]:.1f})"
+    return shown
+
+
+def _spread(value: float | None, span: Sequence[float] | None, fmt: str, unit: str) -> str:
+    if value is None:
+        return "-"
+    shown = format(value, fmt) + unit
+    if span and format(span[0], fmt) != format(span[1], fmt):
+        shown += f" ({format(span[0], fmt)} to {format(span[1], fmt)})"
+    return shown
+
+
+def _speedup(entry: Entry) -> str:
+    digits = ".3f" if (entry.attainable_speedup or 0) < 2 else ".2f"
+    return _spread(entry.attainable_speedup, entry.attainable_speedup_range, digits, "x")
+
+
+def _verdict(entry: Entry) -> str:
+    if entry.headroom_class != "unknown":
+        return f"**{entry.headroom_class}**"
+    hint = f", would be {entry.indicative_class}" if entry.indicative_class else ""
+    return f"unknown ({entry.unknown_reason}{hint})"
+
+
+def _verdicts(entries: Sequence[Entry]) -> str:
+    rows = [["#", "kernel", "GPU time", "verdict", "of the roof", "bound by", "left to win", "end to end", "route"]]
+    for number, entry in enumerate(entries, 1):
+        gain = _spread(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %")
+        ratio = entry.roofline_pct_raw if entry.suspect else entry.roofline_pct
+        rows.append(
+            [
+                str(number),
+                code(entry.short_name),
+                f"{entry.pct_gpu_time:.2f} %",
+                _verdict(entry),
+                _percent(ratio, entry.roofline_pct_range) + (" impossible" if entry.suspect else ""),
+                entry.bound_type,
+                _speedup(entry),
+                gain,
+                entry.route,
+            ]
+        )
+    return table(rows)
+
+
+def _rankings(entries: Sequence[Entry]) -> str:
+    gains = by_expected_gain(entries)
+    rows = [["rank", "by share of GPU time", "by expected end-to-end gain"]]
+    for number, (share, gain) in enumerate(zip(entries, gains), 1):
+        expected = f"+{gain.expected_e2e_gain_pct or 0:.2f} %" if gain.rankable else "not rankable, by share"
+        rows.append(
+            [str(number), f"{code(share.short_name)} {share.pct_gpu_time:.2f} %", f"{code(gain.short_name)} {expected}"]
+        )
+    return table(rows) + "\n\n" + _disagreement(entries, gains)
+
+
+def _disagreement(entries: Sequence[Entry], gains: Sequence[Entry]) -> str:
+    if not any(entry.rankable for entry in entries):
+        return "Nothing can be ranked by gain yet, so both lists are in the order of GPU time."
+    moved = [
+        f"{code(entry.short_name)} is {_nth(place)} by gain and {_nth(position)} by share"
+        for place, entry in enumerate(gains, 1)
+        if entry.rankable
+        for position in [next(at for at, other in enumerate(entries, 1) if other is entry)]
+        if place != position
+    ]
+    if not moved:
+        return "The two lists agree."
+    return "They disagree: " + "; ".join(moved) + "."
+
+
+def _nth(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def _kernel(number: int, entry: Entry) -> str:
+    lines = [f"### {number}. {code(entry.short_name)}"]
+    if entry.short_name != entry.name:
+        lines.append(f"full name: {code(entry.name)}")
+    facts = []
+    if entry.t_ms is not None:
+        unit = f", {entry.launches_per_unit:g} launches a unit: {show(entry, 't_unit_ms')}" if entry.launches_per_unit != 1 else ""
+        facts.append(f"time: {show(entry, 't_ms')} a launch, {entry.regime}{unit}")
+    if entry.bytes_est is not None and entry.flops_est is not None:
+        moved = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
+        if entry.arithmetic_intensity is not None:
+            moved += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {_or_unknown(entry.ridge_point)}"
+        facts.append(moved)
+    if entry.achieved_bw_bytes_s is not None and entry.achieved_flops is not None:
+        facts.append(
+            f"achieved: {quantity(entry.achieved_bw_bytes_s, 'B/s')} ({_percent(entry.hbm_util)} of peak) and "
+            f"{quantity(entry.achieved_flops, 'FLOP/s')} ({_percent(entry.compute_util)} of {entry.dtype} peak)"
+        )
+    if entry.attainable_speedup is not None and entry.hard_limit_speedup is not None:
+        facts.append(
+            f"target: {entry.target_eff:g} of the roof, so {entry.attainable_speedup:.3f}x is attainable and "
+            f"{entry.hard_limit_speedup:.3f}x is the roof itself; {entry.confidence} confidence, basis {entry.measurement_basis}"
+        )
+    if len(entry.byte_models) > 1:
+        facts.append("byte models: " + "; ".join(_model(entry, at) for at in range(len(entry.byte_models))))
+    facts.append(f"route: {entry.route} ({ROUTES[entry.route]})")
+    facts += [f"lever: {text(lever)}" for lever in (*entry.byte_reduction_levers, *entry.host_side_levers)]
+    facts += _said(entry.notes)
+    return "\n\n".join([*lines, _bullets(facts)])
+
+
+def _said(notes: str) -> list[str]:
+    """The notes by kind: the unit, the assumptions and remarks, what would sharpen the figure."""
+    items = [item for item in notes.split("; ") if item]
+    kinds = [[item for item in items if item.startswith(kind)] for kind in ("unit: ", "to sharpen: ")]
+    rest = [item for item in items if not item.startswith(("unit: ", "to sharpen: "))]
+    return [text(line) for line in (*kinds[0], *(["assumptions and remarks: " + "; ".join(rest)] if rest else []), *kinds[1])]
+
+
+def _or_unknown(value: float | None) -> str:
+    return f"{value:.4g}" if value is not None else "unknown"
+
+
+def _model(entry: Entry, at: int) -> str:
+    model = entry.byte_models[at]
+    said = "" if model.feasible is None else " infeasible" if not model.feasible else "" if model.in_range else " listed only"
+    used = " (the figure)" if at == 0 else ""
+    share = ""
+    if entry.bytes_est and entry.hbm_util is not None:
+        share = f", {100 * entry.hbm_util * model.bytes / entry.bytes_est:.1f} % of peak"
+    return f"{model.model} {quantity(model.bytes, 'B')}{share}{said}{used}"

@@ -1,0 +1,217 @@
+"""Numbers and dtypes as other people's tools write them, understood exactly or refused by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+#: Tesla-to-Blackwell and MI50-to-MI355X all lie well inside these; a figure outside is a unit error (GB read as bytes,
+#: kHz as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
+BANDWIDTH_BOUNDS = (0.05e12, 20e12)  # bytes/s of one device
+FLOPS_BOUNDS = (0.1e12, 200e15)  # FLOP/s of one device, any dtype
+
+
+def number(value: object, what: str, *, minimum: float | None = None, above: float | None = None) -> float:
+    """Return ``value`` as a finite number; an int stays an int.
+
+    Accepts int, float, and strings holding a plain number, also with commas between groups of three digits
+    (``"1,234.5"``). Refuses booleans, NaN, infinities, anything else, and values under ``minimum`` or not over ``above``.
+
+    Raises:
+        ValueError: naming ``what``, the value and what was expected.
+    """
+    result: float
+    if isinstance(value, bool):
+        raise ValueError(f"{what} is {value}, expected a number")
+    if isinstance(value, (int, float)):
+        result = value
+    elif isinstance(value, str):
+        result = _number_from_text(value, what)
+    else:
+        raise ValueError(f"{what} is {_show(value)}, expected a number")
+    try:
+        finite = math.isfinite(result)
+    except OverflowError:  # an int beyond the range of a double
+        finite = False
+    if not finite:
+        raise ValueError(f"{what} is {_show(value)}, expected a finite number")
+    if minimum is not None and result < minimum:
+        raise ValueError(f"{what} is {_show(value)}, expected at least {minimum:g}")
+    if above is not None and result <= above:
+        raise ValueError(f"{what} is {_show(value)}, expected more than {above:g}")
+    return result
+
+
+def _number_from_text(text: str, what: str) -> float:
+    plain = text.strip()
+    if "," in plain:
+        sign = plain[:1] if plain[:1] in "+-" else ""
+        whole, dot, fraction = plain[len(sign) :].partition(".")
+        groups = whole.split(",")
+        grouped = 1 <= len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:])
+        if not (grouped and all(_is_digits(group) for group in groups) and (not dot or _is_digits(fraction))):
+            raise ValueError(f"{what} is {_show(text)}, expected a number (thousands groups of three, a decimal point)")
+        plain = sign + "".join(groups) + dot + fraction
+    if "_" in plain:  # Python would read 1_000; no profiler writes it, so it is a typo
+        raise ValueError(f"{what} is {_show(text)}, expected a number")
+    try:
+        return int(plain)
+    except ValueError:
+        pass
+    try:
+        return float(plain)
+    except ValueError:
+        raise ValueError(f"{what} is {_show(text)}, expected a number") from None
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+#: No tensor dimension comes near this; it keeps products of dimensions inside a double.
+_LARGEST_SIZE = 10**15
+
+
+#: No tensor dimension comes near this; it keeps products of dimensions inside a double.
+_LARGEST_SIZE = 10**15
+
+
+def whole(value: object, what: str, *, minimum: int = 1) -> int:
+    """Return ``value`` as an int of at least ``minimum``; 64.0 is 64, 64.5 raises ValueError."""
+    result = number(value, what, minimum=minimum)
+    if result > _LARGEST_SIZE:
+        raise ValueError(f"{what} is {_show(value)}, expected at most 1e15")
+    if result != int(result):
+        raise ValueError(f"{what} is {_show(value)}, expected a whole number")
+    return int(result)
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def printable(text: str) -> str:
+    """Escape control characters and terminal escapes; kernel names come from other people's binaries."""
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape", "backslashreplace").decode() for ch in text)
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """One element type.
+
+    name: canonical spelling. value_bits: width of one value. bits: the same with its share of block scales.
+    peak: the row of a peak table it runs on, or None where no matrix or vector rate is published for it.
+    pack: values held by one storage element (2 for ``float4_e2m1fn_x2``, whose tensor shape is already halved).
+    """
+
+    name: str
+    value_bits: float
+    bits: float
+    peak: str | None
+    pack: int = 1
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of one logical value, block scales included."""
+        return self.bits / 8
+
+
+def _dtypes() -> dict[str, Dtype]:
+    # Scale overheads: OCP Microscaling Formats (MX) v1.0, one 8-bit E8M0 scale per 32 values; NVFP4, one FP8 scale per
+    # 16 values (NVIDIA Blackwell documentation).
+    rows = (
+        (Dtype("fp64", 64, 64, "fp64"), "double float64 f64"),
+        (Dtype("fp32", 32, 32, "fp32"), "float float32 f32 single"),
+        (Dtype("tf32", 32, 32, "tf32"), "xf32 tensorfloat32 tfloat32 tfloat32_t"),
+        (Dtype("fp16", 16, 16, "fp16"), "half float16 f16 half_t nv_half fp16_t float16_t e5m10"),
+        (
+            Dtype("bf16", 16, 16, "bf16"),
+            "bfloat16 bfloat hip_bfloat16 nv_bfloat16 bhalf bhalf_t bfloat16_t bf16_t df16b e8m7",
+        ),
+        (
+            Dtype("fp8", 8, 8, "fp8"),
+            "float8 f8 bf8 fp8_t bf8_t f8_t e4m3 e5m2 e4m3fn e4m3fnuz e5m2fnuz float8_e4m3 float8_e4m3fn float8_e4m3fnuz "
+            "float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e3m4 f8e4m3 f8e4m3fn f8e4m3fnuz f8e4m3b11fnuz f8e5m2 "
+            "f8e5m2fnuz f8e3m4 fp8_e4m3 fp8_e5m2 fp8_e4m3fn fp8_e4m3fnuz fp8_e5m2fnuz nv_fp8_e4m3 nv_fp8_e5m2 "
+            "hip_fp8_e4m3 hip_fp8_e5m2 hip_fp8_e4m3_fnuz hip_fp8_e5m2_fnuz float_e4m3_t float_e5m2_t fp8e4nv fp8e4b8 "
+            "fp8e4b15 fp8e5 fp8e5b16",
+        ),
+        (Dtype("fp6", 6, 6, "fp6"), "f6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn f6e2m3fn f6e3m2fn fp6_e2m3 fp6_e3m2"),
+        (Dtype("fp4", 4, 4, "fp4"), "f4 e2m1 float4_e2m1fn float4_e2m1 f4e2m1fn fp4_e2m1 float_e2m1_t fp4_t"),
+        (Dtype("fp4x2", 4, 4, "fp4", pack=2), "float4_e2m1fn_x2 float4_e2m1_x2 fp4_x2 f4x2 nv_fp4x2_e2m1 fp4x2_t"),
+        (Dtype("mxfp8", 8, 8.25, "fp8"), "mx_fp8 mxfp8_e4m3 mxfp8_e5m2"),
+        (Dtype("mxfp6", 6, 6.25, "fp6"), "mx_fp6 mxfp6_e2m3 mxfp6_e3m2"),
+        (Dtype("mxfp4", 4, 4.25, "fp4"), "mx_fp4 mxfp4_e2m1"),
+        (Dtype("nvfp4", 4, 4.5, "fp4"), "nv_fp4"),
+        (Dtype("e8m0", 8, 8, None), "float8_e8m0fnu f8e8m0fnu"),
+        (Dtype("int8", 8, 8, "int8"), "i8 s8 int8_t char signed_char qint8"),
+        (Dtype("uint8", 8, 8, "int8"), "u8 uint8_t unsigned_char uchar byte quint8"),
+        (Dtype("int4", 4, 4, "int4"), "i4 s4 uint4 u4 int4_t uint4_t"),
+        (Dtype("int4x2", 4, 4, "int4", pack=2), "i4x2 u4x2 pk_int4_t"),
+        (Dtype("int16", 16, 16, None), "i16 s16 int16_t short short_int uint16 u16 uint16_t unsigned_short"),
+        (Dtype("int32", 32, 32, None), "i32 s32 int32_t int uint32 u32 uint32_t unsigned_int unsigned qint32"),
+        (
+            Dtype("int64", 64, 64, None),
+            "i64 s64 int64_t long long_int long_long uint64 u64 uint64_t unsigned_long size_t",
+        ),
+        (Dtype("bool", 8, 8, None), "pred"),
+        (Dtype("complex32", 32, 32, None), "chalf complex<half>"),
+        (Dtype("complex64", 64, 64, None), "cfloat complex<float>"),
+        (Dtype("complex128", 128, 128, None), "cdouble complex<double>"),
+    )
+    table = {}
+    for dtype, spellings in rows:
+        for spelling in (dtype.name, *spellings.split()):
+            table[spelling] = dtype
+    return table
+
+
+_DTYPES = _dtypes()
+_NAMESPACES = ("torch.", "jnp.", "np.", "numpy.", "ml_dtypes.", "jax.numpy.", "tl.", "dtype.")
+
+
+def parse_dtype(text: object) -> Dtype:
+    """Return the dtype that ``text`` spells: torch, JAX, HIP, CUDA, C++, MLIR and profiler names are understood.
+
+    Raises:
+        ValueError: for a spelling that is not known. A width is never guessed from a part of a name, since a wrong one
+            moves every figure by 2x or more.
+    """
+    if isinstance(text, Dtype):
+        return text
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"dtype is {_show(text)}, expected a name such as bf16, fp8 or torch.float8_e4m3fn")
+    key = text.strip().lower()
+    if key.startswith("const "):
+        key = key[len("const ") :]
+    key = key.rstrip("*& ")
+    prefix, colons, rest = key.rpartition("::")
+    if colons and "<" not in prefix:
+        key = rest
+    elif key.startswith(("c10::complex", "std::complex", "thrust::complex")):
+        key = key.partition("::")[2].replace("c10::", "")
+    for namespace in _NAMESPACES:
+        if key.startswith(namespace):
+            key = key[len(namespace) :]
+    key = key.lstrip("_").replace(" ", "_").replace("-", "_")
+    try:
+        return _DTYPES[key]
+    except KeyError:
+        raise ValueError(f"unknown dtype {_show(text)}: its width and peak are not guessed") from None
+
+
+def wider(first: Dtype, second: Dtype) -> Dtype:
+    """The operand type that sets the matrix rate of a mixed product: the wider value (W4A16 runs at the 16-bit rate)."""
+    return first if first.value_bits >= second.value_bits else second
+
+
+def quantity(value: float, unit: str) -> str:
+    """``value`` with an SI prefix and four significant digits: ``quantity(6.9675e8, "B")`` is ``696.8 MB``."""
+    magnitude = abs(value)
+    for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if magnitude >= factor * 0.99995:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"

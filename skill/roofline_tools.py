@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
     from roofline_engine.cli import main
 except Exception as error:  # a broken helper must not disable the skill
-    sys.stderr.write("roofline helper unusable (%s: %s): go on by hand from SKILL.md\n" % (type(error).__name__, error))
+    sys.stderr.write(f"roofline helper unusable ({type(error).__name__}: {error}): go on by hand from SKILL.md\n")
     if __name__ == "__main__":
         sys.exit(2)
     raise
@@ -52,7 +52,7 @@ def __getattr__(name):
         from importlib import import_module
 
         return getattr(import_module("roofline_engine." + _PRIMITIVES[name]), name)
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ one counts only behind the accuracy gate (specification section 7.1).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from .entry import Entry
 from .inputs import Row
@@ -39,9 +38,9 @@ ROUTES = {
 def attach(entry: Entry, rows: Iterable[Row], offered: Iterable[str]) -> Entry:
     """Add the levers that the verdict calls for."""
     if entry.editable is False:
-        entry = replace(entry, host_side_levers=host_side_levers(entry, offered))
+        entry = entry._replace(host_side_levers=tuple(host_side_levers(entry, offered)))
     if entry.headroom_class == "saturated" and entry.bound_type != "compute":
-        entry = replace(entry, byte_reduction_levers=byte_reduction_levers(entry, rows))
+        entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, rows)))
     return entry
 
 
@@ -60,7 +59,9 @@ def byte_reduction_levers(entry: Entry, rows: Iterable[Row]) -> list[str]:
         if every is not None and entry.bytes_est:
             waste = quantity(every.bytes - entry.bytes_est, "B")
             ruled_out = " (this time rules out all of it; look for part of it)" if every.feasible is False else ""
-            levers.append(f"stop reading what is not used: streaming every expert is {waste} a unit over the routed ones{ruled_out}")
+            levers.append(
+                f"stop reading what is not used: streaming every expert is {waste} a unit over the routed ones{ruled_out}"
+            )
         levers.append("layout and packing: no padded expert tiles, keep the intermediate of the two stages in L2")
     elif entry.op == "attn_decode":
         levers.append("layout and packing: pages laid out so that a block of K and V is one contiguous read")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from . import advice, fold, guess, inputs, kernels, modelconfig, peaks, peaktable
 from .entry import STAGES, Entry, to_dict
 from .inputs import Env, Row, TopN
 from .metrics import HEAD_MAX, HEAD_PCT, assess, route, unmodelled
-from .models import OPS, Work, work
 from .modelconfig import ModelConfig
+from .models import OPS, Work, work
 from .peaks import Peaks
 from .units import number, printable
 
@@ -19,8 +19,7 @@ from .units import number, printable
 SKILL_VERSION = "1"
 
 
-@dataclass
-class Sources:
+class Sources(NamedTuple):
     """The files of one run, found or named. A path that is None was not found."""
 
     topn: str
@@ -32,18 +31,17 @@ class Sources:
     counters: tuple[str, ...] = ()
 
 
-@dataclass
 class Report:
     """What analyze found: the peaks, the entries in order of pct_gpu_time, and everything it could not do."""
 
-    peaks: Peaks
-    entries: list[Entry] = field(default_factory=list)
-    degraded: list[dict[str, str]] = field(default_factory=list)
-    skill_errors: list[str] = field(default_factory=list)
-    head_pct: float = HEAD_PCT
-    head_max: int = HEAD_MAX
-    head_share: float = 0.0
-    rows: int = 0
+    def __init__(self, peaks: Peaks, errors: list[str], head_pct: float, head_max: int) -> None:
+        self.peaks = peaks
+        self.entries: list[Entry] = []
+        self.degraded: list[dict[str, str]] = []
+        self.skill_errors = errors
+        self.head_pct, self.head_max = head_pct, head_max
+        self.rows = 0
+        self.head_share = 0.0
 
     @property
     def stage(self) -> str:
@@ -114,12 +112,15 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     env = _read_env(sources.env, errors)
     if env.analysis_skill == "none":
         return None
-    report = Report(_resolve(sources, env, errors), skill_errors=errors, head_pct=head_pct, head_max=head_max)
+    report = Report(_resolve(sources, env, errors), errors, head_pct, head_max)
     config = _read_config(sources.config, errors)
     shapes = _read_shapes(sources.shapes, errors)
     for name in sources.counters:
         report.degraded.append(
-            {"name": printable(name), "reason": "L4: counters are not read; the analytic result stands, confidence is not raised"}
+            {
+                "name": printable(name),
+                "reason": "L4: counters are not read; the analytic result stands, at its confidence",
+            }
         )
     try:
         topn = inputs.read_topn(inputs.read_json(sources.topn), os.path.basename(sources.topn))
@@ -143,7 +144,7 @@ def select_head(rows: Iterable[Row], head_pct: float, head_max: int) -> list[Row
 
 def _read_env(path: str | None, errors: list[str]) -> Env:
     if path is None:
-        errors.append(f"L5: no {inputs.ENV_NAME}: the device, the dtype and the workload are unknown")
+        errors.append(f"L1: no {inputs.ENV_NAME}: the device, the dtype and the workload are unknown")
         return Env()
     try:
         env = inputs.read_env(inputs.read_json(path), os.path.basename(path))
@@ -208,15 +209,13 @@ def _name_strangers(shapes: dict[str, list[dict[str, object]]], topn: TopN, erro
             del shapes[name]
 
 
-@dataclass
 class _Run:
     """What every entry of one run needs."""
 
-    topn: TopN
-    env: Env
-    config: ModelConfig | None
-    shapes: dict[str, list[dict[str, object]]]
-    report: Report
+    def __init__(
+        self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], report: Report
+    ) -> None:
+        self.topn, self.env, self.config, self.shapes, self.report = topn, env, config, shapes, report
 
     def entry(self, row: Row) -> Entry:
         """One entry; whatever goes wrong with it stays with it."""
@@ -241,17 +240,17 @@ class _Run:
                 done, launches, conflict = self._captured(cases, notes)
             else:
                 done = self._guessed(row, hint, regime, notes)
-            entry = replace(entry, launches_per_unit=self._launches(row, done, launches, notes))
+            entry = entry._replace(launches_per_unit=self._launches(row, done, launches, notes))
             if t_ms is not None:
-                entry = replace(entry, t_unit_ms=t_ms * entry.launches_per_unit)
+                entry = entry._replace(t_unit_ms=t_ms * entry.launches_per_unit)
             entry = assess(entry, done, self.report.peaks, conflict=conflict)
             notes = [*done.notes, *notes, *advice.remarks(entry, self.report.peaks)]
-        except ValueError as error:  # L2, CannotModel included
+        except ValueError as error:  # L2, CannotModelError included
             entry = self._unmodelled(entry, hint, f"L2: {error}", notes)
         except Exception as error:  # L5: a fault of ours must not cost the other entries
             self.report.skill_errors.append(f"L5: {printable(row.name)[:60]}: {type(error).__name__}: {error}")
             entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
-        entry = replace(entry, route=route(entry), notes="; ".join(notes))
+        entry = entry._replace(route=route(entry), notes="; ".join(notes))
         return advice.attach(entry, self.topn.rows, self.env.backends)
 
     def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:

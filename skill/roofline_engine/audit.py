@@ -66,9 +66,9 @@ def _broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
             same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
             bf16, fp16 = values["bf16"][0], values["fp16"][0]
             if same and abs(bf16 / fp16 - 1) > 0.01:
-                line = values["bf16"][1]
-                fault("bf16_fp16", prefix + "bf16", line, f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here")
-                fault("bf16_fp16", prefix + "fp16", values["fp16"][1], f"fp16 {fp16:.5g} and bf16 {bf16:.5g} must be equal here")
+                for dtype in ("bf16", "fp16"):
+                    what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
+                    fault("bf16_fp16", prefix + dtype, values[dtype][1], what)
     return found
 
 

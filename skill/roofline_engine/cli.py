@@ -9,13 +9,18 @@ from collections.abc import Sequence
 
 from .units import number, printable
 
+TYPE_CHECKING = False  # typing costs more to import than everything else here
+if TYPE_CHECKING:
+    from .peaktable import Table
+
 DONE, FAILED, UNREADABLE = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py") -> int:
     """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises."""
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
-        options = _parser(prog).parse_args(argv)
+        options = _parser(prog, given[:1]).parse_args(given)
     except SystemExit as leaving:  # argparse printed why
         return leaving.code if isinstance(leaving.code, int) else UNREADABLE
     for stream in (sys.stdout, sys.stderr):
@@ -35,11 +40,25 @@ def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py") -> 
         return DONE if options.run is _analyze else UNREADABLE
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 usage.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser, with the arguments of the ``chosen`` command only: building all of them doubles the start-up."""
+    parser = argparse.ArgumentParser(
+        prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=prog)
+    for name, what, add in (
+        ("analyze", "a Top-N profile to profile_roofline.json and .md", _add_analyze),
+        ("validate", "check an artifact's arithmetic and closed sets", _add_validate),
+        ("peaks", "the hardware peak table", _add_peaks),
+        ("skill", "the skill's folder", _add_skill),
+    ):
+        one = commands.add_parser(name, help=what, description=what)
+        if name in chosen:
+            add(one)
+    return parser
 
-    one = commands.add_parser("analyze", help="a Top-N profile to profile_roofline.json and .md")
+
+def _add_analyze(one: argparse.ArgumentParser) -> None:
     one.add_argument("path", metavar="DIR|TOPN", help="a directory with profile_topN.json, or the file")
     one.add_argument("--env", metavar="FILE", help="env_report.json (default: beside the Top-N or up to two folders above)")
     one.add_argument("--config", metavar="FILE", help="the model's config.json (default: likewise)")
@@ -51,11 +70,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true", help="print the artifact instead of the report")
     one.set_defaults(run=_analyze)
 
-    one = commands.add_parser("validate", help="check an artifact's arithmetic and closed sets")
+
+def _add_validate(one: argparse.ArgumentParser) -> None:
     one.add_argument("path", metavar="ARTIFACT")
     one.set_defaults(run=_validate)
 
-    one = commands.add_parser("peaks", help="the hardware peak table")
+
+def _add_peaks(one: argparse.ArgumentParser) -> None:
     actions = one.add_subparsers(dest="action", metavar="list|show|audit", required=True)
     for action, run, what in (
         ("list", _peaks_list, "one line a product"),
@@ -67,13 +88,13 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             sub.add_argument("name", metavar="NAME")
         sub.add_argument("--peaks", metavar="FILE", help="another peak table")
         if action != "audit":
-            sub.add_argument("--json", action="store_true")
+            sub.add_argument("--json", action="store_true", help="one JSON document")
         sub.set_defaults(run=run)
 
-    one = commands.add_parser("skill", help="the skill's folder")
+
+def _add_skill(one: argparse.ArgumentParser) -> None:
     actions = one.add_subparsers(dest="action", metavar="path", required=True)
     actions.add_parser("path", help="print the folder that holds SKILL.md").set_defaults(run=_skill_path)
-    return parser
 
 
 def _refuse(message: str) -> int:
@@ -94,8 +115,8 @@ def _analyze(options: argparse.Namespace) -> int:
         if named is not None:
             if not os.path.isfile(named):
                 raise ValueError(f"--{name} {printable(named)}: no such file")
-            setattr(sources, name, named)
-    sources.peaks_shipped = options.peaks is None
+            sources = sources._replace(**{name: named})
+    sources = sources._replace(peaks_shipped=options.peaks is None)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
     asked = os.environ.get("ROOFLINE_SKILL", "").strip().lower()
     report = None if asked == "none" else analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
@@ -106,17 +127,15 @@ def _analyze(options: argparse.Namespace) -> int:
     from .report import markdown
 
     written = []
-    try:
-        os.makedirs(folder, exist_ok=True)
-        for name, render in (
-            (artifact.ARTIFACT_NAME, lambda: artifact.to_json(report.to_dict())),
-            (artifact.REPORT_NAME, lambda: markdown(report)),
-        ):
-            path = os.path.join(folder, name)
-            artifact.write_whole(path, render())
+    document = artifact.to_json(report.to_dict())
+    for name, text in ((artifact.ARTIFACT_NAME, document), (artifact.REPORT_NAME, markdown(report))):
+        path = os.path.join(folder, name)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            artifact.write_whole(path, text)
             written.append(path)
-    except OSError as error:
-        report.skill_errors.append(f"L5: not written: {error}")
+        except OSError as error:
+            report.skill_errors.append(f"L5: not written: {error}")
     sys.stdout.write(artifact.to_json(report.to_dict()) if options.json else markdown(report))
     for line in report.skill_errors:
         print(printable(line), file=sys.stderr)
@@ -139,7 +158,7 @@ def _validate(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _table(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _table(options: argparse.Namespace) -> Table:
     from . import peaktable
 
     path = options.peaks or peaktable.locate()

@@ -1,4 +1,4 @@
-"""Every field of a result, defined once: name, unit, format and meaning.
+"""Every field of a result: its type in ``Entry``, its meaning, unit, format and closed set in ``FIELDS``.
 
 The JSON artifact, the Markdown report, ``validate`` and (in the pytest plugin) the terminal, JUnit and the figure read
 these definitions; none keeps a second list. The field names of the specification are kept as they are.
@@ -6,7 +6,7 @@ these definitions; none keeps a second list. The field names of the specificatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 # Closed sets: nothing else may be emitted (``validate`` names whatever is).
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
@@ -41,8 +41,7 @@ PEAK_SOURCES = ("table", "derived", "measured", "user")
 PEAK_CONFIDENCES = ("high", "low")
 
 
-@dataclass(frozen=True)
-class ByteModel:
+class ByteModel(NamedTuple):
     """One candidate for the work of one unit: bytes that must cross the memory roof, and the FLOPs that go with them.
 
     in_range: whether the candidate counts for the range of the verdict, or is only listed.
@@ -56,104 +55,139 @@ class ByteModel:
     feasible: bool | None = None
 
 
-def _metric(default: object = None, *, unit: str = "", fmt: str = "", doc: str = "", choices: tuple[str, ...] = ()):  # type: ignore[no-untyped-def]
-    """A dataclass field with its one definition: unit, format spec for people, meaning, closed set."""
-    meta = {"unit": unit, "fmt": fmt, "doc": doc, "choices": choices}
-    if isinstance(default, list):
-        return field(default_factory=list, metadata=meta)
-    return field(default=default, metadata=meta)
-
-
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One kernel of the Top-N with what the roofline says of it. ``None`` means not known, never zero."""
 
-    name: str = _metric("", doc="kernel name as the profiler gave it")
-    short_name: str = _metric("", doc="name for display")
-    pct_gpu_time: float = _metric(0.0, unit="%", fmt=".2f", doc="share of GPU time, copied from the Top-N")
-    regime: str = _metric("decode", doc="the regime that carries the launches", choices=REGIMES)
-    op_class: str = _metric("unknown", doc="coarse class of the op", choices=OP_CLASSES)
-    op: str = _metric("unknown", doc="finer name of the op, the work model used")
-    modeled: bool = _metric(False, doc="whether bytes and FLOPs could be modelled")
-    stage: str = _metric("A", doc="A: profile and config, B: captured shapes, C: counters", choices=STAGES)
-    editable: bool | None = _metric(None, doc="whether the kernel has an editable call site, from the Top-N")
-    dtype: str | None = _metric(None, doc="dtype whose compute peak is used")
-    weight_dtype: str | None = _metric(None, doc="dtype of the weights or of the KV cache")
-    t_ms: float | None = _metric(None, unit="ms", fmt=".4g", doc="time of one launch in this regime")
-    launches_per_step: float | None = _metric(None, fmt="g", doc="launches per model step, from the Top-N")
-    launches_per_unit: float = _metric(1, fmt="g", doc="launches that make one logical unit")
-    t_unit_ms: float | None = _metric(None, unit="ms", fmt=".4g", doc="t_ms x launches_per_unit")
-    bytes_est: float | None = _metric(None, unit="B", fmt=".4g", doc="bytes of one unit over the memory roof")
-    flops_est: float | None = _metric(None, unit="FLOP", fmt=".4g", doc="FLOPs of one unit")
-    byte_models: list[ByteModel] = _metric([], doc="every candidate for the bytes, feasible or not")
-    achieved_bw_bytes_s: float | None = _metric(None, unit="B/s", fmt=".4g", doc="bytes_est / t_unit")
-    achieved_flops: float | None = _metric(None, unit="FLOP/s", fmt=".4g", doc="flops_est / t_unit")
-    hbm_util: float | None = _metric(None, fmt=".3f", doc="achieved bandwidth / peak bandwidth")
-    compute_util: float | None = _metric(None, fmt=".4f", doc="achieved FLOP/s / peak FLOP/s of the dtype")
-    arithmetic_intensity: float | None = _metric(None, unit="FLOP/B", fmt=".3g", doc="flops_est / bytes_est")
-    ridge_point: float | None = _metric(None, unit="FLOP/B", fmt=".4g", doc="peak FLOP/s / peak bandwidth")
-    roof_axis: str | None = _metric(None, doc="the roof roofline_pct is taken on", choices=ROOF_AXES)
-    bound_type: str = _metric("unknown", doc="what binds; latency: neither roof is near", choices=BOUND_TYPES)
-    roofline_pct: float | None = _metric(None, fmt=".3f", doc="achieved / peak on roof_axis, a fraction, shown <= 1")
-    roofline_pct_raw: float | None = _metric(None, fmt=".4f", doc="the same, not clamped")
-    roofline_pct_range: list[float] | None = _metric(None, fmt=".3f", doc="over the feasible byte models in range")
-    target_eff: float | None = _metric(None, fmt=".3g", doc="what a good kernel of this op reaches (a prior)")
-    attainable_speedup: float | None = _metric(None, unit="x", fmt=".3f", doc="max(1, target_eff / roofline_pct)")
-    attainable_speedup_range: list[float] | None = _metric(None, unit="x", fmt=".3f", doc="over the same range")
-    hard_limit_speedup: float | None = _metric(None, unit="x", fmt=".3f", doc="1 / roofline_pct: the roof itself")
-    expected_e2e_gain_pct: float | None = _metric(
-        None, unit="% of GPU time saved", fmt=".2f", doc="pct_gpu_time x (1 - 1/attainable_speedup)"
-    )
-    expected_e2e_gain_pct_range: list[float] | None = _metric(
-        None, unit="% of GPU time saved", fmt=".2f", doc="over the same range"
-    )
-    expected_throughput_gain_pct: float | None = _metric(
-        None, unit="% throughput", fmt=".2f", doc="x/(1-x) of the time saved x"
-    )
-    headroom_class: str = _metric("unknown", doc="the verdict, banded against target_eff", choices=HEADROOM_CLASSES)
-    indicative_class: str | None = _metric(
-        None, doc="the class the ratio would give; for display when headroom_class is unknown", choices=HEADROOM_CLASSES
-    )
-    unknown_reason: str | None = _metric(None, doc="why headroom_class is unknown", choices=UNKNOWN_REASONS)
-    confidence: str = _metric("low", doc="low: display only", choices=CONFIDENCES)
-    measurement_basis: str = _metric("model", doc="where bytes and FLOPs come from", choices=MEASUREMENT_BASES)
-    rankable: bool = _metric(False, doc="whether the gain may order work")
-    suspect: bool = _metric(False, doc="the ratio is impossible: model, peak or time is wrong")
-    bytes_upper_bound: float | None = _metric(None, unit="B", fmt=".4g", doc="peak bandwidth x t_unit")
-    stage_c_candidate: bool = _metric(False, doc="counters would settle this one")
-    falsifiable: bool | None = _metric(None, doc="false: the roof time is under the dispatch floor")
-    route: str = _metric("pct_order", doc="where the work goes", choices=ROUTES)
-    byte_reduction_levers: list[str] = _metric([], doc="ways to move fewer bytes; only when saturated")
-    host_side_levers: list[str] = _metric([], doc="ways that need no kernel edit; only when not editable")
-    notes: str = _metric("", doc="the unit, the assumptions, what would sharpen this")
+    name: str = ""
+    short_name: str = ""
+    pct_gpu_time: float = 0.0
+    regime: str = "decode"
+    op_class: str = "unknown"
+    op: str = "unknown"
+    modeled: bool = False
+    stage: str = "A"
+    editable: bool | None = None
+    dtype: str | None = None
+    weight_dtype: str | None = None
+    t_ms: float | None = None
+    launches_per_step: float | None = None
+    launches_per_unit: float = 1
+    t_unit_ms: float | None = None
+    bytes_est: float | None = None
+    flops_est: float | None = None
+    byte_models: tuple[ByteModel, ...] = ()
+    achieved_bw_bytes_s: float | None = None
+    achieved_flops: float | None = None
+    hbm_util: float | None = None
+    compute_util: float | None = None
+    arithmetic_intensity: float | None = None
+    ridge_point: float | None = None
+    roof_axis: str | None = None
+    bound_type: str = "unknown"
+    roofline_pct: float | None = None
+    roofline_pct_raw: float | None = None
+    roofline_pct_range: tuple[float, float] | None = None
+    target_eff: float | None = None
+    attainable_speedup: float | None = None
+    attainable_speedup_range: tuple[float, float] | None = None
+    hard_limit_speedup: float | None = None
+    expected_e2e_gain_pct: float | None = None
+    expected_e2e_gain_pct_range: tuple[float, float] | None = None
+    expected_throughput_gain_pct: float | None = None
+    headroom_class: str = "unknown"
+    indicative_class: str | None = None
+    unknown_reason: str | None = None
+    confidence: str = "low"
+    measurement_basis: str = "model"
+    rankable: bool = False
+    suspect: bool = False
+    bytes_upper_bound: float | None = None
+    stage_c_candidate: bool = False
+    falsifiable: bool | None = None
+    route: str = "pct_order"
+    byte_reduction_levers: tuple[str, ...] = ()
+    host_side_levers: tuple[str, ...] = ()
+    notes: str = ""
+
+
+class Field(NamedTuple):
+    """The definition of one field: meaning, unit, format for people, closed set."""
+
+    doc: str
+    unit: str = ""
+    fmt: str = ""
+    choices: tuple[str, ...] = ()
+
+
+FIELDS: dict[str, Field] = {
+    "name": Field("kernel name as the profiler gave it"),
+    "short_name": Field("name for display"),
+    "pct_gpu_time": Field("share of GPU time, copied from the Top-N", unit="%", fmt=".2f"),
+    "regime": Field("the regime that carries the launches", choices=REGIMES),
+    "op_class": Field("coarse class of the op", choices=OP_CLASSES),
+    "op": Field("finer name of the op, the work model used"),
+    "modeled": Field("whether bytes and FLOPs could be modelled"),
+    "stage": Field("A: profile and config, B: captured shapes, C: counters", choices=STAGES),
+    "editable": Field("whether the kernel has an editable call site, from the Top-N"),
+    "dtype": Field("dtype whose compute peak is used"),
+    "weight_dtype": Field("dtype of the weights or of the KV cache"),
+    "t_ms": Field("time of one launch in this regime", unit="ms", fmt=".4g"),
+    "launches_per_step": Field("launches per model step, from the Top-N", fmt="g"),
+    "launches_per_unit": Field("launches that make one logical unit", fmt="g"),
+    "t_unit_ms": Field("t_ms x launches_per_unit", unit="ms", fmt=".4g"),
+    "bytes_est": Field("bytes of one unit over the memory roof", unit="B", fmt=".4g"),
+    "flops_est": Field("FLOPs of one unit", unit="FLOP", fmt=".4g"),
+    "byte_models": Field("every candidate for the bytes, feasible or not"),
+    "achieved_bw_bytes_s": Field("bytes_est / t_unit", unit="B/s", fmt=".4g"),
+    "achieved_flops": Field("flops_est / t_unit", unit="FLOP/s", fmt=".4g"),
+    "hbm_util": Field("achieved bandwidth / peak bandwidth", fmt=".3f"),
+    "compute_util": Field("achieved FLOP/s / peak FLOP/s of the dtype", fmt=".4f"),
+    "arithmetic_intensity": Field("flops_est / bytes_est", unit="FLOP/B", fmt=".3g"),
+    "ridge_point": Field("peak FLOP/s / peak bandwidth", unit="FLOP/B", fmt=".4g"),
+    "roof_axis": Field("the roof roofline_pct is taken on", choices=ROOF_AXES),
+    "bound_type": Field("what binds; latency: neither roof is near", choices=BOUND_TYPES),
+    "roofline_pct": Field("achieved / peak on roof_axis, a fraction, shown <= 1", fmt=".3f"),
+    "roofline_pct_raw": Field("the same, not clamped", fmt=".4f"),
+    "roofline_pct_range": Field("over the feasible byte models in range", fmt=".3f"),
+    "target_eff": Field("what a good kernel of this op reaches (a prior)", fmt=".3g"),
+    "attainable_speedup": Field("max(1, target_eff / roofline_pct)", unit="x", fmt=".3f"),
+    "attainable_speedup_range": Field("over the same range", unit="x", fmt=".3f"),
+    "hard_limit_speedup": Field("1 / roofline_pct: the roof itself", unit="x", fmt=".3f"),
+    "expected_e2e_gain_pct": Field("pct_gpu_time x (1 - 1/attainable_speedup)", unit="% of GPU time saved", fmt=".2f"),
+    "expected_e2e_gain_pct_range": Field("over the same range", unit="% of GPU time saved", fmt=".2f"),
+    "expected_throughput_gain_pct": Field("x/(1-x) of the time saved x", unit="% throughput", fmt=".2f"),
+    "headroom_class": Field("the verdict, banded against target_eff", choices=HEADROOM_CLASSES),
+    "indicative_class": Field("the class the ratio would give, for display", choices=HEADROOM_CLASSES),
+    "unknown_reason": Field("why headroom_class is unknown", choices=UNKNOWN_REASONS),
+    "confidence": Field("low: display only", choices=CONFIDENCES),
+    "measurement_basis": Field("where bytes and FLOPs come from", choices=MEASUREMENT_BASES),
+    "rankable": Field("whether the gain may order work"),
+    "suspect": Field("the ratio is impossible: model, peak or time is wrong"),
+    "bytes_upper_bound": Field("peak bandwidth x t_unit", unit="B", fmt=".4g"),
+    "stage_c_candidate": Field("counters would settle this one"),
+    "falsifiable": Field("false: the roof time is under the dispatch floor"),
+    "route": Field("where the work goes", choices=ROUTES),
+    "byte_reduction_levers": Field("ways to move fewer bytes; only when saturated"),
+    "host_side_levers": Field("ways that need no kernel edit; only when not editable"),
+    "notes": Field("the unit, the assumptions, what would sharpen this"),
+}
 
 
 def to_dict(entry: Entry) -> dict[str, object]:
     """The entry as plain builtins, in the order of the definition."""
-    out: dict[str, object] = {}
-    for item in fields(entry):
-        value = getattr(entry, item.name)
-        if item.name == "byte_models":
-            value = [
-                {"model": m.model, "bytes": m.bytes, "flops": m.flops, "in_range": m.in_range, "feasible": m.feasible}
-                for m in value
-            ]
-        out[item.name] = value
-    return out
+    out: dict[str, object] = entry._asdict()
+    out["byte_models"] = [model._asdict() for model in entry.byte_models]
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in out.items()}
 
 
 def show(entry: Entry, name: str) -> str:
     """One field for people, by its definition: ``unknown`` for None, its format and unit otherwise."""
     value = getattr(entry, name)
-    meta = _META[name]
     if value is None:
         return "unknown"
-    if isinstance(value, list):
-        return "[" + ", ".join(format(item, meta["fmt"]) for item in value) + "]"
-    text = format(value, meta["fmt"]) if meta["fmt"] else str(value)
-    unit = meta["unit"]
-    return f"{text}{unit}" if unit in ("%", "x") else f"{text} {unit}".rstrip()
+    form = FIELDS[name]
+    text = format(value, form.fmt) if form.fmt else str(value)
+    return f"{text}{form.unit}" if form.unit in ("%", "x") else f"{text} {form.unit}".rstrip()
 
 
-_META = {item.name: item.metadata for item in fields(Entry)}
-CLOSED_SETS = {name: meta["choices"] for name, meta in _META.items() if meta["choices"]}
+CLOSED_SETS = {name: form.choices for name, form in FIELDS.items() if form.choices}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from .entry import ByteModel
 from .models import Work
@@ -44,4 +43,4 @@ def mean(works: Sequence[Work], calls: Sequence[float], peaks: Peaks) -> tuple[W
     if rate and peaks.hbm_bw_bytes_s:
         sides = {item.flops * peaks.hbm_bw_bytes_s > item.bytes * rate for item in works}
     notes = (f"{len(works)} captured shapes, the mean over {total:g} calls", *first.notes[:1], "and others")
-    return replace(first, candidates=tuple(candidates), notes=notes), len(sides) > 1
+    return first._replace(candidates=tuple(candidates), notes=notes), len(sides) > 1

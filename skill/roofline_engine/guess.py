@@ -14,30 +14,30 @@ from .models import OPS
 from .units import Dtype, parse_dtype, whole
 
 
-class CannotModel(ValueError):
+class CannotModelError(ValueError):
     """L2: this row has no work model or no shapes; the message is the reason."""
 
 
 def parameters(
     row: Row, hint: Hint, regime: str, env: Env, config: ModelConfig | None
 ) -> tuple[str, dict[str, object], list[str]]:
-    """Op, work-model parameters and assumptions for one row. Raises CannotModel with the reason."""
+    """Op, work-model parameters and assumptions for one row. Raises CannotModelError with the reason."""
     if hint.op not in OPS:
-        raise CannotModel(UNMODELLED[hint.op])
+        raise CannotModelError(UNMODELLED[hint.op])
     given = _estimated(row, hint) or _from_tensors(row, hint)
     if given:
         return given
     if hint.op in ("gemm", "elementwise", "copy", "softmax", "layernorm"):
-        raise CannotModel(f"{hint.op} without shapes: which of the model's operands these are cannot be told")
+        raise CannotModelError(f"{hint.op} without shapes: which of the model's operands these are cannot be told")
     if config is None:
-        raise CannotModel(f"{hint.op} without shapes, and no config.json of the model")
+        raise CannotModelError(f"{hint.op} without shapes, and no config.json of the model")
     tokens, notes = _tokens(regime, env)
     if hint.op == "moe":
         return "moe", _moe(hint, tokens, env, config, notes), notes
     if hint.op == "attn_decode":
         return "attn_decode", _attention(env, config, notes), notes
     if config.hidden is None:
-        raise CannotModel("rmsnorm without shapes: config.json has no hidden size")
+        raise CannotModelError("rmsnorm without shapes: config.json has no hidden size")
     dtype = _sixteen_bit(config, env, "activations")
     return "rmsnorm", {"rows": tokens, "cols": config.hidden, "dtype": dtype}, [*notes, "hidden size from config.json"]
 
@@ -53,7 +53,7 @@ def _estimated(row: Row, hint: Hint) -> tuple[str, dict[str, object], list[str]]
         return None
     op = values.pop("op", hint.op)
     if op not in OPS:
-        raise CannotModel(f"est_shape: no work model for op {op!r}")
+        raise CannotModelError(f"est_shape: no work model for op {op!r}")
     if "dtype" not in values and isinstance(row.dtypes, list) and row.dtypes:
         values["dtype"] = row.dtypes[0]
     return str(op), values, ["shapes from est_shape"]
@@ -99,7 +99,7 @@ def _tensors(row: Row) -> list[tuple[list[int], Dtype]]:
         try:
             dtype = parse_dtype(name)
         except ValueError as error:
-            raise CannotModel(str(error)) from None
+            raise CannotModelError(str(error)) from None
         sizes[-1] *= dtype.pack
         found.append((sizes, dtype))
     return found
@@ -108,10 +108,10 @@ def _tensors(row: Row) -> list[tuple[list[int], Dtype]]:
 def _tokens(regime: str, env: Env) -> tuple[float, list[str]]:
     if regime == "prefill":
         if env.prefill_tokens is None:
-            raise CannotModel("prefill without shapes: tokens of one launch unknown (give workload.prefill_tokens)")
+            raise CannotModelError("prefill without shapes: tokens of one launch unknown (give workload.prefill_tokens)")
         return env.prefill_tokens, [f"{env.prefill_tokens:g} tokens from workload.prefill_tokens"]
     if env.conc is None:
-        raise CannotModel("decode without shapes: workload.conc is missing, so the tokens of one step are unknown")
+        raise CannotModelError("decode without shapes: workload.conc is missing, so the tokens of one step are unknown")
     return env.conc, [f"{env.conc:g} tokens a step = workload.conc"]
 
 
@@ -130,29 +130,37 @@ def _moe(hint: Hint, tokens: float, env: Env, config: ModelConfig, notes: list[s
     }
     missing = [key for key, value in sizes.items() if value is None]
     if missing:
-        raise CannotModel(f"moe without shapes: config.json does not give {', '.join(missing)}")
+        raise CannotModelError(f"moe without shapes: config.json does not give {', '.join(missing)}")
     tp, ep = _parallel(env, notes), env.expert_parallel or 1
     inter, experts = config.moe_inter or 0, config.experts or 0
     if ep > 1:
-        raise CannotModel("moe without shapes under expert parallelism: the tokens routed to this device are unknown")
+        raise CannotModelError("moe without shapes under expert parallelism: the tokens routed to this device are unknown")
     if inter % tp:
-        raise CannotModel(f"moe without shapes: the experts' width {inter} does not split over {tp} devices")
-    weight = hint.weight_dtype or _weight_dtype(config, env)
-    act = hint.dtype or (weight if weight.value_bits == 8 else _sixteen_bit(config, env, "activations"))
+        raise CannotModelError(f"moe without shapes: the experts' width {inter} does not split over {tp} devices")
+    weight = _with_scales(hint.weight_dtype, env) or _weight_dtype(config, env)
+    act = _with_scales(hint.dtype, env) or (weight if weight.value_bits == 8 else _sixteen_bit(config, env, "activations"))
     notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {weight.name}")
     sizes.update(tokens=int(tokens), inter=inter // tp, experts=experts)
     return {**sizes, "stage": hint.stage or "both", "dtype": act, "weight_dtype": weight}
 
 
+def _with_scales(spelled: Dtype | None, env: Env) -> Dtype | None:
+    """A kernel name says fp4 where the model is mxfp4: the same values, and the scales are part of the operand."""
+    if spelled is None or not env.model_dtype:
+        return spelled
+    model = _named(env.model_dtype, "model_dtype")
+    return model if model.peak == spelled.peak else spelled
+
+
 def _attention(env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
     if config.latent_attention:
-        raise CannotModel(UNMODELLED["mla"])
+        raise CannotModelError(UNMODELLED["mla"])
     heads, kv_heads, head_dim = config.n_q_heads, config.n_kv_heads, config.head_dim
     if heads is None or kv_heads is None or head_dim is None:
-        raise CannotModel("attention without shapes: config.json does not give head counts and head_dim")
+        raise CannotModelError("attention without shapes: config.json does not give head counts and head_dim")
     tp = _parallel(env, notes)
     if heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise CannotModel(f"attention without shapes: {heads} heads and {kv_heads} KV heads do not split over {tp} devices")
+        raise CannotModelError(f"attention without shapes: {heads} and {kv_heads} heads do not split over {tp} devices")
     kv = _sixteen_bit(config, env, "the KV cache")
     if env.kv_dtype and env.kv_dtype != "auto":
         kv = _named(env.kv_dtype, "kv_cache_dtype")
@@ -172,7 +180,7 @@ def _attention(env: Env, config: ModelConfig, notes: list[str]) -> dict[str, obj
 def context(env: Env) -> tuple[float, list[float], str]:
     """The mean context of a decode step and its range: isl + osl/2 over [isl, isl + osl] (specification section 4)."""
     if env.isl is None or env.osl is None:
-        raise CannotModel("attention without seq_len, and workload.isl and workload.osl are not both given")
+        raise CannotModelError("attention without seq_len, and workload.isl and workload.osl are not both given")
     mean = env.isl + env.osl / 2
     return mean, [env.isl, env.isl + env.osl], f"context {mean:g} = isl + osl/2"
 
@@ -181,14 +189,14 @@ def _named(name: str, key: str) -> Dtype:
     try:
         return parse_dtype(name)
     except ValueError as error:
-        raise CannotModel(f"{key}: {error}") from None
+        raise CannotModelError(f"{key}: {error}") from None
 
 
 def _weight_dtype(config: ModelConfig, env: Env) -> Dtype:
     if env.model_dtype:
         return _named(env.model_dtype, "model_dtype")
     if config.weight_dtype is None:
-        raise CannotModel("the weights' dtype is unknown: give model_dtype in env_report.json")
+        raise CannotModelError("the weights' dtype is unknown: give model_dtype in env_report.json")
     return config.weight_dtype
 
 
@@ -200,4 +208,4 @@ def _sixteen_bit(config: ModelConfig, env: Env, what: str) -> Dtype:
         named = _named(env.model_dtype, "model_dtype")
         if named.value_bits >= 16:
             return named
-    raise CannotModel(f"the dtype of {what} is unknown: config.json has no torch_dtype")
+    raise CannotModelError(f"the dtype of {what} is unknown: config.json has no torch_dtype")

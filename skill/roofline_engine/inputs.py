@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .peaks import Device
 from .units import number, printable
@@ -24,8 +24,7 @@ _LARGEST_SHARE = 100.5
 _LARGEST_FILE = 512 * 2**20
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One kernel of the Top-N. Times in ms; ``pct`` as given, or from the list's own times (``pct_given`` false)."""
 
     name: str
@@ -34,7 +33,7 @@ class Row:
     pct_given: bool = True
     calls: float | None = None
     avg_ms: float | None = None
-    base_latency_ms: Mapping[str, float] = field(default_factory=dict)
+    base_latency_ms: Mapping[str, float] = {}
     classification: str = ""
     regime: str | None = None
     editable: bool | None = None
@@ -45,8 +44,7 @@ class Row:
     est_shape: object = None
 
 
-@dataclass(frozen=True)
-class TopN:
+class TopN(NamedTuple):
     """A Top-N list. decode_steps and prefill_steps are None where the list does not say."""
 
     rows: tuple[Row, ...]
@@ -55,8 +53,7 @@ class TopN:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Env:
+class Env(NamedTuple):
     """What env_report.json says that the model uses."""
 
     device: Device = Device()
@@ -158,8 +155,10 @@ def read_topn(data: object, label: str) -> TopN:
     """
     problems: list[str] = []
     top: Mapping[str, object] = data if isinstance(data, Mapping) else {}
-    listed = data if isinstance(data, list) else next(
-        (top[key] for key in ("top_kernels", "kernels") if isinstance(top.get(key), list)), None
+    listed = (
+        data
+        if isinstance(data, list)
+        else next((top[key] for key in ("top_kernels", "kernels") if isinstance(top.get(key), list)), None)
     )
     if not isinstance(listed, list):
         raise ValueError(f"{label}: no list 'top_kernels' or 'kernels' in it, expected a Top-N profile")

@@ -6,7 +6,7 @@ rule that fits decides; a name that fits none is unknown and is not guessed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .units import Dtype, parse_dtype
 
@@ -152,8 +152,7 @@ _DECODE = ("decode", "paged", "unified_attention")
 _PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
 
 
-@dataclass(frozen=True)
-class Hint:
+class Hint(NamedTuple):
     """What a name suggests: the op, the MoE stage ("1", "2" or None), activation and weight dtypes where it spells them."""
 
     op: str
@@ -170,9 +169,8 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
     low = name.lower()
     op = _match(low)
     told = _match(classification.lower()) if classification else "unknown"
-    if told in ("collective", "moe", "attention", "gemm") and op in ("unknown", "elementwise", "copy", told):
-        op = told
-    elif op == "unknown":
+    told_firmly = told in ("collective", "moe", "attention", "gemm") and op in ("elementwise", "copy")
+    if op == "unknown" or told_firmly:
         op = told
     if op == "attention":
         if any(word in low for word in _DECODE) and not any(word in low for word in _PREFILL):

@@ -7,7 +7,7 @@ sections 3 and 6; the range over byte models, the cap by the dispatch floor and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from .entry import ByteModel, Entry
 from .models import TARGET_EFF, Work
@@ -35,8 +35,7 @@ STREAMING_FRACTION = 0.85
 _NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One amount of work over one time against two roofs; None where a peak is not known."""
 
     achieved_bw_bytes_s: float
@@ -122,8 +121,7 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
     conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
     """
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
-    entry = replace(
-        entry,
+    entry = entry._replace(
         op=work.op,
         op_class=work.op_class,
         modeled=True,
@@ -131,7 +129,7 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
         weight_dtype=work.weight_dtype.name,
         bytes_est=work.bytes,
         flops_est=work.flops,
-        byte_models=list(work.candidates),
+        byte_models=work.candidates,
         arithmetic_intensity=work.flops / work.bytes if work.bytes > 0 else None,
         ridge_point=rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
         target_eff=TARGET_EFF.get(work.op),
@@ -146,11 +144,10 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
 
     p = place(work.candidates[0])
     placed = [(model, place(model)) for model in work.candidates]
-    entry = replace(
-        entry,
-        byte_models=[
-            replace(model, feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
-        ],
+    entry = entry._replace(
+        byte_models=tuple(
+            model._replace(feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
+        ),
         achieved_bw_bytes_s=p.achieved_bw_bytes_s,
         achieved_flops=p.achieved_flops,
         hbm_util=p.hbm_util,
@@ -167,10 +164,10 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
         return _decided(entry, "unvalidated_peak", axis, peaks)
     if p.raw > 1.0 or p.raw < SUSPECT_LOW or work.bytes <= 0:
         # The ratio is no evidence about the kernel, so neither is what it says of the bound.
-        entry = replace(entry, bound_type="unknown", suspect=True, stage_c_candidate=True)
+        entry = entry._replace(bound_type="unknown", suspect=True, stage_c_candidate=True)
         return _decided(entry, "infeasible", axis, peaks)
     if t_launch <= DISPATCH_FLOOR_S:
-        return _decided(replace(entry, bound_type="latency"), "dispatch_bound", axis, peaks)
+        return _decided(entry._replace(bound_type="latency"), "dispatch_bound", axis, peaks)
     if axis in peaks.unvalidated:
         return _decided(entry, "unvalidated_peak", axis, peaks)
     if entry.target_eff is None:
@@ -182,21 +179,25 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
     low, high = min(ratios), max(ratios)
     speedups = [attainable_speedup(pct, target, t_launch) for pct in (p.raw, high, low)]
     gains = [time_saved_pct(entry.pct_gpu_time, speedup) for speedup in speedups]
-    entry = replace(
-        entry,
-        roofline_pct_range=[low, high],
+    entry = entry._replace(
+        roofline_pct_range=(low, high),
         attainable_speedup=speedups[0],
-        attainable_speedup_range=speedups[1:],
+        attainable_speedup_range=(speedups[1], speedups[2]),
         hard_limit_speedup=1.0 / p.raw,
         expected_e2e_gain_pct=gains[0],
-        expected_e2e_gain_pct_range=gains[1:],
+        expected_e2e_gain_pct_range=(gains[1], gains[2]),
         expected_throughput_gain_pct=throughput_gain_pct(gains[0]),
         indicative_class=headroom(p.raw, target),
     )
     one_axis = all(q.roof_axis == p.roof_axis for q in points)
     if conflict or not one_axis or headroom(low, target) != headroom(high, target):
-        return replace(_decided(entry, "conflicting_models", axis, peaks), stage_c_candidate=True)
+        return _decided(entry, "conflicting_models", axis, peaks)._replace(stage_c_candidate=True)
     return _decided(entry, None, axis, peaks)
+
+
+def _feasible(p: Point) -> bool | None:
+    """Whether the bytes fit under the bandwidth roof in that time; None without a roof."""
+    return None if p.hbm_util is None else 0 < p.hbm_util <= 1.0
 
 
 def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) -> bool | None:
@@ -214,8 +215,7 @@ def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry
     if reason is None and low:
         reason = "low_confidence"
     verdict = entry.indicative_class if reason is None and entry.indicative_class else "unknown"
-    entry = replace(
-        entry,
+    entry = entry._replace(
         headroom_class=verdict,
         unknown_reason=reason,
         confidence=confidence,
@@ -227,7 +227,7 @@ def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry
 
 def unmodelled(entry: Entry, op: str, op_class: str) -> Entry:
     """L2: this entry alone has no model; the caller says why in ``degraded`` and in the notes."""
-    return replace(entry, op=op, op_class=op_class, modeled=False, headroom_class="unknown", unknown_reason="unmodelled")
+    return entry._replace(op=op, op_class=op_class, modeled=False, headroom_class="unknown", unknown_reason="unmodelled")
 
 
 def route(entry: Entry) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .units import Dtype, parse_dtype, whole
 
 
-@dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(NamedTuple):
     """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model."""
 
     layers: int | None = None

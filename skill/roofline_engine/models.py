@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .entry import ByteModel
 from .units import Dtype, number, parse_dtype, whole, wider
@@ -45,8 +45,7 @@ TARGET_EFF = {
 }
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The work of one unit.
 
     candidates: the figure first, then every other byte model. engine: ``matrix`` or ``vector``, the peak table to use.
@@ -71,8 +70,7 @@ class Work:
         return self.candidates[0].flops
 
 
-@dataclass(frozen=True)
-class Op:
+class Op(NamedTuple):
     """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits."""
 
     name: str

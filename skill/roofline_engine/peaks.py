@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from .audit import faults
 from .peaktable import Block, Table, unit_counts
@@ -21,8 +21,7 @@ from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 AGREEMENT = 0.10
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(NamedTuple):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
     flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock.
@@ -34,17 +33,17 @@ class Peaks:
     gfx: str | None = None
     hbm_bw_bytes_s: float | None = None
     hbm_bw_limit_bytes_s: float | None = None
-    flops: Mapping[str, float] = field(default_factory=dict)
-    flops_max: Mapping[str, float] = field(default_factory=dict)
-    vector: Mapping[str, float] = field(default_factory=dict)
-    vector_max: Mapping[str, float] = field(default_factory=dict)
+    flops: Mapping[str, float] = {}
+    flops_max: Mapping[str, float] = {}
+    vector: Mapping[str, float] = {}
+    vector_max: Mapping[str, float] = {}
     l2_bytes: float | None = None
     mall_bytes: float | None = None
     units: int | None = None
     source: str = "table"
     confidence: str = "low"
     low_axes: tuple[str, ...] = ()
-    unvalidated: Mapping[str, str] = field(default_factory=dict)
+    unvalidated: Mapping[str, str] = {}
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
@@ -52,9 +51,10 @@ class Peaks:
 
         Matrix work in a dtype that the matrix units lack runs on the vector units (an fp32 GEMM on H100).
         """
-        if engine == "matrix" and dtype in self.flops:
-            return f"matrix.{dtype}", self.flops[dtype]
-        return (f"vector.{dtype}", self.vector[dtype]) if dtype in self.vector else (f"{engine}.{dtype}", None)
+        name = dtype or "none"
+        if engine == "matrix" and name in self.flops:
+            return f"matrix.{name}", self.flops[name]
+        return (f"vector.{name}", self.vector[name]) if name in self.vector else (f"{engine}.{name}", None)
 
     def axis_confidence(self, axis: str) -> str:
         """``high`` or ``low`` for ``memory`` or an axis such as ``matrix.bf16``."""
@@ -83,8 +83,7 @@ class Peaks:
         return out
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them."""
 
     gfx: str | None = None
@@ -262,9 +261,9 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
         if not known or max(known) > (1 + AGREEMENT) * min(known):
             low.append(axis)
     if not low:
-        return replace(peaks, product=None, confidence="high", note=_joined(f"{what}, which agree within 10 %", peaks.note))
+        return peaks._replace(product=None, confidence="high", note=_joined(f"{what}, which agree within 10 %", peaks.note))
     advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
-    return replace(peaks, product=None, confidence="low", low_axes=tuple(low), note=_joined(advice, peaks.note))
+    return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=_joined(advice, peaks.note))
 
 
 def _joined(*parts: str) -> str:
@@ -274,7 +273,7 @@ def _joined(*parts: str) -> str:
 def _doubted(peaks: Peaks, doubts: list[str]) -> Peaks:
     if not doubts:
         return peaks
-    return replace(peaks, confidence="low", low_axes=(), note=_joined(*doubts, peaks.note))
+    return peaks._replace(confidence="low", low_axes=(), note=_joined(*doubts, peaks.note))
 
 
 def _scaled(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:
@@ -292,8 +291,7 @@ def _times(peaks: Peaks, compute: float, memory: float) -> Peaks:
     def scale(values: Mapping[str, float], by: float) -> dict[str, float]:
         return {key: value * by for key, value in values.items()}
 
-    return replace(
-        peaks,
+    return peaks._replace(
         flops=scale(peaks.flops, compute),
         flops_max=scale(peaks.flops_max, compute),
         vector=scale(peaks.vector, compute),
@@ -371,5 +369,3 @@ def _rates_for(table: Table | None, device: Device, gfx: str | None) -> Block | 
         return None
     consumer = "GEFORCE" in (device.device_name or "").upper()
     return table.rates.get(gfx) or table.rates.get(f"{gfx}-{'geforce' if consumer else 'pro'}")
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .units import number
 
@@ -12,8 +12,7 @@ _WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "G
 _WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of a block: ``key: value | field | [a, b]``."""
 
     number: int
@@ -51,7 +50,12 @@ class Block:
         return self._lines
 
     def line(self, key: str) -> Line | None:
-        return next((item for item in self.lines if item.key == key), None)
+        """The first line of this key, found without parsing the others: a name is looked up in every block."""
+        at = self._text.find(f"\n{key}:") + 1
+        if at == 0:
+            return None
+        end = self._text.find("\n", at)
+        return _line(self.start + self._text.count("\n", 0, at), self._text[at : end if end >= 0 else None])
 
     def text(self, key: str) -> str | None:
         found = self.line(key)

@@ -36,6 +36,12 @@ def code(name: str) -> str:
     return "`" + printable(name).replace("`", "'").replace("|", "\\|") + "`"
 
 
+def _label(entry: Entry) -> str:
+    """A name short enough for a table; the number beside it tells two alike apart."""
+    name = entry.short_name
+    return code(name if len(name) <= 44 else name[:41] + "...")
+
+
 def text(line: str) -> str:
     """Free text without Markdown or HTML of its own."""
     out = printable(line)
@@ -58,17 +64,18 @@ def _bullets(lines: Sequence[str]) -> str:
 
 def _head(report: Report) -> str:
     limit = f", at most {report.head_max}" if report.head_max else ""
+    stage = {
+        "A": "at least one row rests on a guess from the profile and the config, or has no model; such rows are display only",
+        "B": "shapes were captured",
+        "C": "bytes were counted",
+    }[report.stage]
     return _bullets(
         [
             f"device: {_device(report.peaks)}",
             *([f"about these peaks: {text(report.peaks.note)}"] if report.peaks.note else []),
             f"head: {len(report.entries)} of {report.rows} kernels, those with {report.head_pct:g} % of GPU time or more"
             f"{limit}; {report.head_share:.1f} % together",
-            f"stage {report.stage}: " + {
-                "A": "at least one row rests on a guess from the profile and the config; such rows are display only",
-                "B": "shapes were captured",
-                "C": "bytes were counted",
-            }[report.stage],
+            *([f"stage {report.stage}: {stage}"] if report.entries else []),
         ]
     )
 
@@ -107,6 +114,8 @@ def _verdict(entry: Entry) -> str:
     if entry.headroom_class != "unknown":
         return f"**{entry.headroom_class}**"
     hint = f", would be {entry.indicative_class}" if entry.indicative_class else ""
+    if not entry.modeled and entry.op != "unknown":
+        hint = f" {entry.op}"
     return f"unknown ({entry.unknown_reason}{hint})"
 
 
@@ -118,7 +127,7 @@ def _verdicts(entries: Sequence[Entry]) -> str:
         rows.append(
             [
                 str(number),
-                code(entry.short_name),
+                _label(entry),
                 f"{entry.pct_gpu_time:.2f} %",
                 _verdict(entry),
                 _percent(ratio, entry.roofline_pct_range) + (" impossible" if entry.suspect else ""),
@@ -136,9 +145,7 @@ def _rankings(entries: Sequence[Entry]) -> str:
     rows = [["rank", "by share of GPU time", "by expected end-to-end gain"]]
     for number, (share, gain) in enumerate(zip(entries, gains), 1):
         expected = f"+{gain.expected_e2e_gain_pct or 0:.2f} %" if gain.rankable else "not rankable, by share"
-        rows.append(
-            [str(number), f"{code(share.short_name)} {share.pct_gpu_time:.2f} %", f"{code(gain.short_name)} {expected}"]
-        )
+        rows.append([str(number), f"{_label(share)} {share.pct_gpu_time:.2f} %", f"{_label(gain)} {expected}"])
     return table(rows) + "\n\n" + _disagreement(entries, gains)
 
 
@@ -146,7 +153,7 @@ def _disagreement(entries: Sequence[Entry], gains: Sequence[Entry]) -> str:
     if not any(entry.rankable for entry in entries):
         return "Nothing can be ranked by gain yet, so both lists are in the order of GPU time."
     moved = [
-        f"{code(entry.short_name)} is {_nth(place)} by gain and {_nth(position)} by share"
+        f"{_label(entry)} is {_nth(place)} by gain and {_nth(position)} by share"
         for place, entry in enumerate(gains, 1)
         if entry.rankable
         for position in [next(at for at, other in enumerate(entries, 1) if other is entry)]
@@ -167,7 +174,9 @@ def _kernel(number: int, entry: Entry) -> str:
         lines.append(f"full name: {code(entry.name)}")
     facts = []
     if entry.t_ms is not None:
-        unit = f", {entry.launches_per_unit:g} launches a unit: {show(entry, 't_unit_ms')}" if entry.launches_per_unit != 1 else ""
+        unit = (
+            f", {entry.launches_per_unit:g} launches a unit: {show(entry, 't_unit_ms')}" if entry.launches_per_unit != 1 else ""
+        )
         facts.append(f"time: {show(entry, 't_ms')} a launch, {entry.regime}{unit}")
     if entry.bytes_est is not None and entry.flops_est is not None:
         moved = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
@@ -182,8 +191,9 @@ def _kernel(number: int, entry: Entry) -> str:
     if entry.attainable_speedup is not None and entry.hard_limit_speedup is not None:
         facts.append(
             f"target: {entry.target_eff:g} of the roof, so {entry.attainable_speedup:.3f}x is attainable and "
-            f"{entry.hard_limit_speedup:.3f}x is the roof itself; {entry.confidence} confidence, basis {entry.measurement_basis}"
+            f"{entry.hard_limit_speedup:.3f}x is the roof itself"
         )
+        facts.append(f"basis: {entry.measurement_basis}, stage {entry.stage}, {entry.confidence} confidence")
     if len(entry.byte_models) > 1:
         facts.append("byte models: " + "; ".join(_model(entry, at) for at in range(len(entry.byte_models))))
     facts.append(f"route: {entry.route} ({ROUTES[entry.route]})")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from .entry import CLOSED_SETS, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES
-from .metrics import LATENCY_THRESHOLD, headroom, time_saved_pct
+from .metrics import DISPATCH_FLOOR_S, LATENCY_THRESHOLD, MODERATE_BAND, SATURATED_BAND, headroom, time_saved_pct
 from .units import number
 
 _RELATIVE = 2e-3
@@ -192,8 +192,7 @@ class _Entry:
             self.found.append(f"attainable_speedup is {attainable:g}, expected at least 1")
         if attainable is not None and target and self.raw and self.raw > 0:
             exact = max(1.0, target / self.raw)
-            floor_us = 5.0
-            cap = t_ms * 1e3 / floor_us if t_ms else None
+            cap = t_ms / 1e3 / DISPATCH_FLOOR_S if t_ms else None
             if not _agrees(attainable, exact) and not (cap and cap < exact and _agrees(attainable, max(1.0, cap))):
                 self.found.append(f"attainable_speedup is {attainable:g}, but target_eff / roofline_pct gives {exact:.4g}")
         if gain is not None and attainable and attainable >= 1 and share is not None:
@@ -210,8 +209,9 @@ class _Entry:
                 self.found.append(f"headroom_class is {verdict} on a suspect ratio, expected unknown")
             if self.entry.get("modeled") is False:
                 self.found.append(f"headroom_class is {verdict} without a model, expected unknown")
-            if target and self.raw and headroom(self.raw, target) != verdict and not _near_band(self.raw, target):
-                self.found.append(f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {headroom(self.raw, target)}")
+            exact_class = headroom(self.raw, target) if target and self.raw else verdict
+            if exact_class != verdict and target and self.raw and not _near_band(self.raw, target):
+                self.found.append(f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {exact_class}")
         elif verdict == "unknown" and "unknown_reason" in self.entry and self.entry["unknown_reason"] is None:
             self.found.append("headroom_class is unknown without an unknown_reason")
         if self.entry.get("rankable") and verdict in (None, "unknown"):
@@ -220,4 +220,4 @@ class _Entry:
 
 def _near_band(raw: float, target: float) -> bool:
     """Whether rounding alone could have moved the class."""
-    return any(abs(raw / (band * target) - 1) < _RELATIVE for band in (0.6, 0.9))
+    return any(abs(raw / (band * target) - 1) < _RELATIVE for band in (MODERATE_BAND, SATURATED_BAND))

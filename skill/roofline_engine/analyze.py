@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from . import advice, fold, guess, inputs, kernels, modelconfig, peaks, peaktable
 from .entry import STAGES, Entry, to_dict
@@ -13,13 +12,14 @@ from .metrics import HEAD_MAX, HEAD_PCT, assess, route, unmodelled
 from .modelconfig import ModelConfig
 from .models import OPS, Work, work
 from .peaks import Peaks
+from .record import Record
 from .units import number, printable
 
 #: The artifact format's version, the specification's; it changes with the format, not with the package.
 SKILL_VERSION = "1"
 
 
-class Sources(NamedTuple):
+class Sources(Record):
     """The files of one run, found or named. A path that is None was not found."""
 
     topn: str

@@ -6,7 +6,7 @@ these definitions; none keeps a second list. The field names of the specificatio
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from .record import Record
 
 # Closed sets: nothing else may be emitted (``validate`` names whatever is).
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
@@ -41,7 +41,7 @@ PEAK_SOURCES = ("table", "derived", "measured", "user")
 PEAK_CONFIDENCES = ("high", "low")
 
 
-class ByteModel(NamedTuple):
+class ByteModel(Record):
     """One candidate for the work of one unit: bytes that must cross the memory roof, and the FLOPs that go with them.
 
     in_range: whether the candidate counts for the range of the verdict, or is only listed.
@@ -55,7 +55,7 @@ class ByteModel(NamedTuple):
     feasible: bool | None = None
 
 
-class Entry(NamedTuple):
+class Entry(Record):
     """One kernel of the Top-N with what the roofline says of it. ``None`` means not known, never zero."""
 
     name: str = ""
@@ -110,7 +110,7 @@ class Entry(NamedTuple):
     notes: str = ""
 
 
-class Field(NamedTuple):
+class Field(Record):
     """The definition of one field: meaning, unit, format for people, closed set."""
 
     doc: str

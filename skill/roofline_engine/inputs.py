@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from .peaks import Device
+from .record import Record
 from .units import number, printable
 
 TOPN_NAME = "profile_topN.json"
@@ -24,7 +24,7 @@ _LARGEST_SHARE = 100.5
 _LARGEST_FILE = 512 * 2**20
 
 
-class Row(NamedTuple):
+class Row(Record):
     """One kernel of the Top-N. Times in ms; ``pct`` as given, or from the list's own times (``pct_given`` false)."""
 
     name: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     est_shape: object = None
 
 
-class TopN(NamedTuple):
+class TopN(Record):
     """A Top-N list. decode_steps and prefill_steps are None where the list does not say."""
 
     rows: tuple[Row, ...]
@@ -53,7 +53,7 @@ class TopN(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-class Env(NamedTuple):
+class Env(Record):
     """What env_report.json says that the model uses."""
 
     device: Device = Device()

@@ -6,8 +6,7 @@ rule that fits decides; a name that fits none is unknown and is not guessed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from .record import Record
 from .units import Dtype, parse_dtype
 
 #: op_class of every op this package names; ops without a model keep their class so that a report can group them.
@@ -152,7 +151,7 @@ _DECODE = ("decode", "paged", "unified_attention")
 _PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
 
 
-class Hint(NamedTuple):
+class Hint(Record):
     """What a name suggests: the op, the MoE stage ("1", "2" or None), activation and weight dtypes where it spells them."""
 
     op: str

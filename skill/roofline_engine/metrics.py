@@ -7,11 +7,11 @@ sections 3 and 6; the range over byte models, the cap by the dispatch floor and 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from .entry import ByteModel, Entry
 from .models import TARGET_EFF, Work
 from .peaks import Peaks
+from .record import Record
 
 # One definition of each constant; SKILL.md's table is held to these by a test.
 #: Both utilisations under this: neither roof is near, so latency or occupancy binds (specification 3.5).
@@ -35,7 +35,7 @@ STREAMING_FRACTION = 0.85
 _NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
 
 
-class Point(NamedTuple):
+class Point(Record):
     """One amount of work over one time against two roofs; None where a peak is not known."""
 
     achieved_bw_bytes_s: float

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from .record import Record
 from .units import Dtype, parse_dtype, whole
 
 
-class ModelConfig(NamedTuple):
+class ModelConfig(Record):
     """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model."""
 
     layers: int | None = None

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from .entry import ByteModel
+from .record import Record
 from .units import Dtype, number, parse_dtype, whole, wider
 
 #: How close a well-written kernel of an op comes to its roof: priors, set by how regular the access is.
@@ -45,7 +45,7 @@ TARGET_EFF = {
 }
 
 
-class Work(NamedTuple):
+class Work(Record):
     """The work of one unit.
 
     candidates: the figure first, then every other byte model. engine: ``matrix`` or ``vector``, the peak table to use.
@@ -70,7 +70,7 @@ class Work(NamedTuple):
         return self.candidates[0].flops
 
 
-class Op(NamedTuple):
+class Op(Record):
     """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits."""
 
     name: str

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from .audit import faults
 from .peaktable import Block, Table, unit_counts
+from .record import Record
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
 #: Products behind one architecture agree when their peaks lie within this; MI350X and MI355X differ by 8.3 %.
 AGREEMENT = 0.10
 
 
-class Peaks(NamedTuple):
+class Peaks(Record):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
     flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock.
@@ -83,7 +83,7 @@ class Peaks(NamedTuple):
         return out
 
 
-class Device(NamedTuple):
+class Device(Record):
     """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them."""
 
     gfx: str | None = None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from .record import Record
 from .units import number
 
 _WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "GEFORCE", "INSTINCT", "RADEON")
 _WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
 
 
-class Line(NamedTuple):
+class Line(Record):
     """One line of a block: ``key: value | field | [a, b]``."""
 
     number: int
@@ -108,7 +108,8 @@ class Table:
         wanted = normalise(name)
         if not wanted:
             return []
-        return [block for block in self.products.values() if wanted in _names(block)]
+        word = max(wanted.split(), key=len)  # normalising keeps words, so most blocks need no closer look
+        return [block for block in self.products.values() if wanted in _names(block, word)]
 
     def with_arch(self, gfx: str) -> list[Block]:
         return [block for block in self.products.values() if block.text("gfx") == gfx]
@@ -154,9 +155,10 @@ def normalise(name: str) -> str:
     return " ".join(words)
 
 
-def _names(block: Block) -> set[str]:
+def _names(block: Block, word: str) -> set[str]:
+    """The normalised names of a block, if one of them can hold ``word``."""
     listed = block.line("device_names")
-    return {normalise(item) for item in listed.value.split(";")} if listed else set()
+    return {normalise(item) for item in listed.value.split(";")} if listed and word in listed.value.upper() else set()
 
 
 def unit_counts(block: Block) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+from .record import Record
 
 #: Tesla-to-Blackwell and MI50-to-MI355X all lie well inside these; a figure outside is a unit error (GB read as bytes,
 #: kHz as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
@@ -98,7 +99,7 @@ def printable(text: str) -> str:
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape", "backslashreplace").decode() for ch in text)
 
 
-class Dtype(NamedTuple):
+class Dtype(Record):
     """One element type.
 
     name: canonical spelling. value_bits: width of one value. bits: the same with its share of block scales.

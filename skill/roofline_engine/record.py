@@ -1,0 +1,31 @@
+"""``Record``: ``typing.NamedTuple`` without the import of ``typing``, which would be a third of the helper's start-up.
+
+Type checkers see the original. At run time the class statement is turned into a ``collections.namedtuple`` with the same
+fields, defaults and methods.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple as Record
+else:
+    from collections import namedtuple
+
+    class _Build(type):
+        def __new__(mcs, name, bases, space):
+            if not bases:
+                return super().__new__(mcs, name, bases, space)
+            types = space.pop("__annotations__", {})
+            defaults = [space.pop(field) for field in types if field in space]
+            made = namedtuple(name, types, defaults=defaults, module=space.pop("__module__"))
+            made.__annotations__ = types
+            for key, value in space.items():
+                setattr(made, key, value)
+            return made
+
+    class Record(metaclass=_Build):
+        pass
+
+
+__all__ = ["Record"]

@@ -57,7 +57,8 @@ def _broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
                     hint = ": a structured-sparsity figure?" if 1.9 < ratio < 2.1 else ""
                     fault("over_arithmetic", axis, line, against + hint)
                 elif ratio < UNDER_ARITHMETIC:
-                    fault("under_arithmetic", axis, line, against + ": a capped or mismeasured figure?")
+                    hint = "a unit error?" if ratio < 0.01 else "a capped or mismeasured figure?"
+                    fault("under_arithmetic", axis, line, f"{against}: {hint}")
             elif not rates and "bf16" in values:
                 limit = {"fp8": 2.05, "int8": 2.05, "fp4": 4.1}.get(dtype)
                 if limit and value > limit * values["bf16"][0]:

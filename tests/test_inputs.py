@@ -1,0 +1,348 @@
+"""The Top-N in the forms that profilers and agents write it, and the files beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import GEMM, MI300X, Run, entry, gemm_row, run_tool
+
+from roofline_engine.inputs import read_env, read_shapes, read_topn
+from roofline_engine.kernels import classify
+from roofline_engine.modelconfig import read as read_config
+
+
+def test_list_with_kernel_pct_ms_and_us_per_call() -> None:
+    rows = [
+        {"kernel": "main_kernel", "pct": 48.68, "ms": 4053.7, "calls": 1872, "us_per_call": 2165.4, "cat": "kernel"},
+        {
+            "kernel": "Memcpy DtoD (Device -> Device)",
+            "pct": 0.15,
+            "ms": 12.7,
+            "calls": 391,
+            "us_per_call": 32.6,
+            "cat": "gpu_memcpy",
+        },
+    ]
+    topn = read_topn({"total_gpu_ms": 8328.0, "kernels": rows}, "list.json")
+    assert [(row.name, row.pct, row.pct_given) for row in topn.rows] == [
+        ("main_kernel", 48.68, True),
+        ("Memcpy DtoD (Device -> Device)", 0.15, True),
+    ]
+    assert topn.rows[0].avg_ms == pytest.approx(2.1654)
+    assert topn.problems == ()
+
+
+def test_list_with_name_us_and_calls_has_its_shares_from_its_own_times() -> None:
+    topn = read_topn({"total_us": 8939894.8, "kernels": [{"name": "allreduce", "us": 2715523.7, "calls": 3388}]}, "rank.json")
+    row = topn.rows[0]
+    assert row.pct == pytest.approx(30.38, abs=0.005)
+    assert row.pct_given is False
+    assert row.avg_ms == pytest.approx(2715523.7 / 3388 / 1e3)
+
+
+def test_shares_from_own_times_are_said_so(run: Run) -> None:
+    artifact = run.write(
+        "profile_topN.json", {"total_us": 1000.0, "kernels": [{"name": "gemm_kernel", "us": 400.0, "calls": 8}]}
+    )
+    item = artifact.shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
+    assert item["pct_gpu_time"] == pytest.approx(40.0)
+    assert "pct_gpu_time computed from the list's own times" in item["notes"]
+    assert item["t_ms"] == pytest.approx(0.05)
+
+
+def test_without_a_total_the_listed_rows_are_the_whole() -> None:
+    topn = read_topn([{"name": "a", "us": 30.0}, {"name": "b", "us": 10.0}], "rank.json")
+    assert [row.pct for row in topn.rows] == pytest.approx([75.0, 25.0])
+
+
+@pytest.mark.parametrize(
+    ("latency", "serving", "regime", "t_ms", "noted"),
+    [
+        ({"decode": 0.05, "prefill": 0.9}, {"n_decode_steps": 2033, "n_prefill_steps": 24}, "decode", 0.05, ""),
+        ({"decode": 0.05, "prefill": 0.9}, {"n_decode_steps": 2, "n_prefill_steps": 24}, "prefill", 0.9, ""),
+        ({"prefill": 0.9}, {"n_decode_steps": 2033, "n_prefill_steps": 24}, "decode", 0.06, "base_latency_ms has no decode"),
+        ({"prefill": 0.9}, None, "prefill", 0.9, ""),
+        (0.07, None, "decode", 0.07, "no step counts: decode assumed"),
+        (None, {"n_decode_steps": 1, "n_prefill_steps": 0}, "decode", 0.06, "no base_latency_ms: the average"),
+        ({"decode": None}, {"n_decode_steps": 1}, "decode", 0.06, "the average over all launches"),
+    ],
+)
+def test_the_time_is_that_of_the_regime_with_the_launches(
+    run: Run, latency: Any, serving: Any, regime: str, t_ms: float, noted: str
+) -> None:
+    row = {"name": "gemm_kernel", "pct_gpu_time": 20.0, "avg_us": 60.0, "calls": 100}
+    row.update({} if latency is None else {"base_latency_ms": latency})
+    run.topn(row, **({} if serving is None else {"serving": serving})).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    item = run.analyze()["entries"][0]
+    assert (item["regime"], item["t_ms"]) == (regime, pytest.approx(t_ms))
+    assert noted in item["notes"]
+
+
+def test_a_row_without_any_time_is_not_measured(run: Run) -> None:
+    run.topn({"name": "gemm_kernel", "pct_gpu_time": 20.0}).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    item = run.analyze()["entries"][0]
+    assert (item["unknown_reason"], item["t_ms"]) == ("not_measured", None)
+    assert item["bytes_est"] is not None
+
+
+@pytest.mark.parametrize("value", [True, "NaN", float("nan"), float("inf"), -3, "many", [1], {}])
+def test_unusable_shares_are_named_by_file_row_and_key(value: Any) -> None:
+    topn = read_topn({"top_kernels": [{"name": "k", "pct_gpu_time": value}]}, "profile_topN.json")
+    assert topn.rows == ()
+    assert any(problem.startswith("profile_topN.json: row 1 (k): pct_gpu_time is ") for problem in topn.problems)
+
+
+def test_a_share_over_one_hundred_is_refused() -> None:
+    topn = read_topn({"top_kernels": [{"name": "k", "pct_gpu_time": 264.5}]}, "t.json")
+    assert topn.rows == ()
+    assert "expected a percentage of at most 100" in topn.problems[0]
+
+
+def test_numeric_strings_with_thousands_separators_are_read_exactly() -> None:
+    topn = read_topn(
+        {"total_ms": "30,416.0", "top_kernels": [{"name": "k", "total_ms": "8,045", "calls": "164,560"}]}, "t.json"
+    )
+    assert topn.rows[0].pct == pytest.approx(100 * 8045 / 30416)
+    assert topn.rows[0].avg_ms == pytest.approx(8045 / 164560)
+
+
+@pytest.mark.parametrize("data", [{}, {"results": []}, "text", 7, None, {"kernels": {}}])
+def test_a_document_without_kernels_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match="expected a Top-N profile"):
+        read_topn(data, "t.json")
+
+
+def test_head_selection(run: Run) -> None:
+    rows = [gemm_row(f"k{index}", pct=float(index)) for index in range(1, 13)]
+    run.topn(*rows).env(**MI300X)
+    names = [item["name"] for item in run.analyze()["entries"]]
+    assert names == [f"k{index}" for index in range(12, 4, -1)]  # 5 % or more, biggest first, at most 8
+    assert [item["name"] for item in run.analyze("--head-pct", 10)["entries"]] == ["k12", "k11", "k10"]
+    assert [item["name"] for item in run.analyze("--head-max", 2)["entries"]] == ["k12", "k11"]
+    assert len(run.analyze("--head-pct", 0, "--head-max", 0)["entries"]) == 12
+
+
+def test_launches_of_one_unit(run: Run) -> None:
+    moe = {"op": "moe", "tokens": 64, "hidden": 2048, "inter": 512, "experts": 256, "top_k": 8, "dtype": "fp8"}
+    run.topn(gemm_row("fused_moe_kernel", launches_per_step=80)).env(**MI300X)
+    run.config(hidden_size=2048, num_hidden_layers=40, num_experts=256, num_experts_per_tok=8, moe_intermediate_size=512)
+    layered = run.shapes(fused_moe_kernel=[moe]).analyze()["entries"][0]
+    assert (layered["launches_per_unit"], layered["t_unit_ms"]) == (2, pytest.approx(0.1))
+    staged = run.shapes(fused_moe_kernel=[{**moe, "stage": 1}]).analyze()["entries"][0]
+    assert staged["launches_per_unit"] == 1
+    told = run.shapes(fused_moe_kernel=[{**moe, "launches": 4}]).analyze()["entries"][0]
+    assert told["launches_per_unit"] == 4
+    (run.top / "config.json").unlink()
+    alone = run.shapes(fused_moe_kernel=[moe]).analyze()["entries"][0]
+    assert alone["launches_per_unit"] == 1
+    assert "one launch (assumed)" in alone["notes"]
+
+
+def test_several_captured_shapes_are_the_mean_over_their_calls(run: Run) -> None:
+    small, large = {**GEMM, "M": 1, "calls": 300}, {**GEMM, "M": 128, "calls": 100}
+    item = run.topn(gemm_row()).shapes(gemm_kernel=[small, large]).env(**MI300X).analyze()["entries"][0]
+
+    def moved(m: int) -> int:
+        return 2 * (m * 8192 + 8192 * 8192 + m * 8192)
+
+    assert item["bytes_est"] == pytest.approx((300 * moved(1) + 100 * moved(128)) / 400)
+    assert item["flops_est"] == pytest.approx(2 * 8192 * 8192 * (300 * 1 + 100 * 128) / 400)
+    assert item["headroom_class"] != "unknown"
+
+
+def test_captured_shapes_on_different_roofs_give_no_verdict(run: Run) -> None:
+    thin, fat = {**GEMM, "M": 1}, {**GEMM, "M": 8192}
+    item = run.topn(gemm_row(t_ms=0.5)).shapes(gemm_kernel=[thin, fat]).env(**MI300X).analyze()["entries"][0]
+    assert (item["headroom_class"], item["unknown_reason"]) == ("unknown", "conflicting_models")
+
+
+def test_captured_shapes_of_different_ops_are_refused(run: Run) -> None:
+    cases = [GEMM, {"op": "copy", "rows": 8, "cols": 8, "dtype": "bf16"}]
+    artifact = run.topn(gemm_row()).shapes(gemm_kernel=cases).env(**MI300X).analyze()
+    assert "different kinds under one kernel" in artifact["degraded"][0]["reason"]
+
+
+def test_shapes_for_a_kernel_nobody_names_are_not_lost_in_silence(run: Run) -> None:
+    artifact = run.topn(gemm_row()).shapes(gemm_kernal=[GEMM]).env(**MI300X).analyze()
+    assert "L5: shapes.json: no kernel of the Top-N is named gemm_kernal" in artifact["skill_errors"]
+
+
+def test_shapes_for_a_name_that_two_rows_share_are_not_used(run: Run) -> None:
+    artifact = run.topn(gemm_row(), gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
+    assert any("2 rows are named gemm_kernel" in line for line in artifact["skill_errors"])
+    assert all(item["headroom_class"] == "unknown" for item in artifact["entries"])
+
+
+def test_est_shape_and_tensors_of_the_row_are_stage_a(run: Run) -> None:
+    written = gemm_row("gemm_a", est_shape="M=64, N=8192, K=8192, dtype=bf16")
+    listed = gemm_row("gemm_b", shapes=[[64, 8192], [8192, 8192]], dtypes=["torch.bfloat16", "torch.bfloat16"])
+    packed = gemm_row("gemm_c", shapes=[[64, 8192], [8192, 4096]], dtypes=["fp8", "torch.float4_e2m1fn_x2"])
+    artifact = run.topn(written, listed, packed).env(**MI300X).analyze()
+    for name in ("gemm_a", "gemm_b"):
+        item = entry(artifact, name)
+        assert (item["stage"], item["confidence"], item["headroom_class"]) == ("A", "low", "unknown")
+        assert item["bytes_est"] == 2 * (2 * 64 * 8192 + 8192 * 8192)
+        assert item["indicative_class"] is not None
+    # K3: the packed weight is [N, K/2] on paper and K values wide in fact, half a byte each.
+    assert entry(artifact, "gemm_c")["flops_est"] == 2 * 64 * 8192 * 8192
+    assert entry(artifact, "gemm_c")["bytes_est"] == 64 * 8192 + 8192 * 8192 / 2 + 64 * 8192
+
+
+MOE_CONFIG = {
+    "text_config": {
+        "hidden_size": 6144,
+        "num_hidden_layers": 78,
+        "first_k_dense_replace": 3,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "dtype": "bfloat16",
+    }
+}
+
+
+def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) -> None:
+    run.write("config.json", MOE_CONFIG)
+    run.env(**MI300X, model_dtype="mxfp4", tp=8, workload={"isl": 8192, "osl": 1024, "conc": 64})
+    run.topn(
+        gemm_row("mfma_moe1_silu_mul_afp4_wfp4_bf16_t32x128"), gemm_row("paged_attention_v2", 10.0), gemm_row("rmsnorm", 9.0)
+    )
+    artifact = run.analyze()
+    moe = entry(artifact, "mfma_moe1_silu_mul_afp4_wfp4_bf16_t32x128")
+    hit = 256 * (1 - (1 - 1 / 256) ** 512)
+    assert moe["bytes_est"] == pytest.approx(hit * 2 * 6144 * (2048 // 8) * 4.25 / 8)  # stage 1, width over 8 devices
+    assert (moe["stage"], moe["launches_per_unit"], moe["dtype"]) == ("A", 1, "mxfp4")
+    attn = entry(artifact, "paged_attention_v2")
+    assert attn["bytes_est"] == 64 * 8704 * 1 * 128 * 2 * 2  # one KV head of eight on this device
+    norm = entry(artifact, "rmsnorm")
+    assert norm["bytes_est"] == 64 * 6144 * 4 + 6144 * 2
+    assert all(item["headroom_class"] == "unknown" for item in artifact["entries"])
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "config", "says"),
+    [
+        ("fused_moe_kernel", {}, {}, "workload.conc is missing"),
+        ("fused_moe_kernel", {"workload": {"conc": 8}}, {"num_experts": 8}, "does not give inter, top_k"),
+        ("fused_moe_prefill", {"workload": {"conc": 8}}, {}, "tokens of one launch unknown"),
+        ("paged_attention", {"workload": {"conc": 8}}, {"kv_lora_rank": 512}, "multi-head latent attention"),
+        ("paged_attention", {"workload": {"conc": 8}}, {"num_attention_heads": 8, "head_dim": 64}, "isl and workload.osl"),
+        ("Cijk_Alik_Bljk_BBS_BH_Bias", {}, {}, "gemm without shapes"),
+        ("chunk_gated_delta_rule_fwd_kernel", {}, {}, "linear attention"),
+        ("topk_transform_decode_kernel", {}, {}, "top-k or sampling"),
+    ],
+)
+def test_what_the_config_cannot_tell_is_unmodelled_with_the_reason(
+    run: Run, name: str, env: dict[str, Any], config: dict[str, Any], says: str
+) -> None:
+    run.topn(gemm_row(name)).env(**MI300X, **env).config(hidden_size=4096, torch_dtype="bfloat16", **config)
+    artifact = run.analyze()
+    assert artifact["entries"][0]["unknown_reason"] == "unmodelled"
+    assert says in artifact["degraded"][0]["reason"]
+
+
+def test_host_side_levers_for_a_kernel_that_cannot_be_edited(run: Run) -> None:
+    run.topn(gemm_row(editable=False, t_ms=0.1)).shapes(gemm_kernel=[GEMM])
+    item = run.env(**MI300X, available_backends=["aiter", "hipblaslt"]).analyze()["entries"][0]
+    assert item["route"] == "host_side_track"
+    text = " ".join(item["host_side_levers"])
+    for lever in (
+        "dispatch or path selection",
+        "AITER_CONFIG_GEMM_*",
+        "backend swap (available: aiter, hipblaslt)",
+        "graph capture",
+    ):
+        assert lever in text
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("fused_moe_kernel", "moe"),
+        ("mfma_moe2_afp4_wfp4_bf16_cshuffle_t64x128x256", "moe"),
+        ("_ZN7ck_tile6kentryILi2ENS_15MoeFlatmmKernelINS_33GemmSpatial", "moe"),
+        ("moe_reduction_kernel_plain_bf16_topk9_md6144", "moe_helper"),
+        ("_ZN5aiter30fused_mx_quant_moe_sort_kernelIDF16bN4opus5fp4_tE", "moe_helper"),
+        ("void aiter::grouped_topk_kernel<>(hip_bfloat16*)", "moe_helper"),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "collective"),
+        ("_ZN5aiter26cross_device_reduce_2stageIDF16bLi8ELb0EEEv", "collective"),
+        ("void quickreduce::allreduce_prototype_twoshot<>", "collective"),
+        ("kernel_paged_attention_2d", "attn_decode"),
+        ("kernel_unified_attention_3d", "attn_decode"),
+        ("_ZN7ck_tile6kentryILi1ENS_38FmhaBatchPrefillWithPagedKVCacheKernel", "attn_prefill"),
+        ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x64x64", "gemm"),
+        ("hgemm_bf16_32x64x64x7_SPK3_W1x2x1_BLDS1_TN_AS1_0", "gemm"),
+        ("nvjet_tst_128x64_64x8_1x2_h_bz_TNT", "gemm"),
+        ("_fused_qk_rope_cat_and_cache_mla_kernel", "rope"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16b", "rmsnorm"),
+        ("chunk_gated_delta_rule_fwd_kernel_h_blockdim64", "linear_attention"),
+        ("_causal_conv1d_fwd_kernel", "linear_attention"),
+        ("Memcpy DtoD (Device -> Device)", "memcpy"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<>>", "elementwise"),
+        ("main_kernel", "unknown"),
+    ],
+)
+def test_kernel_names(name: str, op: str) -> None:
+    assert classify(name).op == op
+
+
+def test_config_flat_nested_and_foreign() -> None:
+    flat = read_config({"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "torch_dtype": "float16"})
+    assert flat is not None
+    assert (flat.head_dim, flat.n_kv_heads, flat.attention_layers) == (128, 32, 32)
+    nested = read_config(
+        {"text_config": {**MOE_CONFIG["text_config"], "layer_types": ["full_attention", "linear_attention"] * 39}}
+    )
+    assert nested is not None
+    assert (nested.moe_layers, nested.attention_layers, nested.experts) == (75, 39, 256)
+    assert read_config({"compilerOptions": {}}) is None
+    assert read_config([1, 2]) is None
+
+
+def test_env_keys_as_torch_and_hip_name_them() -> None:
+    env = read_env({"gcnArchName": "gfx942", "multi_processor_count": 304, "total_memory": 206e9, "unknown_key": {}}, "e.json")
+    assert (env.device.gfx, env.device.cu_count, env.device.memory_bytes) == ("gfx942", 304, 206e9)
+    assert env.problems == ()
+    bad = read_env({"gfx": 942, "cu_count": "many", "workload": {"isl": -1}}, "env_report.json")
+    assert len(bad.problems) == 3
+    assert all(problem.startswith("env_report.json") for problem in bad.problems)
+
+
+def test_shapes_take_one_case_or_a_list() -> None:
+    shapes, problems = read_shapes({"one": GEMM, "list": [GEMM, GEMM], "empty": [], "text": "M=1"}, "shapes.json")
+    assert {name: len(cases) for name, cases in shapes.items()} == {"one": 1, "list": 2}
+    assert len(problems) == 2
+
+
+def test_files_are_found_beside_and_up_to_two_folders_above(run: Run) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)  # env_report.json is two folders above
+    assert run.analyze()["peaks"]["product"] == "mi300x"
+    (run.top / "env_report.json").rename(run.top.parent / "env_report.json")  # three folders above
+    assert run.analyze()["peaks"]["product"] is None
+    named = run.analyze("--env", run.top.parent / "env_report.json")
+    assert named["peaks"]["product"] == "mi300x"
+
+
+def test_out_writes_elsewhere_and_the_file_itself_may_be_named(run: Run) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    out = run.top / "elsewhere" / "deep"
+    done = run_tool("analyze", run.round / "profile_topN.json", "--out", out)
+    assert done.code == 0
+    assert sorted(path.name for path in out.iterdir()) == ["profile_roofline.json", "profile_roofline.md"]
+    assert sorted(path.name for path in run.round.iterdir()) == ["profile_topN.json", "shapes.json"]
+
+
+def test_hostile_names_are_escaped_in_the_report_and_kept_in_the_artifact(run: Run) -> None:
+    name = "evil\x1b[2J|`<script>`\nkernel"
+    artifact = run.topn(gemm_row(name)).env(**MI300X).analyze()
+    assert artifact["entries"][0]["name"] == name
+    report = (run.round / "profile_roofline.md").read_text(encoding="utf-8")
+    assert "\x1b" not in report
+    assert "evil\\x1b[2J\\|'<script>'\\nkernel" in report
+    table = [line for line in report.splitlines() if line.startswith("| 1 ")]
+    assert all("`evil" in line for line in table)
+    assert "\x1b" not in run_tool("analyze", run.round).err

@@ -1,0 +1,221 @@
+"""The verdict: axis, bound, bands, no-verdict rules and their order, ranges, caps, routes."""
+
+from __future__ import annotations
+
+import pytest
+
+from roofline_engine.entry import ByteModel, Entry
+from roofline_engine.metrics import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
+from roofline_engine.models import Work
+from roofline_engine.peaks import Peaks
+from roofline_engine.units import parse_dtype
+
+#: Round peaks: ridge at 100 FLOP/B.
+PEAKS = Peaks(
+    product="test",
+    gfx="gfx000",
+    hbm_bw_bytes_s=1e12,
+    flops={"bf16": 1e14},
+    vector={"fp32": 1e13},
+    source="table",
+    confidence="high",
+)
+T_S = 1e-3
+
+
+def judged(
+    share_of_bw: float,
+    intensity: float = 1.0,
+    *,
+    op: str = "gemm",
+    others: tuple[float, ...] = (),
+    peaks: Peaks = PEAKS,
+    t_s: float = T_S,
+    dtype: str = "bf16",
+    conflict: bool = False,
+    **fields: object,
+) -> Entry:
+    """A kernel that moves ``share_of_bw`` of what the roof allows in its time; ``others`` are further byte models."""
+    nbytes = share_of_bw * 1e12 * t_s
+    candidates = tuple(
+        ByteModel(f"model_{index}", share * 1e12 * t_s, intensity * nbytes)
+        for index, share in enumerate((share_of_bw, *others))
+    )
+    kind = "attn" if op.startswith("attn") else op
+    done = Work(op, kind, candidates, "matrix", parse_dtype(dtype), parse_dtype(dtype), ())
+    start = {"stage": "B", "t_ms": t_s * 1e3, "t_unit_ms": t_s * 1e3, "pct_gpu_time": 20.0, **fields}
+    return assess(Entry(**start), done, peaks, conflict=conflict)  # type: ignore[arg-type]
+
+
+def test_k8_on_the_ridge_is_memory_and_a_ratio_of_one_is_possible() -> None:
+    at_ridge = judged(1.0, intensity=100.0)
+    assert at_ridge.roof_axis == "memory"
+    assert at_ridge.roofline_pct == at_ridge.roofline_pct_raw == 1.0
+    assert (at_ridge.suspect, at_ridge.headroom_class) == (False, "saturated")
+    assert judged(0.5, intensity=100.001).roof_axis == "compute"
+
+
+def test_k8_a_ratio_of_zero_is_suspect() -> None:
+    nothing = judged(0.0, intensity=0.0)
+    assert (nothing.suspect, nothing.headroom_class, nothing.unknown_reason) == (True, "unknown", "infeasible")
+    assert nothing.bound_type == "unknown"
+
+
+def test_k7_attainable_and_gain_identity() -> None:
+    entry = judged(0.3)
+    assert entry.attainable_speedup == pytest.approx(0.9 / 0.3)
+    assert entry.expected_e2e_gain_pct == pytest.approx(20.0 * (1 - 1 / 3.0))
+    assert entry.hard_limit_speedup == pytest.approx(1 / 0.3)
+    # The published MiniMax artifact printed 6.81 for a share of 21.79 and 11.89x: the identity gives 19.96 (D12).
+    assert time_saved_pct(21.79, 11.89) == pytest.approx(19.96, abs=0.005)
+
+
+def test_throughput_gain_is_not_time_saved() -> None:
+    # 21.2 % of the time saved is 26.9 % more throughput (gpt-oss-120b report).
+    assert throughput_gain_pct(21.2) == pytest.approx(26.9, abs=0.01)
+    assert throughput_gain_pct(100.0) is None
+
+
+@pytest.mark.parametrize(
+    ("pct", "verdict"),
+    [(0.81, "saturated"), (0.8099, "moderate"), (0.54, "moderate"), (0.5399, "underperforming"), (0.95, "saturated")],
+)
+def test_bands_are_against_the_target(pct: float, verdict: str) -> None:
+    assert headroom(pct, 0.90) == verdict  # 0.9 x 0.90 = 0.81, 0.6 x 0.90 = 0.54
+
+
+@pytest.mark.parametrize(
+    ("share", "intensity", "bound"),
+    [
+        (0.60, 1.0, "memory"),
+        (0.59, 1.0, "latency"),  # a small intensity alone is not memory-bound
+        (0.30, 200.0, "compute"),  # 0.3 of the bandwidth at 200 FLOP/B is 0.6 of the FLOP/s
+        (0.29, 200.0, "latency"),
+    ],
+)
+def test_what_binds_is_decided_by_utilisation(share: float, intensity: float, bound: str) -> None:
+    assert judged(share, intensity).bound_type == bound
+
+
+def test_attainable_is_never_under_one() -> None:
+    assert judged(0.97).attainable_speedup == 1.0
+    assert judged(0.97).expected_e2e_gain_pct == 0.0
+
+
+def test_k6_dispatch_bound_up_to_five_microseconds_and_not_beyond() -> None:
+    short = judged(0.3, t_s=5e-6)
+    assert (short.bound_type, short.unknown_reason, short.attainable_speedup) == ("latency", "dispatch_bound", None)
+    longer = judged(0.3, t_s=8.3e-6)
+    assert longer.unknown_reason is None
+    # The published GLM-5.3-Flash table: an 8.3 us kernel is capped at 8.3 / 5 = 1.66x whatever its ratio.
+    assert longer.attainable_speedup == pytest.approx(1.66)
+
+
+def test_the_range_must_agree_on_a_class() -> None:
+    same = judged(0.82, others=(0.88,))
+    assert same.headroom_class == "saturated"
+    assert same.roofline_pct_range == pytest.approx((0.82, 0.88))
+    assert same.attainable_speedup_range == pytest.approx((0.9 / 0.88, 0.9 / 0.82))
+    split = judged(0.30, others=(0.70,))
+    assert (split.headroom_class, split.unknown_reason) == ("unknown", "conflicting_models")
+    assert split.indicative_class == "underperforming"
+    assert split.rankable is False
+    assert split.stage_c_candidate is True
+    assert split.attainable_speedup is not None  # shown, not ranked on
+
+
+def test_an_infeasible_candidate_leaves_the_range() -> None:
+    entry = judged(0.85, others=(1.02,))
+    assert [model.feasible for model in entry.byte_models] == [True, False]
+    assert entry.roofline_pct_range == pytest.approx((0.85, 0.85))
+    assert entry.headroom_class == "saturated"
+
+
+def test_candidates_on_different_roofs_conflict() -> None:
+    # The same FLOPs over half the bytes cross the ridge.
+    entry = judged(0.6, intensity=60.0, others=(0.3,))
+    assert entry.unknown_reason == "conflicting_models"
+
+
+def test_missing_time_keeps_bytes_and_gives_no_verdict() -> None:
+    entry = judged(0.5, t_ms=None, t_unit_ms=None)
+    assert (entry.unknown_reason, entry.headroom_class, entry.roofline_pct) == ("not_measured", "unknown", None)
+    assert entry.bytes_est == pytest.approx(0.5e9)
+    assert entry.arithmetic_intensity == pytest.approx(1.0)
+
+
+def test_missing_compute_peak_gives_no_axis_to_a_gemm() -> None:
+    entry = judged(0.7, peaks=PEAKS._replace(flops={}))
+    assert (entry.roofline_pct, entry.compute_util, entry.ridge_point) == (None, None, None)
+    assert entry.hbm_util == pytest.approx(0.7)
+    assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "unvalidated_peak")
+
+
+def test_an_unvalidated_compute_peak_costs_only_the_compute_axis() -> None:
+    peaks = PEAKS._replace(unvalidated={"matrix.bf16": "bf16 and fp16 differ"})
+    compute = judged(0.4, intensity=200.0, peaks=peaks)
+    assert (compute.roof_axis, compute.unknown_reason, compute.attainable_speedup) == ("compute", "unvalidated_peak", None)
+    assert judged(0.85, peaks=peaks).headroom_class == "saturated"
+
+
+def test_low_confidence_peaks_of_one_axis() -> None:
+    peaks = PEAKS._replace(confidence="low", low_axes=("memory",))
+    memory = judged(0.85, peaks=peaks)
+    assert (memory.confidence, memory.headroom_class, memory.unknown_reason) == ("low", "unknown", "low_confidence")
+    assert (memory.indicative_class, memory.rankable) == ("saturated", False)
+    compute = judged(0.45, intensity=200.0, peaks=peaks)
+    assert (compute.confidence, compute.headroom_class) == ("medium", "saturated")
+
+
+def test_an_op_without_a_target_gets_none() -> None:
+    entry = judged(0.5, op="scan")
+    assert (entry.target_eff, entry.unknown_reason, entry.attainable_speedup) == (None, "no_target", None)
+    assert entry.roofline_pct == pytest.approx(0.5)
+
+
+def test_fp32_matrix_work_runs_on_the_vector_units_where_there_is_no_matrix_rate() -> None:
+    entry = judged(0.5, dtype="fp32")
+    assert entry.ridge_point == pytest.approx(1e13 / 1e12)
+
+
+def test_falsifiable_needs_a_roof_time_over_the_floor() -> None:
+    assert judged(0.5).falsifiable is True  # half a millisecond of transfer
+    assert judged(0.5, t_s=6e-6).falsifiable is False  # 3 us of transfer
+
+
+@pytest.mark.parametrize(
+    ("share", "intensity", "fields", "where"),
+    [
+        (0.85, 1.0, {}, "byte_reduction_track"),
+        (0.9, 100.5, {}, "algorithmic_track"),
+        (0.30, 1.0, {}, "occupancy_track"),
+        (0.30, 200.0, {}, "kernel_track"),  # compute at 0.6 of 0.9: moderate
+        (0.70, 1.0, {}, "kernel_track"),
+        (0.57, 1.0, {}, "occupancy_track"),  # moderate, neither roof near
+        (0.70, 1.0, {"editable": False}, "host_side_track"),
+        (1.50, 1.0, {}, "pct_order"),
+        (0.30, 1.0, {"stage": "A"}, "pct_order"),
+        (0.30, 1.0, {"pct_gpu_time": 4.9}, "low_priority"),
+        (0.30, 1.0, {"pct_gpu_time": 5.0}, "occupancy_track"),
+    ],
+)
+def test_routes(share: float, intensity: float, fields: dict[str, object], where: str) -> None:
+    assert route(judged(share, intensity, **fields)) == where  # type: ignore[arg-type]
+
+
+def test_saturated_attention_below_the_latency_threshold_needs_fewer_bytes() -> None:
+    entry = judged(0.50, op="attn_decode")  # at its target, and under 0.60 of either roof
+    assert (entry.headroom_class, entry.bound_type, route(entry)) == ("saturated", "latency", "byte_reduction_track")
+
+
+def test_reasons_are_taken_in_their_order() -> None:
+    # Infeasible and dispatch-bound at once: infeasible comes first.
+    assert judged(1.5, t_s=4e-6).unknown_reason == "infeasible"
+    # Stage A and conflicting: conflicting comes first.
+    assert judged(0.3, others=(0.7,), stage="A").unknown_reason == "conflicting_models"
+
+
+def test_point_refuses_a_time_that_is_no_time() -> None:
+    for t_s in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="time is"):
+            point(1.0, 1.0, t_s, 1e12, 1e14)

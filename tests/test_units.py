@@ -1,0 +1,103 @@
+"""Numbers and dtypes as other tools write them. K1 to K4 are the published faults of the skill this one replaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from roofline_engine.units import number, parse_dtype, printable, quantity, whole, wider
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name", "nbytes"),
+    [
+        ("torch.bfloat16", "bf16", 2),
+        ("c10::BFloat16", "bf16", 2),  # K4: unmatched, it fell back to the largest peak
+        ("__hip_bfloat16", "bf16", 2),
+        ("DF16b", "bf16", 2),
+        ("torch.float16", "fp16", 2),
+        ("c10::Half", "fp16", 2),
+        ("_Float16", "fp16", 2),
+        ("const __half*", "fp16", 2),
+        ("torch.float8_e4m3fnuz", "fp8", 1),
+        ("c10::Float8_e4m3fn", "fp8", 1),
+        ("__nv_fp8_e4m3", "fp8", 1),
+        ("jnp.float8_e5m2", "fp8", 1),
+        ("fp8e4nv", "fp8", 1),
+        ("float", "fp32", 4),
+        ("double", "fp64", 8),
+        ("tf32", "tf32", 4),
+        ("XF32", "tf32", 4),
+        ("torch.float6_e2m3fn", "fp6", 0.75),  # K2: these widths were silently two bytes
+        ("torch.int4", "int4", 0.5),
+        ("torch.bool", "bool", 1),
+        ("torch.complex64", "complex64", 8),
+        ("c10::complex<float>", "complex64", 8),
+        ("mxfp4", "mxfp4", 4.25 / 8),  # OCP MX v1.0: one 8-bit scale per 32 values
+        ("nvfp4", "nvfp4", 4.5 / 8),  # one 8-bit scale per 16 values
+        ("mxfp8", "mxfp8", 8.25 / 8),
+        ("signed char", "int8", 1),
+        ("unsigned char", "uint8", 1),
+        ("std::int64_t", "int64", 8),
+    ],
+)
+def test_dtype_spellings(spelling: str, name: str, nbytes: float) -> None:
+    dtype = parse_dtype(spelling)
+    assert (dtype.name, dtype.nbytes) == (name, nbytes)
+
+
+def test_k1_a_prefix_is_stripped_whole() -> None:
+    # lstrip("torch.") strips characters: "torch.half" lost its h-less head and "torch.chalf" became another type.
+    assert parse_dtype("torch.half").name == "fp16"
+    assert parse_dtype("torch.chalf").name == "complex32"
+
+
+def test_k3_packed_types_say_how_many_values_an_element_holds() -> None:
+    packed = parse_dtype("torch.float4_e2m1fn_x2")
+    assert (packed.nbytes, packed.pack, packed.peak) == (0.5, 2, "fp4")
+    assert parse_dtype("torch.float4_e2m1fn").pack == 1
+
+
+@pytest.mark.parametrize("unknown", ["float7", "torch.tensor", "bf", "fp", "8", "float16x", "fp88", "", None, 16, ["bf16"]])
+def test_unknown_dtypes_fail_closed(unknown: object) -> None:
+    with pytest.raises(ValueError, match="dtype"):
+        parse_dtype(unknown)
+
+
+def test_mixed_operands_run_at_the_wider_rate() -> None:
+    assert wider(parse_dtype("bf16"), parse_dtype("int4")).name == "bf16"
+    assert wider(parse_dtype("fp8"), parse_dtype("mxfp4")).name == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("12.5", 12.5), ("1,234", 1234), ("1,234,567.25", 1234567.25), (" 7 ", 7), ("-3", -3), ("1e3", 1000.0)]
+)
+def test_numbers_understood_exactly(text: str, value: float) -> None:
+    assert number(text, "x") == value
+
+
+REFUSED = ["1,23", "1,2345", "12,34.5", "1.234,5", "1_000", "nan", "inf", "26.45%", "", "0x10"]
+
+
+@pytest.mark.parametrize("value", [*REFUSED, True, float("nan"), 10**400, [1], None])
+def test_numbers_refused_by_name(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^row 3: pct is .*expected"):
+        number(value, "row 3: pct")
+
+
+def test_whole_numbers() -> None:
+    assert whole(64.0, "M") == 64
+    for bad in (64.5, 0, -1, 1e16):
+        with pytest.raises(ValueError, match=r"^M is"):
+            whole(bad, "M")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(696746007.75, "696.7 MB"), (201326592, "201.3 MB"), (999_960, "1 MB"), (950, "950 B"), (0, "0 B"), (8e12, "8 TB")],
+)
+def test_quantities_are_si(value: float, shown: str) -> None:
+    assert quantity(value, "B") == shown  # MB is 10^6, not 2^20 (torchcomms#142, nvbench#4)
+
+
+def test_terminal_escapes_are_shown_not_sent() -> None:
+    assert printable("k\x1b[31mred\x07\n") == "k\\x1b[31mred\\x07\\n"

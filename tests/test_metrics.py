@@ -151,6 +151,11 @@ def test_missing_compute_peak_gives_no_axis_to_a_gemm() -> None:
     assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "unvalidated_peak")
 
 
+def test_a_rate_over_the_one_known_peak_is_impossible_without_the_other() -> None:
+    for entry in (judged(1.7, peaks=PEAKS._replace(flops={})), judged(0.5, 300.0, peaks=PEAKS._replace(hbm_bw_bytes_s=None))):
+        assert (entry.suspect, entry.unknown_reason) == (True, "infeasible")
+
+
 def test_an_unvalidated_compute_peak_costs_only_the_compute_axis() -> None:
     peaks = PEAKS._replace(unvalidated={"matrix.bf16": "bf16 and fp16 differ"})
     compute = judged(0.4, intensity=200.0, peaks=peaks)

@@ -248,7 +248,7 @@ class _Run:
         except ValueError as error:  # L2, CannotModelError included
             entry = self._unmodelled(entry, hint, f"L2: {error}", notes)
         except Exception as error:  # L5: a fault of ours must not cost the other entries
-            self.report.skill_errors.append(f"L5: {printable(row.name)[:60]}: {type(error).__name__}: {error}")
+            self.report.skill_errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {type(error).__name__}: {error}")
             entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
         entry = entry._replace(route=route(entry), notes="; ".join(notes))
         return advice.attach(entry, self.topn.rows, self.env.backends)

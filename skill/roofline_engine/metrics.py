@@ -54,7 +54,8 @@ def point(
     """Place bytes, FLOPs and a time (seconds) under the roofs (bytes/s, FLOP/s).
 
     The roof walked toward is compute when the intensity is over the ridge point, else memory; a point on the ridge is
-    memory. Without a compute peak only work that is memory-bound by its nature (``streaming``, or no FLOPs) has an axis.
+    memory. Without a compute peak only work that is memory-bound by its nature (``streaming``, or no FLOPs) has an axis;
+    but a rate over the one peak that is known is impossible whatever the other is, so its axis is that one.
 
     Raises:
         ValueError: when ``t_s`` is not positive.
@@ -71,8 +72,10 @@ def point(
     axis: str | None = None
     if ridge is not None and intensity is not None:
         axis = "compute" if intensity > ridge else "memory"
-    elif peak_bw and (streaming or not flops):
+    elif hbm_util is not None and (streaming or not flops or hbm_util > 1.0):
         axis = "memory"
+    elif compute_util is not None and compute_util > 1.0:
+        axis = "compute"
     raw = compute_util if axis == "compute" else hbm_util if axis == "memory" else None
     return Point(bandwidth, rate, intensity, hbm_util, compute_util, ridge, axis, raw)
 

@@ -61,8 +61,13 @@ def _ranking(key: str, listed: object, entries: list[Mapping[str, object]]) -> l
     if given not in (names, shorts):
         missing = [name[:60] for name in (names - given) if name not in given][:3]
         return [f"{key} is no permutation of the entries" + (f" (missing {', '.join(missing)})" if missing else "")]
-    keyed = {str(entry.get("name" if given == names else "short_name")): entry for entry in entries}
-    order = [keyed[str(item)] for item in listed]
+    label = "name" if given == names else "short_name"
+    best_first = sorted(entries, key=lambda entry: _standing(key, entry))
+    order = []
+    for item in listed:  # rows that share a name take their places in the best order
+        entry = next(entry for entry in best_first if str(entry.get(label)) == str(item))
+        best_first = [other for other in best_first if other is not entry]
+        order.append(entry)
     if key == "ranking_by_pct":
         values = [_plain(entry.get("pct_gpu_time")) or 0.0 for entry in order]
         return [] if values == sorted(values, reverse=True) else [f"{key} is not in the order of pct_gpu_time"]
@@ -76,6 +81,13 @@ def _ranking(key: str, listed: object, entries: list[Mapping[str, object]]) -> l
     if gains != sorted(gains, reverse=True) or shares != sorted(shares, reverse=True):
         return [f"{key} is not in the order of gain, then of pct_gpu_time"]
     return []
+
+
+def _standing(key: str, entry: Mapping[str, object]) -> tuple[bool, float]:
+    share = _plain(entry.get("pct_gpu_time")) or 0.0
+    if key == "ranking_by_pct" or not entry.get("rankable"):
+        return key != "ranking_by_pct", -share
+    return False, -(_plain(entry.get("expected_e2e_gain_pct")) or 0.0)
 
 
 def _plain(value: object) -> float | None:

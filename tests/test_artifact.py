@@ -1,0 +1,189 @@
+"""The files on disk, and validate."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXAMPLE, GEMM, MI300X, TOOL, Run, gemm_row, run_tool
+
+from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.validate import validate
+
+FILES = ("profile_roofline.json", "profile_roofline.md")
+
+
+@pytest.fixture(scope="module")
+def sound() -> dict[str, Any]:
+    done = run_tool("analyze", EXAMPLE, "--json", "--out", os.devnull + "/nowhere")
+    document: dict[str, Any] = json.loads(done.out)
+    document["skill_errors"] = []
+    return document
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    target = tmp_path / "file.json"
+    target.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(str(target), "new \ud800")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_directories_and_links_that_are_not_ours_are_kept(run: Run, tmp_path: Path) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text("kept")
+    (run.round / FILES[0]).symlink_to(elsewhere)
+    (run.round / FILES[1]).mkdir()
+    artifact = run.analyze()
+    assert elsewhere.read_text() == "kept"
+    assert (run.round / FILES[0]).is_symlink()
+    assert (run.round / FILES[1]).is_dir()
+    assert len([line for line in artifact["skill_errors"] if "not written" in line]) == 2
+
+
+def test_killed_at_any_moment_each_file_is_the_old_one_or_the_new_one(run: Run) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    target = run.round / FILES[0]
+    old = json.dumps({"old": "x" * 200_000})
+    target.write_text(old)
+    start = time.perf_counter()
+    done = run_tool("analyze", run.round)
+    whole = time.perf_counter() - start
+    assert done.code == 0
+    new = target.read_text()
+    for step in range(24):
+        target.write_text(old)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(TOOL), "analyze", str(run.round)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(whole * step / 20)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert target.read_text() in (old, new)
+
+
+def test_json_never_holds_what_json_cannot() -> None:
+    assert json.loads(to_json({"a": float("inf"), "b": [float("nan"), 1.5]})) == {"a": None, "b": [None, 1.5]}
+
+
+def test_the_sound_artifact_is_accepted(sound: dict[str, Any]) -> None:
+    assert validate(sound) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "planted", "says"),
+    [
+        ("entries.0.hbm_util", 0.44, "hbm_util is 0.44, but achieved / peak bandwidth gives 0.880"),
+        ("entries.0.achieved_bw_bytes_s", 7.04e9, "achieved_bw_bytes_s"),
+        ("entries.0.arithmetic_intensity", 46.2, "arithmetic_intensity"),
+        ("entries.0.t_unit_ms", 0.049471, "t_unit_ms is 0.049471, but t_ms x launches_per_unit"),
+        ("entries.0.roofline_pct", 0.95, "roofline_pct is 0.95"),
+        ("entries.0.roofline_pct", 88.0, "expected a fraction of at most 1"),
+        ("entries.0.attainable_speedup", 1.2, "attainable_speedup is 1.2"),
+        ("entries.0.attainable_speedup", 0.9, "expected at least 1"),
+        ("entries.0.expected_e2e_gain_pct", 6.81, "expected_e2e_gain_pct is 6.81"),
+        ("entries.0.headroom_class", "underperforming", "headroom_class is underperforming, but"),
+        ("entries.0.bound_type", "latency", "bound_type is latency, but the utilisations give memory"),
+        ("entries.0.bound_type", "bandwidth", "bound_type is 'bandwidth', expected one of memory"),
+        ("entries.0.roof_axis", "compute", "roof_axis is compute"),
+        ("entries.0.op_class", "comm", "op_class is 'comm', expected one of"),
+        ("entries.0.route", "drop", "route is 'drop'"),
+        ("entries.0.confidence", "low", "headroom_class is saturated at low confidence"),
+        ("entries.0.suspect", True, "on a suspect ratio"),
+        ("entries.0.modeled", False, "without a model"),
+        ("entries.1.pct_gpu_time", None, "pct_gpu_time is None"),
+        ("entries.0.stage", "A", "stage is B, but the lowest of the entries is A"),
+        ("peaks.source", "guess", "peaks.source is 'guess'"),
+        ("peaks.confidence", "medium", "peaks.confidence is 'medium'"),
+        ("ranking_by_pct", ["fused_moe_kernel"], "no permutation of the entries"),
+        ("ranking_by_expected_gain", ["fused_moe_kernel", "kernel_paged_attention_2d"], "not in the order of gain"),
+        ("ranking_by_pct", ["kernel_paged_attention_2d", "fused_moe_kernel"], "not in the order of pct_gpu_time"),
+        ("entries", {}, "entries is not a list"),
+    ],
+)
+def test_validate_names_each_planted_inconsistency(sound: dict[str, Any], place: str, planted: Any, says: str) -> None:
+    document = copy.deepcopy(sound)
+    holder: Any = document
+    *path, last = place.split(".")
+    for key in path:
+        holder = holder[int(key) if key.isdigit() else key]
+    holder[last] = planted
+    assert any(says in line for line in validate(document)), validate(document)
+
+
+def test_validate_an_unknown_needs_a_reason_and_suspect_a_flag(run: Run) -> None:
+    run.topn(gemm_row(t_ms=0.02)).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    document = run.analyze()
+    assert validate(document) == []
+    document["entries"][0]["unknown_reason"] = None
+    document["entries"][0]["suspect"] = False
+    found = "\n".join(validate(document))
+    assert "unknown without an unknown_reason" in found
+    assert "over 1 and suspect is not set" in found
+
+
+def test_validate_reads_artifacts_written_by_hand_with_rounded_figures() -> None:
+    # As agents write it: no added fields, three or four digits, the regime in words.
+    row = {
+        "name": "attn",
+        "pct_gpu_time": 44.876,
+        "regime": "decode / full layers",
+        "op_class": "attn",
+        "modeled": True,
+        "t_ms": 0.2068,
+        "bytes_est": 641728512,
+        "flops_est": 2281701376,
+        "achieved_bw_bytes_s": 3103135938104.4487,
+        "hbm_util": 0.3879,
+        "compute_util": 0.0044,
+        "arithmetic_intensity": 3.56,
+        "ridge_point": 312.5,
+        "bound_type": "latency",
+        "roofline_pct": 0.3879,
+        "target_eff": 0.5,
+        "attainable_speedup": 1.289,
+        "expected_e2e_gain_pct": 10.06,
+        "headroom_class": "unknown",
+        "confidence": "low",
+        "suspect": False,
+    }
+    document = {
+        "skill": "roofline",
+        "skill_version": "1",
+        "peaks": {"hbm_bw_bytes_s": 8e12, "source": "table", "confidence": "high"},
+        "stage": "A",
+        "entries": [row],
+        "ranking_by_pct": ["attn"],
+        "ranking_by_expected_gain": ["attn"],
+    }
+    assert validate(document) == []
+    row["expected_e2e_gain_pct"] = 12.0
+    assert validate(document) == [
+        "entry 1 (attn): expected_e2e_gain_pct is 12, but pct_gpu_time x (1 - 1/attainable) gives 10.06"
+    ]
+
+
+def test_validate_exit_codes(run: Run, tmp_path: Path) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
+    good = run.round / FILES[0]
+    assert run_tool("validate", good).code == 0
+    document = json.loads(good.read_text())
+    document["entries"][0]["hbm_util"] = 9.0
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(document))
+    done = run_tool("validate", bad)
+    assert (done.code, "hbm_util is 9" in done.out) == (1, True)
+    bad.write_text("{")
+    assert run_tool("validate", bad).code == 2

@@ -1,0 +1,58 @@
+"""The engine runs on every Python from 3.8 to 3.13 that this machine has, isolated, and gives the same artifact."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import EXAMPLE, ROOT, run_tool
+
+ENGINE = sorted((ROOT / "skill").rglob("*.py"))
+
+
+def interpreter(version: str) -> str | None:
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
+    return str(found[-1]) if found else shutil.which(f"python{version}")
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_the_worked_example_is_the_same_on(version: str, tmp_path: Path) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    here = run_tool("analyze", EXAMPLE, "--json", "--out", tmp_path)
+    there = run_tool("analyze", EXAMPLE, "--json", "--out", tmp_path, python=python)
+    assert there.code == 0, there.err
+    assert json.loads(there.out) == json.loads(here.out)
+    assert run_tool("validate", tmp_path / "profile_roofline.json", python=python).code == 0
+    assert run_tool("peaks", "audit", python=python).code == 0
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=lambda path: path.name)
+def test_the_engine_imports_only_the_standard_library(path: Path) -> None:
+    if not hasattr(sys, "stdlib_module_names"):
+        pytest.skip("sys.stdlib_module_names is Python 3.10")
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or top == "roofline_engine", f"{path.name} imports {name}"
+
+
+def test_record_is_a_named_tuple() -> None:
+    from roofline_engine.entry import ByteModel
+
+    model = ByteModel("x", 1.0, 2.0)
+    assert model == ("x", 1.0, 2.0, True, None)
+    assert model._replace(feasible=True).feasible is True
+    assert ByteModel.__doc__
+    assert ByteModel.__annotations__["model"] == "str"
+    with pytest.raises(AttributeError):
+        model.bytes = 3.0  # type: ignore[misc]

@@ -25,9 +25,9 @@ def test_list_with_kernel_pct_ms_and_us_per_call() -> None:
         },
     ]
     topn = read_topn({"total_gpu_ms": 8328.0, "kernels": rows}, "list.json")
-    assert [(row.name, row.pct, row.pct_given) for row in topn.rows] == [
-        ("main_kernel", 48.68, True),
-        ("Memcpy DtoD (Device -> Device)", 0.15, True),
+    assert [(row.name, row.pct, row.pct_basis) for row in topn.rows] == [
+        ("main_kernel", 48.68, ""),
+        ("Memcpy DtoD (Device -> Device)", 0.15, ""),
     ]
     assert topn.rows[0].avg_ms == pytest.approx(2.1654)
     assert topn.problems == ()
@@ -37,7 +37,7 @@ def test_list_with_name_us_and_calls_has_its_shares_from_its_own_times() -> None
     topn = read_topn({"total_us": 8939894.8, "kernels": [{"name": "allreduce", "us": 2715523.7, "calls": 3388}]}, "rank.json")
     row = topn.rows[0]
     assert row.pct == pytest.approx(30.38, abs=0.005)
-    assert row.pct_given is False
+    assert row.pct_basis == "the list's total"
     assert row.avg_ms == pytest.approx(2715523.7 / 3388 / 1e3)
 
 
@@ -47,7 +47,7 @@ def test_shares_from_own_times_are_said_so(run: Run) -> None:
     )
     item = artifact.shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
     assert item["pct_gpu_time"] == pytest.approx(40.0)
-    assert "pct_gpu_time computed from the list's own times" in item["notes"]
+    assert "pct_gpu_time computed from times, of the list's total" in item["notes"]
     assert item["t_ms"] == pytest.approx(0.05)
 
 
@@ -125,30 +125,97 @@ def test_head_selection(run: Run) -> None:
 
 def test_launches_of_one_unit(run: Run) -> None:
     moe = {"op": "moe", "tokens": 64, "hidden": 2048, "inter": 512, "experts": 256, "top_k": 8, "dtype": "fp8"}
-    run.topn(gemm_row("fused_moe_kernel", launches_per_step=80)).env(**MI300X)
+    run.topn(gemm_row("fused_moe_kernel", t_ms=0.15, launches_per_step=80)).env(**MI300X)
     run.config(hidden_size=2048, num_hidden_layers=40, num_experts=256, num_experts_per_tok=8, moe_intermediate_size=512)
     layered = run.shapes(fused_moe_kernel=[moe]).analyze()["entries"][0]
-    assert (layered["launches_per_unit"], layered["t_unit_ms"]) == (2, pytest.approx(0.1))
+    assert (layered["launches_per_unit"], layered["t_unit_ms"]) == (2, pytest.approx(0.3))
     staged = run.shapes(fused_moe_kernel=[{**moe, "stage": 1}]).analyze()["entries"][0]
     assert staged["launches_per_unit"] == 1
     told = run.shapes(fused_moe_kernel=[{**moe, "launches": 4}]).analyze()["entries"][0]
     assert told["launches_per_unit"] == 4
     (run.top / "config.json").unlink()
     alone = run.shapes(fused_moe_kernel=[moe]).analyze()["entries"][0]
-    assert alone["launches_per_unit"] == 1
-    assert "one launch (assumed)" in alone["notes"]
+    assert (alone["launches_per_unit"], alone["unknown_reason"]) == (1, "conflicting_models")
+    assert "one launch (assumed): a whole MoE layer may take several" in alone["notes"]
+    differing = run.shapes(fused_moe_kernel=[{**moe, "launches": 4}, {**moe, "launches": 1}]).analyze()
+    assert "launches differ between the cases (1, 4)" in differing["degraded"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("config", "layers"),
+    [
+        ({"layer_types": ["sliding_attention"] * 25 + ["full_attention"] * 5}, 30),  # Gemma: one kernel runs both kinds
+        ({"layer_types": ["linear_attention", "full_attention"] * 15}, 15),
+        ({"hybrid_override_pattern": "MEM*EMEM*E"}, 2),  # Nemotron-H
+        ({"full_attention_interval": 4}, 7),
+        ({}, 30),
+    ],
+)
+def test_layers_that_run_the_attention_kernel(run: Run, config: dict[str, Any], layers: int) -> None:
+    case = {
+        "op": "attn_decode",
+        "batch": 64,
+        "n_q_heads": 16,
+        "n_kv_heads": 2,
+        "head_dim": 256,
+        "seq_len": 1024,
+        "dtype": "bf16",
+    }
+    run.topn(gemm_row("kernel_unified_attention_2d", launches_per_step=layers, t_ms=0.06)).shapes(
+        kernel_unified_attention_2d=[case]
+    )
+    item = run.env(**MI300X).config(hidden_size=2048, num_hidden_layers=30, **config).analyze()["entries"][0]
+    assert item["launches_per_unit"] == 1
+    assert f"one of {layers} layers" in item["notes"]
+
+
+def moved(m: int) -> int:
+    """Bytes of GEMM with M rows: A, B and C in bf16."""
+    return 2 * (m * 8192 + 8192 * 8192 + m * 8192)
 
 
 def test_several_captured_shapes_are_the_mean_over_their_calls(run: Run) -> None:
     small, large = {**GEMM, "M": 1, "calls": 300}, {**GEMM, "M": 128, "calls": 100}
     item = run.topn(gemm_row()).shapes(gemm_kernel=[small, large]).env(**MI300X).analyze()["entries"][0]
-
-    def moved(m: int) -> int:
-        return 2 * (m * 8192 + 8192 * 8192 + m * 8192)
-
     assert item["bytes_est"] == pytest.approx((300 * moved(1) + 100 * moved(128)) / 400)
     assert item["flops_est"] == pytest.approx(2 * 8192 * 8192 * (300 * 1 + 100 * 128) / 400)
     assert item["headroom_class"] != "unknown"
+
+
+def test_one_time_for_several_shapes_needs_one_class_for_all(run: Run) -> None:
+    # A decode-only time over shapes of both regimes: the mean would call 0.13 of the roof moderate.
+    rows = {"op": "rmsnorm", "cols": 8192, "dtype": "bf16"}
+    cases = [{**rows, "rows": 256, "calls": 2033}, {**rows, "rows": 16384, "calls": 120}]
+    row = {"name": "rmsnorm", "pct_gpu_time": 9.0, "base_latency_ms": {"decode": 0.008, "prefill": 0.12}}
+    serving = {"n_decode_steps": 2033, "n_prefill_steps": 120}
+    item = run.topn(row, serving=serving).shapes(rmsnorm=cases).env(**MI300X).analyze()["entries"][0]
+    assert item["headroom_class"] == "unknown"
+    assert "one time for several shapes" in item["notes"]
+
+
+def test_shapes_that_cover_all_launches_meet_the_average_time(run: Run) -> None:
+    cases = [{**GEMM, "M": 1, "calls": 300}, {**GEMM, "M": 128, "calls": 100}]
+    row = gemm_row(base_latency_ms={"decode": 0.9}, calls=400, avg_us=50.0)
+    item = run.topn(row).shapes(gemm_kernel=cases).env(**MI300X).analyze()["entries"][0]
+    assert item["t_ms"] == pytest.approx(0.05)
+    assert item["roofline_pct"] == pytest.approx((300 * moved(1) + 100 * moved(128)) / 400 / 50e-6 / 5.3e12)
+    assert len(item["byte_models"]) == 1
+
+
+def test_a_t_us_of_each_shape_weights_the_fold(run: Run) -> None:
+    # The ratio of the whole: all bytes over all time, wherever the commonest shape stands.
+    cases = [{**GEMM, "M": 1, "calls": 300, "t_us": 40.0}, {**GEMM, "M": 128, "calls": 100, "t_us": 80.0}]
+    item = run.topn(gemm_row(t_ms=0.05)).shapes(gemm_kernel=cases).env(**MI300X).analyze()["entries"][0]
+    whole = (300 * moved(1) + 100 * moved(128)) / (300 * 40e-6 + 100 * 80e-6)
+    assert item["t_ms"] == pytest.approx(0.05)  # the Top-N's
+    assert item["roofline_pct"] == pytest.approx(whole / 5.3e12)
+    bad = run.shapes(gemm_kernel=[{**GEMM, "t_us": "bogus"}]).analyze()
+    assert "t_us is 'bogus', expected a number" in bad["degraded"][0]["reason"]
+
+
+def test_packed_dtypes_are_refused_where_sizes_are_logical(run: Run) -> None:
+    artifact = run.topn(gemm_row()).shapes(gemm_kernel=[{**GEMM, "weight_dtype": "float4_e2m1fn_x2"}]).env(**MI300X).analyze()
+    assert "packed storage: give logical sizes and fp4" in artifact["degraded"][0]["reason"]
 
 
 def test_captured_shapes_on_different_roofs_give_no_verdict(run: Run) -> None:
@@ -231,9 +298,29 @@ def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) ->
         ("fused_moe_prefill", {"workload": {"conc": 8}}, {}, "tokens of one launch unknown"),
         ("paged_attention", {"workload": {"conc": 8}}, {"kv_lora_rank": 512}, "multi-head latent attention"),
         ("paged_attention", {"workload": {"conc": 8}}, {"num_attention_heads": 8, "head_dim": 64}, "isl and workload.osl"),
-        ("Cijk_Alik_Bljk_BBS_BH_Bias", {}, {}, "gemm without shapes"),
+        ("Cijk_Alik_Bljk_BBS_BH_Bias", {}, {}, "gemm without usable shapes"),
         ("chunk_gated_delta_rule_fwd_kernel", {}, {}, "linear attention"),
         ("topk_transform_decode_kernel", {}, {}, "top-k or sampling"),
+        ("fused_add_rms_norm_quant", {"workload": {"conc": 8}}, {}, "fused with quantisation"),
+        ("paged_attention", {"workload": {"conc": 8}}, {"v_head_dim": 64, "head_dim": 128}, "another head_dim for V"),
+        ("paged_attention", {"workload": {"conc": 8}}, {"compress_ratios": [4]}, "compressed or sparse attention"),
+        (
+            "paged_attention",
+            {"workload": {"conc": 8}},
+            {"num_attention_heads": 64, "head_dim": 128, "num_key_value_heads": None},
+            "does not give head counts",
+        ),
+        (
+            "fused_moe_kernel",
+            {"workload": {"conc": 8}, "model_dtype": "bf16"},
+            {
+                "num_experts": 8,
+                "num_experts_per_tok": 2,
+                "moe_intermediate_size": 64,
+                "quantization_config": {"quant_method": "fp8"},
+            },
+            "model_dtype says bf16, config.json says fp8",
+        ),
     ],
 )
 def test_what_the_config_cannot_tell_is_unmodelled_with_the_reason(
@@ -284,6 +371,25 @@ def test_host_side_levers_for_a_kernel_that_cannot_be_edited(run: Run) -> None:
         ("Memcpy DtoD (Device -> Device)", "memcpy"),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<>>", "elementwise"),
         ("main_kernel", "unknown"),
+        # Steps of a larger op, whose bytes are not those of the op.
+        ("vllm::moe::topkGatingSoftmax<float, 8>", "moe_helper"),
+        ("vllm::moe::count_and_sort_expert_tokens_kernel", "moe_helper"),
+        ("finalizeMoeRoutingKernel", "helper"),
+        ("paged_attention_ll4mi_reduce_kernel", "helper"),
+        ("merge_attn_states_kernel", "helper"),
+        ("FlashAttnFwdCombine", "helper"),
+        ("create_flashinfer_kv_indices_triton_attention", "helper"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float>", "helper"),
+        ("Cijk_B_PostGSU2", "helper"),
+        ("_gemm_a8w8_reduce_kernel", "helper"),
+        # Inductor lists every op it fused.
+        ("triton_poi_fused_constant_pad_nd_moe_forward_0", "fused"),
+        ("triton_red_fused__scaled_dot_product_flash_attention_1", "fused"),
+        ("fmha_bwd_hd128_bf16_causal", "attn_backward"),
+        ("igemm_fwd_gtcx2_nhwc_fp16", "conv"),
+        ("cutlass_tensorop_f16_s16816fprop_optimized", "conv"),
+        ("sm80_xmma_fprop_implicit_gemm_bf16", "conv"),
+        ("update_property_kernel", "unknown"),  # p-rope-rty is no rotary embedding
     ],
 )
 def test_kernel_names(name: str, op: str) -> None:
@@ -342,7 +448,42 @@ def test_hostile_names_are_escaped_in_the_report_and_kept_in_the_artifact(run: R
     assert artifact["entries"][0]["name"] == name
     report = (run.round / "profile_roofline.md").read_text(encoding="utf-8")
     assert "\x1b" not in report
-    assert "evil\\x1b[2J\\|'<script>'\\nkernel" in report
+    assert "full name: `evil\\x1b[2J|'<script>'\\nkernel`" in report
     table = [line for line in report.splitlines() if line.startswith("| 1 ")]
-    assert all("`evil" in line for line in table)
+    assert len(table) == 2
+    assert all("`evil\\x1b[2J\\|'`" in line for line in table)  # a bare | would end the cell
     assert "\x1b" not in run_tool("analyze", run.round).err
+
+
+def test_what_is_not_used_is_said(run: Run) -> None:
+    rows = [
+        gemm_row("gemm_a", est_shape="64x8192x8192"),
+        gemm_row("gemm_b", shapes="[64, 8192]", dtypes=["bf16"]),
+        gemm_row("gemm_c", regime="Prefil"),
+    ]
+    run.topn(*rows, serving="decode").env(**MI300X, workload="isl=1024", available_backends="aiter")
+    artifact = run.analyze()
+    assert "est_shape is neither an object nor text" in entry(artifact, "gemm_a")["notes"]
+    assert "not two lists of the same length" in entry(artifact, "gemm_b")["notes"]
+    errors = "\n".join(artifact["skill_errors"])
+    for line in ("regime is 'Prefil'", "serving is str", "workload is str", "available_backends is str"):
+        assert line in errors
+
+
+def test_shares_that_look_like_fractions_are_pointed_out(run: Run) -> None:
+    artifact = run.topn(gemm_row(pct=0.45), gemm_row("other", pct=0.2)).env(**MI300X).analyze()
+    assert artifact["entries"] == []
+    assert any("are they fractions?" in line for line in artifact["skill_errors"])
+
+
+def test_half_a_surrogate_pair_in_a_name_is_survived(run: Run) -> None:
+    artifact = run.write("profile_topN.json", '{"top_kernels":[{"name":"\\ud800abc","pct_gpu_time":50,"avg_us":20}]}').analyze()
+    assert len(artifact["entries"]) == 1
+    assert "\x9b" not in run_tool("analyze", run.topn(gemm_row("a\x9b2Jb")).round, "--json").out
+
+
+def test_a_name_of_megabytes_does_not_drown_the_report(run: Run) -> None:
+    run.topn(gemm_row("k" * 2_000_000)).env(**MI300X)
+    done = run_tool("analyze", run.round)
+    assert done.code == 0
+    assert len(done.out) < 10_000

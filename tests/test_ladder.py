@@ -20,6 +20,10 @@ def test_l0_writes_nothing(run: Run, how: str) -> None:
     assert sorted(path.name for path in run.round.iterdir()) == ["profile_topN.json"]
 
 
+def test_l0_needs_no_profile() -> None:
+    assert run_tool("analyze", "/nowhere", ROOFLINE_SKILL="none").code == 0
+
+
 def test_l1_unknown_gfx_gives_bytes_and_flops_but_no_ratio(run: Run) -> None:
     artifact = run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(gfx="gfx999").analyze()
     assert artifact["peaks"]["source"] == "derived"

@@ -172,6 +172,14 @@ def test_low_confidence_peaks_of_one_axis() -> None:
     assert (compute.confidence, compute.headroom_class) == ("medium", "saturated")
 
 
+def test_streaming_work_needs_no_compute_peak() -> None:
+    done = Work("rmsnorm", "elementwise", (ByteModel("x", 0.5e9, 1e9),), "vector", parse_dtype("fp32"), parse_dtype("bf16"), ())
+    start = Entry(stage="B", t_ms=1.0, t_unit_ms=1.0, pct_gpu_time=20.0)
+    entry = assess(start, done, PEAKS._replace(vector={}))
+    assert (entry.roof_axis, entry.bound_type, entry.headroom_class) == ("memory", "latency", "underperforming")
+    assert route(entry) == "occupancy_track"
+
+
 def test_an_op_without_a_target_gets_none() -> None:
     entry = judged(0.5, op="scan")
     assert (entry.target_eff, entry.unknown_reason, entry.attainable_speedup) == (None, "no_target", None)

@@ -271,18 +271,70 @@ def line_of(text: str, product: str, key: str) -> tuple[int, str]:
         ("mi300x", "matrix.fp16", "700e12", "units x clock x rate"),  # under 0.55 of the arithmetic
         ("a100-sxm-80", "matrix.bf16", "316e12", "units x clock x rate"),  # 1.75 % over
         ("tpu-v5e", "matrix.int8", "788e12", "more than 2.05x"),
+        ("h20", "matrix.fp8", "592e12", "more than 2.12x the bf16 figure"),  # waived arithmetic, the ratio still holds
+        ("mi300x", "rates", "gfx924", "is no rates block"),
+        ("mi300x", "gfx", "gfx924", "are not those of gfx"),
+        ("mi300x", "memory_bytes", "192", "expected bytes between"),
+        ("mi300x", "mall_bytes", "256", "expected bytes between"),
+        ("mi300x", "clock_mhz", "matrx 2100", "expected matrix, vector or max"),
+        ("mi300x", "units", "CU", "expected a count"),
     ],
 )
 def test_the_audit_names_the_line_of_a_planted_error(tmp_path: Path, product: str, key: str, planted: str, says: str) -> None:
     number, line = line_of(TEXT, product, key)
     lines = TEXT.split("\n")
-    lines[number - 1] = f"{key}: {planted} |" + line.split("|", 1)[1]
+    lines[number - 1] = " |".join([f"{key}: {planted}", *line.split("|")[1:]])
     path = tmp_path / "peaks.md"
     path.write_text("\n".join(lines), encoding="utf-8")
     done = run_tool("peaks", "audit", "--peaks", path)
     assert done.code == 1
-    named = [row for row in done.out.splitlines() if row.startswith(f"{path}:{number}: {product}:")]
+    named = [row for row in done.out.splitlines() if row.startswith(f"{path}:") and f": {product}: " in row]
     assert any(says in row for row in named), done.out
+    if key != "gfx":  # a wrong gfx shows at the rates that do not go with it
+        assert any(row.startswith(f"{path}:{number}: ") for row in named), done.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("matrix.fp8: 5.0e15 | max 5.0332e15", "matrix.fp8: 10.0e15 | max 10.0e15", "structured-sparsity"),
+        ("matrix.bf16: 2.5e15", "matrix.bf16: 1.25e15", "must be equal"),
+        ("hbm_bw_bytes_s: 8.0e12 | limit 8.192e12", "hbm_bw_bytes_s: 8.0e15 | limit 8.192e15", "unit error"),
+    ],
+)
+def test_a_default_block_is_held_to_the_product_it_uses(old: str, new: str, says: str) -> None:
+    at = TEXT.index("default: gfx950")
+    broken = Table(TEXT[:at] + TEXT[at:].replace(old, new, 1))
+    assert any("gfx950" in problem and says in problem for problem in audit(broken)[1])
+    if "bf16" in old:
+        assert "matrix.bf16" in resolve(broken, Device(gfx="gfx950")).unvalidated
+
+
+def test_the_audit_finds_misspelt_and_repeated_lines() -> None:
+    at = TEXT.index("product: mi300x\n")
+    for old, new, says in (
+        ("matrix.fp8:", "matrx.fp8:", "matrx.fp8 is no key of a product block"),
+        ("matrix.fp16:", "matrix.bf16:", "matrix.bf16 is given twice"),
+    ):
+        broken = TEXT[:at] + TEXT[at:].replace(old, new, 1)
+        assert any(says in problem for problem in audit(Table(broken))[1])
+
+
+def test_memory_that_is_not_the_named_products_is_doubted() -> None:
+    peaks = found(device_name="AMD Instinct MI300X", memory_bytes=256 * GIB)
+    assert peaks.confidence == "low"
+    assert "memory_bytes 274.9e9 is not that of mi300x" in peaks.note
+
+
+def test_candidates_that_differ_are_not_said_to_agree() -> None:
+    peaks = found(gfx="sm_90", cu_count=78)  # H20 has 4.0 TB/s, H20-3e 4.8
+    assert peaks.confidence == "low"
+    assert "differ by more than 10 % on memory" in peaks.note
+
+
+def test_clocks_in_mhz_are_not_taken_for_khz() -> None:
+    peaks = found(gfx="sm_90", device_name="unlisted", cu_count=144, clock_khz=1980)
+    assert peaks.flops == {}
 
 
 def test_the_audit_wants_sources_reasons_and_used_waivers() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from . import advice, fold, guess, inputs, kernels, modelconfig, peaks, peaktable
+from . import inputs, modelconfig, peaks, peaktable
 from .entry import STAGES, Entry, to_dict
 from .inputs import Env, Row, TopN
-from .metrics import HEAD_MAX, HEAD_PCT, assess, route, unmodelled
+from .judge import Judge
+from .metrics import HEAD_MAX, HEAD_PCT
 from .modelconfig import ModelConfig
-from .models import OPS, Work, work
 from .peaks import Peaks
 from .record import Record
-from .units import number, printable
+from .units import printable
 
 #: The artifact format's version, the specification's; it changes with the format, not with the package.
 SKILL_VERSION = "1"
@@ -131,8 +131,10 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     _name_strangers(shapes, topn, errors)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
-    run = _Run(topn, env, config, shapes, report)
-    report.entries = [run.entry(row) for row in head]
+    judge = Judge(topn, env, config, shapes, report.peaks)
+    report.entries = [judge.entry(row) for row in head]
+    report.degraded += judge.degraded
+    errors += judge.errors
     return report
 
 
@@ -166,7 +168,7 @@ def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
             errors.append(f"L1: peaks: {error}")
     try:
         return peaks.resolve(table, env.device)
-    except ValueError as error:
+    except Exception as error:  # a table of the user's may hold anything
         errors.append(f"L1: peaks: {error}")
         return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
 
@@ -207,144 +209,3 @@ def _name_strangers(shapes: dict[str, list[dict[str, object]]], topn: TopN, erro
         elif count > 1:
             errors.append(f"L5: {inputs.SHAPES_NAME}: {count} rows are named {printable(name)[:60]}: not used")
             del shapes[name]
-
-
-class _Run:
-    """What every entry of one run needs."""
-
-    def __init__(
-        self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], report: Report
-    ) -> None:
-        self.topn, self.env, self.config, self.shapes, self.report = topn, env, config, shapes, report
-
-    def entry(self, row: Row) -> Entry:
-        """One entry; whatever goes wrong with it stays with it."""
-        cases = self.shapes.get(row.name) or self.shapes.get(row.short_name)
-        notes: list[str] = [] if row.pct_given else ["pct_gpu_time computed from the list's own times"]
-        regime, t_ms = self._time(row, notes)
-        hint = kernels.classify(row.name, row.classification, regime)
-        entry = Entry(
-            name=row.name,
-            short_name=row.short_name,
-            pct_gpu_time=row.pct,
-            regime=regime,
-            op=hint.op,
-            stage="B" if cases else "A",
-            editable=row.editable,
-            t_ms=t_ms,
-            launches_per_step=row.launches_per_step,
-        )
-        try:
-            conflict, launches = False, None
-            if cases:
-                done, launches, conflict = self._captured(cases, notes)
-            else:
-                done = self._guessed(row, hint, regime, notes)
-            entry = entry._replace(launches_per_unit=self._launches(row, done, launches, notes))
-            if t_ms is not None:
-                entry = entry._replace(t_unit_ms=t_ms * entry.launches_per_unit)
-            entry = assess(entry, done, self.report.peaks, conflict=conflict)
-            notes = [*done.notes, *notes, *advice.remarks(entry, self.report.peaks)]
-        except ValueError as error:  # L2, CannotModelError included
-            entry = self._unmodelled(entry, hint, f"L2: {error}", notes)
-        except Exception as error:  # L5: a fault of ours must not cost the other entries
-            self.report.skill_errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {type(error).__name__}: {error}")
-            entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
-        entry = entry._replace(route=route(entry), notes="; ".join(notes))
-        return advice.attach(entry, self.topn.rows, self.env.backends)
-
-    def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
-        self.report.degraded.append({"name": entry.name, "reason": reason})
-        notes.insert(0, reason)
-        return unmodelled(entry, hint.op, kernels.OP_CLASS.get(hint.op, "unknown"))
-
-    def _time(self, row: Row, notes: list[str]) -> tuple[str, float | None]:
-        """The regime that carries the launches, and the time of one launch in it."""
-        latency = row.base_latency_ms
-        decode, prefill = self.topn.decode_steps, self.topn.prefill_steps
-        low = row.name.lower()
-        if row.regime:
-            regime = row.regime
-        elif decode is not None or prefill is not None:
-            regime = "prefill" if (prefill or 0) > (decode or 0) else "decode"
-        elif len(latency) == 1 and next(iter(latency)) in ("decode", "prefill"):
-            regime = next(iter(latency))
-        elif "prefill" in low and "decode" not in low:
-            regime = "prefill"
-        else:
-            regime = "decode"
-            if "decode" not in low:
-                notes.append("no step counts: decode assumed")
-        if regime in latency:
-            return regime, latency[regime]
-        if "" in latency:
-            return regime, latency[""]
-        if row.avg_ms is not None:
-            missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
-            notes.append(f"{missing}: the average over all launches is used as the time of one")
-            return regime, row.avg_ms
-        notes.append("no usable time: no base_latency_ms, avg_us or calls with a total")
-        return regime, None
-
-    def _captured(self, cases: list[dict[str, object]], notes: list[str]) -> tuple[Work, float | None, bool]:
-        """Stage B: the captured shapes, several of them as the mean over their calls."""
-        works: list[Work] = []
-        weights: list[float] = []
-        launches = None
-        for index, case in enumerate(cases, 1):
-            where = f"{inputs.SHAPES_NAME}: case {index}" if len(cases) > 1 else inputs.SHAPES_NAME
-            values = dict(case)
-            op = values.pop("op", None)
-            calls, count = values.pop("calls", 1), values.pop("launches", None)
-            values.pop("t_us", None)  # an isolated time weights nothing here: the Top-N's time is the kernel's
-            if not isinstance(op, str) or op not in OPS:
-                raise ValueError(f"{where}: no work model for op {op!r}; there are {', '.join(sorted(OPS))}")
-            self._context(op, values, notes)
-            try:
-                works.append(work(op, self.report.peaks.l2_bytes, **values))
-                weights.append(number(calls, "calls", above=0))
-                if count is not None:
-                    launches = number(count, "launches", above=0)
-            except ValueError as error:
-                raise ValueError(f"{where}: {error}") from None
-        if len(works) == 1:
-            return works[0], launches, False
-        done, conflict = fold.mean(works, weights, self.report.peaks)
-        return done, launches, conflict
-
-    def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Work:
-        op, values, assumed = guess.parameters(row, hint, regime, self.env, self.config)
-        notes += assumed
-        self._context(op, values, notes)
-        return work(op, self.report.peaks.l2_bytes, **values)
-
-    def _context(self, op: str, values: dict[str, object], notes: list[str]) -> None:
-        """A missing seq_len comes from the workload, with its range."""
-        if op == "attn_decode" and values.get("seq_len") is None:
-            mean, span, note = guess.context(self.env)
-            values.update(seq_len=mean, seq_len_range=span)
-            notes.append(note)
-
-    def _launches(self, row: Row, done: Work, captured: float | None, notes: list[str]) -> float:
-        """Launches that make one unit: as captured; one for a staged MoE; launches per step over layers of that kind."""
-        if captured is not None:
-            notes.insert(0, f"unit: {_launches(captured)} (shapes.json)")
-            return captured
-        if done.launches is not None:
-            notes.insert(0, "unit: one launch, one stage of one layer")
-            return done.launches
-        layers = None
-        if self.config is not None and done.op in ("moe", "attn_decode"):
-            layers = self.config.moe_layers if done.op == "moe" else self.config.attention_layers
-        if row.launches_per_step and layers:
-            per_layer = row.launches_per_step / layers
-            if per_layer >= 1 and per_layer == int(per_layer):
-                notes.insert(0, f"unit: one of {layers} layers, {_launches(per_layer)}")
-                return per_layer
-            notes.append(f"{row.launches_per_step:g} launches a step do not divide over {layers} layers")
-        notes.insert(0, "unit: one launch (assumed)")
-        return 1
-
-
-def _launches(count: float) -> str:
-    return "one launch" if count == 1 else f"{count:g} launches"

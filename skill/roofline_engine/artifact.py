@@ -31,11 +31,14 @@ def write_whole(path: str, text: str) -> None:
 
 
 def to_json(document: object) -> str:
-    """One JSON document; a number that JSON cannot hold becomes null rather than an unreadable file."""
+    """One JSON document in ASCII, so that no name carries a terminal escape or half a surrogate pair into a pipe.
+
+    A number that JSON cannot hold becomes null rather than an unreadable file.
+    """
     try:
-        return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"
     except ValueError:
-        return json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"
 
 
 def _finite(value: object) -> object:

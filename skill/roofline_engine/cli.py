@@ -109,6 +109,8 @@ def _analyze(options: argparse.Namespace) -> int:
     head_max = number(options.head_max, "--head-max", minimum=0)
     if head_max != int(head_max):
         raise ValueError(f"--head-max is {options.head_max}, expected a whole number")
+    if os.environ.get("ROOFLINE_SKILL", "").strip().lower() == "none":
+        return _skipped()
     sources = analyze.find_sources(options.path)
     for name in ("env", "config", "shapes", "peaks"):
         named = getattr(options, name)
@@ -118,11 +120,9 @@ def _analyze(options: argparse.Namespace) -> int:
             sources = sources._replace(**{name: named})
     sources = sources._replace(peaks_shipped=options.peaks is None)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
-    asked = os.environ.get("ROOFLINE_SKILL", "").strip().lower()
-    report = None if asked == "none" else analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
+    report = analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
     if report is None:
-        print("L0: analysis_skill is none: nothing analysed, nothing written", file=sys.stderr)
-        return DONE
+        return _skipped()
 
     from .report import markdown
 
@@ -141,6 +141,11 @@ def _analyze(options: argparse.Namespace) -> int:
         print(printable(line), file=sys.stderr)
     for path in written:
         print(f"wrote {printable(path)}", file=sys.stderr)
+    return DONE
+
+
+def _skipped() -> int:
+    print("L0: the analysis is switched off: nothing analysed, nothing written", file=sys.stderr)
     return DONE
 
 

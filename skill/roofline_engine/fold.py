@@ -1,4 +1,4 @@
-"""Several captured shapes under one kernel name: their work as one, weighted by how often each ran."""
+"""Several captured shapes under one kernel name: their work as one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from .models import Work
 from .peaks import Peaks
 
 
-def mean(works: Sequence[Work], calls: Sequence[float], peaks: Peaks) -> tuple[Work, bool]:
-    """The mean work of one unit over all calls, and whether the shapes stand on different roofs.
-
-    Mean bytes over the Top-N's mean time is total bytes over total time: the ratio of the whole, where the commonest
-    shape alone would overstate or understate it. Shapes on different roofs share no ratio; the caller gives no verdict.
+def mean(works: Sequence[Work], weights: Sequence[float]) -> Work:
+    """The weighted mean of the works, byte model by byte model, as far as all have them.
 
     Raises:
         ValueError: when the shapes are of different ops or dtypes.
@@ -24,23 +21,34 @@ def mean(works: Sequence[Work], calls: Sequence[float], peaks: Peaks) -> tuple[W
             raise ValueError(
                 f"cases of different kinds under one kernel ({first.op} {first.dtype.name}, {other.op} {other.dtype.name})"
             )
-    total = sum(calls)
+    total = sum(weights)
     by_name = [{model.model: model for model in item.candidates} for item in works]
     candidates = []
     for model in first.candidates:
         if all(model.model in found for found in by_name):
             same = [found[model.model] for found in by_name]
-            candidates.append(
-                ByteModel(
-                    model.model,
-                    sum(weight * item.bytes for weight, item in zip(calls, same)) / total,
-                    sum(weight * item.flops for weight, item in zip(calls, same)) / total,
-                    in_range=model.in_range,
-                )
-            )
-    _, rate = peaks.compute_axis(first.engine, first.dtype.peak)
-    sides = set()
-    if rate and peaks.hbm_bw_bytes_s:
-        sides = {item.flops * peaks.hbm_bw_bytes_s > item.bytes * rate for item in works}
-    notes = (f"{len(works)} captured shapes, the mean over {total:g} calls", *first.notes[:1], "and others")
-    return first._replace(candidates=tuple(candidates), notes=notes), len(sides) > 1
+            nbytes = sum(weight * item.bytes for weight, item in zip(weights, same)) / total
+            flops = sum(weight * item.flops for weight, item in zip(weights, same)) / total
+            candidates.append(ByteModel(model.model, nbytes, flops, in_range=model.in_range))
+    notes = (f"{len(works)} captured shapes, the first: {first.notes[0]}",)
+    return first._replace(candidates=tuple(candidates), notes=notes)
+
+
+def scaled(done: Work, factor: float) -> Work:
+    """The same work at another amount: what a kernel that runs at this rate does in ``factor`` times the time."""
+    models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in done.candidates)
+    return done._replace(candidates=tuple(models))
+
+
+def spread(folded: Work, works: Sequence[Work]) -> Work:
+    """``folded`` with each shape's own figure in its range, for when one time cannot be shared out among them."""
+    own = (ByteModel(f"shape_{at}", item.bytes, item.flops) for at, item in enumerate(works, 1))
+    return folded._replace(candidates=(*folded.candidates, *own))
+
+
+def on_different_roofs(works: Sequence[Work], peaks: Peaks) -> bool:
+    """Whether the shapes stand on different sides of the ridge point: then no one ratio speaks for them."""
+    _, rate = peaks.compute_axis(works[0].engine, works[0].dtype.peak)
+    if not rate or not peaks.hbm_bw_bytes_s:
+        return False
+    return len({item.flops * peaks.hbm_bw_bytes_s > item.bytes * rate for item in works}) > 1

@@ -25,12 +25,12 @@ _LARGEST_FILE = 512 * 2**20
 
 
 class Row(Record):
-    """One kernel of the Top-N. Times in ms; ``pct`` as given, or from the list's own times (``pct_given`` false)."""
+    """One kernel of the Top-N. Times in ms; ``pct`` as given, or from times, of what ``pct_basis`` says."""
 
     name: str
     short_name: str
     pct: float
-    pct_given: bool = True
+    pct_basis: str = ""
     calls: float | None = None
     avg_ms: float | None = None
     base_latency_ms: Mapping[str, float] = {}
@@ -57,7 +57,7 @@ class Env(Record):
     """What env_report.json says that the model uses."""
 
     device: Device = Device()
-    analysis_skill: str | None = None
+    analysis_skill: str = ""
     model_dtype: str | None = None
     kv_dtype: str | None = None
     isl: float | None = None
@@ -136,6 +136,13 @@ class _Reader:
                 self.problems.append(f"{self.where}: {key} is {type(value).__name__}, expected text")
         return None
 
+    def group(self, key: str) -> _Reader:
+        """A nested object; anything else is named and read as empty."""
+        value = self.data.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            self.problems.append(f"{self.where}: {key} is {type(value).__name__}, expected an object")
+        return _Reader(value if isinstance(value, Mapping) else {}, f"{self.where}: {key}", self.problems)
+
     def flag(self, key: str) -> bool | None:
         value = self.data.get(key)
         if value is None or isinstance(value, bool):
@@ -178,9 +185,11 @@ def read_topn(data: object, label: str) -> TopN:
     if total_ms is None:
         total_ms = sum(time for time in times if time is not None) or None
         of = "the sum of the listed rows"
-    rows = [row for row in (_row(r, ms, total_ms, of) for r, ms in zip(readers, times)) if row]
-    serving = top.get("serving")
-    steps = _Reader(serving if isinstance(serving, Mapping) else {}, f"{label}: serving", problems)
+    found = (_row(reader, ms, total_ms, of) for reader, ms in zip(readers, times))
+    rows = [row for row in found if row is not None]
+    steps = whole.group("serving")
+    if rows and max(row.pct for row in rows) <= 1.0 and not any(row.pct_basis for row in rows):
+        problems.append(f"{label}: no share is over 1: are they fractions? pct_gpu_time is a percentage")
     return TopN(
         tuple(rows),
         steps.number("n_decode_steps", minimum=0),
@@ -203,7 +212,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
         row.problems.append(f"{row.where}: no name, expected a kernel name under 'name' or 'kernel'")
         return None
     row.where += f" ({printable(name)[:60]})"
-    pct, given = row.number("pct_gpu_time", "pct", minimum=0), True
+    pct, basis = row.number("pct_gpu_time", "pct", minimum=0), ""
     if pct is not None and pct > _LARGEST_SHARE:
         row.problems.append(f"{row.where}: pct_gpu_time is {pct}, expected a percentage of at most 100")
         return None
@@ -211,7 +220,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
         if row_ms is None or not total_ms or row_ms > total_ms:
             row.problems.append(f"{row.where}: no usable share: give pct_gpu_time, or total_ms and the list's total")
             return None
-        pct, given = 100.0 * row_ms / total_ms, False
+        pct, basis = 100.0 * row_ms / total_ms, of
     calls = row.number("calls", minimum=0)
     avg_us = row.number("avg_us", "us_per_call", above=0)
     if avg_us is None and row_ms and calls:
@@ -228,17 +237,19 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
         value = row.number("base_latency_ms", above=0)
         if value is not None:
             per_regime[""] = value
-    regime = row.data.get("regime")
+    regime = (row.text("regime") or "").lower().split()[:1]
+    if regime not in ([], ["decode"], ["prefill"]):
+        row.problems.append(f"{row.where}: regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
     return Row(
         name=name,
         short_name=row.text("short_name") or _short(name),
         pct=pct,
-        pct_given=given,
+        pct_basis=basis,
         calls=calls,
         avg_ms=avg_us / 1e3 if avg_us is not None else None,
         base_latency_ms=per_regime,
         classification=row.text("classification", "cat") or "",
-        regime=regime if regime in ("decode", "prefill") else None,
+        regime=regime[0] if regime in (["decode"], ["prefill"]) else None,
         editable=row.flag("editable"),
         launches_per_step=row.number("launches_per_step", above=0),
         backend=row.text("backend_guess"),
@@ -267,9 +278,10 @@ def read_env(data: object, label: str) -> Env:
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object with gfx, model_dtype and workload")
     problems: list[str] = []
     env = _Reader(data, label, problems)
-    workload = data.get("workload")
-    load = _Reader(workload if isinstance(workload, Mapping) else {}, f"{label}: workload", problems)
+    load = env.group("workload")
     offered = data.get("available_backends")
+    if offered is not None and not isinstance(offered, list):
+        problems.append(f"{label}: available_backends is {type(offered).__name__}, expected a list")
     device = Device(
         gfx=env.text("gfx", "gcnArchName", "compute_capability"),
         device_name=env.text("device_name", "gpu_name"),
@@ -281,7 +293,7 @@ def read_env(data: object, label: str) -> Env:
     )
     return Env(
         device=device,
-        analysis_skill=env.text("analysis_skill"),
+        analysis_skill=(env.text("analysis_skill") or "").strip().lower(),
         model_dtype=env.text("model_dtype"),
         kv_dtype=env.text("kv_cache_dtype", "kv_dtype"),
         isl=load.number("isl", minimum=1),

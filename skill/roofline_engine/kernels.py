@@ -33,6 +33,10 @@ UNMODELLED = {
     "linear_attention": "linear attention or a state-space scan: no work model",
     "mla": "multi-head latent attention: no work model",
     "sampling": "top-k or sampling: the work depends on the data",
+    "fused": "a fused kernel named after what it fused: its reads and writes are not in the name",
+    "helper": "a reduction or merge step of a larger op: its partial results are not in any shape given",
+    "conv": "convolution: no work model",
+    "attn_backward": "attention backward: no work model",
     "rope": "rotary embedding: no work model",
     "quantise": "quantisation: no work model",
     "attn_prefill": "prefill attention: no work model",
@@ -64,6 +68,28 @@ _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "deep_ep",
         ),
     ),
+    # Inductor names a fused pointwise or reduction kernel after everything it fused, attention and MoE included.
+    ("fused", ("triton_poi_", "triton_red_", "triton_per_", "triton_tem_fused")),
+    (
+        "helper",
+        (
+            "splitkreduce",
+            "splitk_reduce",
+            "split_k_reduce",
+            "reduce_kernel",
+            "postgsu",
+            "combine",
+            "merge_attn",
+            "finalize",
+            "computewgradsplitk",
+            "kv_indices",
+            "block_score",
+            "decode_score",
+            "reshape_and_cache",
+            "offsetskernel",
+        ),
+    ),
+    ("conv", ("fprop", "dgrad", "wgrad", "igemm_", "implicit_gemm", "scudnn", "conv2d", "conv3d", "winograd", "convolution")),
     (
         "linear_attention",
         (
@@ -87,22 +113,28 @@ _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "moe_helper",
         (
             "moe_sort",
+            "moesort",
+            "_sort",
             "moe_align",
             "moe_reduction",
             "moe_sum",
             "moe_fused_gate",
+            "routing",
+            "gating",
             "topk_softmax",
             "topk_sigmoid",
             "topk_softplus",
+            "topkgating",
             "grouped_topk",
-            "moe_permute",
-            "moe_unpermute",
-            "moesort",
-            "permute_kernel",
+            "permute",
+            "smooth_quant",
+            "moe::dev::activation",
+            "count_and_sort",
             "expert_histogram",
+            "expert_tokens",
         ),
     ),
-    ("rope", ("rope", "rotary")),
+    ("rope", ("_rope", "rope_", "ropekernel", "rotary")),
     ("moe", ("moe", "fused_experts", "matmul_ogs", "grouped_gemm", "group_gemm")),
     ("rmsnorm", ("rmsnorm", "rms_norm", "fused_rms")),
     ("layernorm", ("layernorm", "layer_norm", "layernormkernel")),
@@ -139,7 +171,6 @@ _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "gelu",
             "act_and_mul",
             "swiglu",
-            "triton_poi_",
             "fillfunctor",
             "add_kernel",
             "mul_kernel",
@@ -171,6 +202,8 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
     told_firmly = told in ("collective", "moe", "attention", "gemm") and op in ("elementwise", "copy")
     if op == "unknown" or told_firmly:
         op = told
+    if op == "attention" and _has(low, "bwd", "backward"):
+        op = "attn_backward"
     if op == "attention":
         if any(word in low for word in _DECODE) and not any(word in low for word in _PREFILL):
             op = "attn_decode"

@@ -32,7 +32,8 @@ SERVING_NOISE = 0.005
 #: Plain streaming reaches about this part of the pin rate (8.2); a memory roofline_pct above it deserves counters.
 STREAMING_FRACTION = 0.85
 
-_NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
+#: With these there is nothing to multiply: attainable_speedup and the gains are null.
+NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
 
 
 class Point(Record):
@@ -112,7 +113,7 @@ def bound(p: Point) -> str:
     if p.compute_util is None:
         if p.hbm_util >= LATENCY_THRESHOLD:
             return p.roof_axis
-        return "latency" if p.achieved_flops == 0 else "unknown"
+        return "latency" if p.roof_axis == "memory" else "unknown"  # such work streams: its FLOPs are no roof
     if p.hbm_util < LATENCY_THRESHOLD and p.compute_util < LATENCY_THRESHOLD:
         return "latency"
     return p.roof_axis
@@ -224,7 +225,7 @@ def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry
         confidence=confidence,
         rankable=verdict != "unknown",
     )
-    assert reason not in _NO_NUMBERS or entry.attainable_speedup is None
+    assert reason not in NO_NUMBERS or entry.attainable_speedup is None
     return entry
 
 

@@ -144,9 +144,15 @@ class _Params:
         if key not in self.raw and default is not None:
             return default
         try:
-            return parse_dtype(self.raw[key])
+            found = parse_dtype(self.raw[key])
         except ValueError as error:
             raise ValueError(f"{self.op.name}: {key}: {error}") from None
+        if found.pack != 1:
+            # The tensor's shape is halved already; whether the sizes here are is anyone's guess, and 2x is at stake.
+            raise ValueError(
+                f"{self.op.name}: {key} {self.raw[key]} names a packed storage: give logical sizes and {found.peak}"
+            )
+        return found
 
     def held_in_cache(self, nbytes: float) -> bool:
         """Whether activations may stay in the last-level cache; an unknown cache size cannot rule it out."""

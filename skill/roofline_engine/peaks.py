@@ -145,6 +145,9 @@ def _of_product(table: Table, found: list[Block], device: Device, gfx: str | Non
         doubts.append(f"the device name says {block.id} ({arch}) but gfx says {gfx}: correct one of the two keys")
     if mig:
         return _mig_slice(peaks, block, device, mig, doubts)
+    if device.memory_bytes is not None and not _fits_memory(block, device.memory_bytes):
+        said = f"{device.memory_bytes / 1e9:.4g}e9"
+        doubts.append(f"memory_bytes {said} is not that of {block.id}: correct one of the two keys")
     if device.cu_count is not None and device.cu_count not in unit_counts(block):
         peaks, doubt = _scaled(peaks, block, device.cu_count)
         doubts.append(doubt)
@@ -192,13 +195,15 @@ def _matching(blocks: list[Block], device: Device) -> list[Block]:
     for block in blocks:
         if device.cu_count is not None and device.cu_count not in unit_counts(block):
             continue
-        if device.memory_bytes is not None:
-            sizes = (block.text("memory_bytes") or "").split()
-            # A driver reports a 141 GB part as 150.8e9 bytes and a 16 GB one as 15.8e9: GB or GiB, less what ECC takes.
-            if sizes and not any(0.92 <= device.memory_bytes / float(size) <= 1.08 for size in sizes):
-                continue
-        found.append(block)
+        if device.memory_bytes is None or _fits_memory(block, device.memory_bytes):
+            found.append(block)
     return found
+
+
+def _fits_memory(block: Block, memory_bytes: float) -> bool:
+    """A driver reports a 141 GB part as 150.8e9 bytes and a 16 GB one as 15.8e9: GB or GiB, less what ECC takes."""
+    sizes = (block.text("memory_bytes") or "").split()
+    return not sizes or any(0.92 <= memory_bytes / float(size) <= 1.08 for size in sizes)
 
 
 def of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
@@ -243,14 +248,19 @@ def of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
         units=counts[0] if counts else None,
         source="table" if table.shipped else "user",
         confidence="low" if confidence == "low" else "high",
-        unvalidated={axis: fault for axis, _, fault in faults(table, base)},
+        unvalidated={
+            axis: fault
+            for source in ((base, block) if block is not base else (base,))
+            for axis, _, fault in faults(table, source)
+            if source is block or block.line(axis) is None
+        },
         note="; ".join(notes),
     )
 
 
 def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -> Peaks:
     """Confidence of peaks that stand for several products: low on each axis where they differ too much."""
-    voices = [of_block(table, block) for block in found if block.text("confidence") != "low"]
+    voices = [of_block(table, block) for block in found]
     axes = {"memory": [item.hbm_bw_bytes_s for item in voices]}
     for prefix, name in (("matrix.", "flops"), ("vector.", "vector")):
         for dtype in getattr(peaks, name):
@@ -260,7 +270,7 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
         known = [value for value in values if value]
         if not known or max(known) > (1 + AGREEMENT) * min(known):
             low.append(axis)
-    if not low:
+    if not low and peaks.confidence == "high":
         return peaks._replace(product=None, confidence="high", note=_joined(f"{what}, which agree within 10 %", peaks.note))
     advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
     return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=_joined(advice, peaks.note))
@@ -331,26 +341,29 @@ _TRANSFERS = {"gfx906": 2, "gfx908": 2, "gfx90a": 2, "gfx942": 4, "gfx950": 4, "
 def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) -> Peaks:
     """L1: peaks from the device's own properties, low confidence; null where the properties are missing."""
     bandwidth = None
-    if gfx and device.memory_clock_khz and device.memory_bus_bits:
-        factor = _TRANSFERS.get(gfx)
-        if factor is None:
-            factor = 2 if gfx.startswith("sm_") else 16 if gfx[:5] in ("gfx10", "gfx11", "gfx12") else 0
-        guess = factor * device.memory_clock_khz * 1e3 * device.memory_bus_bits / 8
+    clock_hz, memory_hz = _hertz(device.clock_khz), _hertz(device.memory_clock_khz)
+    rdna = gfx is not None and gfx.startswith(("gfx10", "gfx11", "gfx12"))
+    if gfx and memory_hz and device.memory_bus_bits:
+        factor = _TRANSFERS.get(gfx, 2 if gfx.startswith("sm_") else 16 if rdna else 0)
+        guess = factor * memory_hz * device.memory_bus_bits / 8
         bandwidth = guess if BANDWIDTH_BOUNDS[0] <= guess <= BANDWIDTH_BOUNDS[1] else None
     flops: dict[str, float] = {}
     vector: dict[str, float] = {}
     rates = _rates_for(table, device, gfx)
-    if rates and device.cu_count and device.clock_khz:
-        units = device.cu_count * (2 if gfx and gfx[:5] in ("gfx10", "gfx11", "gfx12") else 1)
+    if rates and device.cu_count and clock_hz:
+        units = device.cu_count * (2 if rdna else 1)  # reported as work-group processors
         for prefix, out in (("matrix.", flops), ("vector.", vector)):
             for dtype, line in rates.figures(prefix):
-                rate = units * device.clock_khz * 1e3 * rates.value(line)
+                rate = units * clock_hz * rates.value(line)
                 if FLOPS_BOUNDS[0] <= rate <= FLOPS_BOUNDS[1]:
                     out[dtype] = rate
     if bandwidth or flops or vector:
         how = "derived from the device's properties"
     else:
-        how = "no peaks: add device_name to env_report.json, or cu_count, clock_khz, memory_clock_khz and memory_bus_bits"
+        how = (
+            "no peaks: add device_name to env_report.json, or cu_count and the keys in kHz and bits (clock_khz, "
+            "memory_clock_khz, memory_bus_bits)"
+        )
     return Peaks(
         gfx=gfx,
         hbm_bw_bytes_s=bandwidth,
@@ -362,6 +375,11 @@ def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) 
         confidence="low",
         note=f"L1: {reason}; {how}",
     )
+
+
+def _hertz(clock_khz: float | None) -> float | None:
+    """A clock in Hz; one that is no plausible kHz figure (MHz read as kHz: pytorch#196372) is not used."""
+    return clock_khz * 1e3 if clock_khz is not None and 1e5 <= clock_khz <= 1e7 else None
 
 
 def _rates_for(table: Table | None, device: Device, gfx: str | None) -> Block | None:

@@ -166,5 +166,7 @@ def unit_counts(block: Block) -> tuple[int, ...]:
     line = block.line("units")
     if line is None or line.value == "unknown":
         return ()
-    counts = [line.value.split()[0], line.named("reported") or "unknown"]
-    return tuple(int(item) for item in counts if item.isdigit())
+    first, reported = line.value.split(" ")[0], line.named("reported") or ""
+    if not first.isdigit():
+        return ()
+    return (int(first), int(reported)) if reported.isdigit() else (int(first),)

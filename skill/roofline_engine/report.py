@@ -31,15 +31,15 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def code(name: str) -> str:
-    """A name as an inline code span that also survives a table cell."""
-    return "`" + printable(name).replace("`", "'").replace("|", "\\|") + "`"
+def code(name: str, *, longest: int = 400) -> str:
+    """A name as an inline code span, cut where nobody would read on."""
+    shown = printable(name[: 2 * longest]).replace("`", "'")
+    return f"`{shown}`" if len(shown) <= longest else f"`{shown[: longest - 3]}...`"
 
 
 def _label(entry: Entry) -> str:
     """A name short enough for a table; the number beside it tells two alike apart."""
-    name = entry.short_name
-    return code(name if len(name) <= 44 else name[:41] + "...")
+    return code(entry.short_name, longest=44)
 
 
 def text(line: str) -> str:
@@ -52,6 +52,7 @@ def text(line: str) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns also line up in a terminal; the first row is the head."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -189,9 +190,11 @@ def _kernel(number: int, entry: Entry) -> str:
             f"{quantity(entry.achieved_flops, 'FLOP/s')} ({_percent(entry.compute_util)} of {entry.dtype} peak)"
         )
     if entry.attainable_speedup is not None and entry.hard_limit_speedup is not None:
+        exact = max(1.0, (entry.target_eff or 0) / (entry.roofline_pct or 1))
+        capped = " (capped by the dispatch floor)" if entry.attainable_speedup < 0.999 * exact else ""
         facts.append(
-            f"target: {entry.target_eff:g} of the roof, so {entry.attainable_speedup:.3f}x is attainable and "
-            f"{entry.hard_limit_speedup:.3f}x is the roof itself"
+            f"target: {entry.target_eff:g} of the roof; attainable {entry.attainable_speedup:.3f}x{capped}, "
+            f"the roof itself {entry.hard_limit_speedup:.3f}x"
         )
         facts.append(f"basis: {entry.measurement_basis}, stage {entry.stage}, {entry.confidence} confidence")
     if len(entry.byte_models) > 1:

@@ -1,0 +1,196 @@
+"""From one row of the Top-N to one entry: its time, its work, its unit, its verdict. A row that fails costs only itself."""
+
+from __future__ import annotations
+
+from . import advice, fold, guess, inputs, kernels
+from .entry import Entry
+from .inputs import Env, Row, TopN
+from .metrics import assess, route, unmodelled
+from .modelconfig import ModelConfig
+from .models import OPS, Work, work
+from .peaks import Peaks
+from .record import Record
+from .units import number, printable
+
+#: Captured calls are the row's launches when they add up to them within this.
+_SAME_CALLS = 0.02
+
+
+class Case(Record):
+    """One captured shape: its work, how often it ran, its own time (s) and launches where they were given."""
+
+    work: Work
+    calls: float
+    t_s: float | None
+    launches: float | None
+
+
+class Judge:
+    """What every entry of one run needs, and the lines about what could not be done."""
+
+    def __init__(
+        self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], peaks: Peaks
+    ) -> None:
+        self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
+        self.degraded: list[dict[str, str]] = []
+        self.errors: list[str] = []
+
+    def entry(self, row: Row) -> Entry:
+        """The entry of one row."""
+        captured = self.shapes.get(row.name) or self.shapes.get(row.short_name)
+        notes: list[str] = [f"pct_gpu_time computed from times, of {row.pct_basis}"] if row.pct_basis else []
+        regime, t_ms = self._time(row, notes)
+        hint = kernels.classify(row.name, row.classification, regime)
+        entry = Entry(
+            name=row.name,
+            short_name=row.short_name,
+            pct_gpu_time=row.pct,
+            regime=regime,
+            op=hint.op,
+            stage="B" if captured else "A",
+            editable=row.editable,
+            t_ms=t_ms,
+            launches_per_step=row.launches_per_step,
+        )
+        try:
+            entry, said = self._judged(entry, row, hint, captured, notes)
+            notes = [*said, *notes, *advice.remarks(entry, self.peaks)]
+        except ValueError as error:  # L2, CannotModelError included
+            entry = self._unmodelled(entry, hint, f"L2: {error}", notes)
+        except Exception as error:  # L5: a fault of ours must not cost the other entries
+            what = f"{type(error).__name__}: {error}"
+            self.errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {what}")
+            entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
+        entry = entry._replace(route=route(entry), notes="; ".join(notes))
+        return advice.attach(entry, self.topn.rows, self.env.backends)
+
+    def _judged(
+        self, entry: Entry, row: Row, hint: kernels.Hint, captured: list[dict[str, object]] | None, notes: list[str]
+    ) -> tuple[Entry, tuple[str, ...]]:
+        cases = self._captured(captured, notes) if captured else [self._guessed(row, hint, entry.regime, notes)]
+        launches, known = self._launches(row, cases, notes)
+        done, conflict = cases[0].work, not known
+        if len(cases) > 1:
+            works = [case.work for case in cases]
+            conflict = conflict or fold.on_different_roofs(works, self.peaks)
+            calls = sum(case.calls for case in cases)
+            if entry.t_ms is not None and all(case.t_s for case in cases):
+                t_unit = entry.t_ms / 1e3 * launches
+                rates = [fold.scaled(case.work, t_unit / (case.t_s or t_unit)) for case in cases]
+                done = fold.mean(rates, [case.calls * (case.t_s or 0.0) for case in cases])
+                notes.append("the shapes' rates are weighted by calls x t_us")
+            else:
+                done = fold.mean(works, [case.calls for case in cases])
+                if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
+                    entry = entry._replace(t_ms=row.avg_ms)
+                    notes.append("the shapes cover all launches, so the average over all launches is the time of one")
+                else:
+                    done = fold.spread(done, works)
+                    notes.append("one time for several shapes: each shape is in the range")
+        t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
+        entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
+        return assess(entry, done, self.peaks, conflict=conflict), done.notes
+
+    def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
+        self.degraded.append({"name": entry.name, "reason": reason})
+        notes.insert(0, reason)
+        return unmodelled(entry, hint.op, kernels.OP_CLASS.get(hint.op, "unknown"))
+
+    def _time(self, row: Row, notes: list[str]) -> tuple[str, float | None]:
+        """The regime that carries the launches, and the time of one launch in it."""
+        latency = row.base_latency_ms
+        decode, prefill = self.topn.decode_steps, self.topn.prefill_steps
+        low = row.name.lower()
+        if row.regime:
+            regime = row.regime
+        elif decode is not None or prefill is not None:
+            regime = "prefill" if (prefill or 0) > (decode or 0) else "decode"
+        elif len(latency) == 1 and next(iter(latency)) in ("decode", "prefill"):
+            regime = next(iter(latency))
+        elif "prefill" in low and "decode" not in low:
+            regime = "prefill"
+        else:
+            regime = "decode"
+            if "decode" not in low:
+                notes.append("no step counts: decode assumed")
+        if regime in latency:
+            return regime, latency[regime]
+        if "" in latency:
+            return regime, latency[""]
+        if row.avg_ms is not None:
+            missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
+            notes.append(f"{missing}: the average over all launches is used as the time of one")
+            return regime, row.avg_ms
+        notes.append("no usable time: no base_latency_ms, avg_us or calls with a total")
+        return regime, None
+
+    def _captured(self, captured: list[dict[str, object]], notes: list[str]) -> list[Case]:
+        """Stage B: the captured shapes."""
+        cases = []
+        for index, raw in enumerate(captured, 1):
+            where = f"{inputs.SHAPES_NAME}: case {index}" if len(captured) > 1 else inputs.SHAPES_NAME
+            values = dict(raw)
+            op = values.pop("op", None)
+            if not isinstance(op, str) or op not in OPS:
+                raise ValueError(f"{where}: no work model for op {op!r:.40}; there are {', '.join(sorted(OPS))}")
+            calls, t_us, launches = (values.pop(key, None) for key in ("calls", "t_us", "launches"))
+            self._context(op, values, notes)
+            try:
+                cases.append(
+                    Case(
+                        work(op, self.peaks.l2_bytes, **values),
+                        1.0 if calls is None else number(calls, "calls", above=0),
+                        None if t_us is None else number(t_us, "t_us", above=0) / 1e6,
+                        None if launches is None else number(launches, "launches", minimum=1),
+                    )
+                )
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
+        return cases
+
+    def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Case:
+        """Stage A: from the row's own shapes or the model's config."""
+        op, values = guess.parameters(row, hint, regime, self.env, self.config, notes)
+        self._context(op, values, notes)
+        return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)
+
+    def _context(self, op: str, values: dict[str, object], notes: list[str]) -> None:
+        """A missing seq_len comes from the workload, with its range."""
+        if op == "attn_decode" and values.get("seq_len") is None:
+            mean, span, note = guess.context(self.env)
+            values.update(seq_len=mean, seq_len_range=span)
+            notes.append(note)
+
+    def _launches(self, row: Row, cases: list[Case], notes: list[str]) -> tuple[float, bool]:
+        """Launches of one unit, and whether that is known: as captured; one for a staged MoE; per step over layers.
+
+        A whole MoE layer may be one launch or several, which is a factor in its ratio: without evidence it is not known.
+        """
+        given = {case.launches for case in cases if case.launches is not None}
+        if len(given) > 1:
+            raise ValueError(f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(given)))})")
+        if given:
+            (launches,) = given
+            notes.insert(0, f"unit: {_launches(launches)} (shapes.json)")
+            return launches, True
+        done = cases[0].work
+        if done.launches is not None:
+            notes.insert(0, "unit: one launch, one stage of one layer")
+            return done.launches, True
+        layers = None
+        if self.config is not None and done.op in ("moe", "attn_decode"):
+            layers = self.config.moe_layers if done.op == "moe" else self.config.attention_layers
+        if row.launches_per_step and layers:
+            per_layer = row.launches_per_step / layers
+            if per_layer >= 1 and per_layer == int(per_layer):
+                notes.insert(0, f"unit: one of {layers} layers, {_launches(per_layer)}")
+                return per_layer, True
+            notes.append(f"{row.launches_per_step:g} launches a step do not divide over {layers} layers")
+        known = done.op != "moe"
+        doubt = "" if known else ": a whole MoE layer may take several, give launches or stage in shapes.json"
+        notes.insert(0, f"unit: one launch (assumed){doubt}")
+        return 1, known
+
+
+def _launches(count: float) -> str:
+    return "one launch" if count == 1 else f"{count:g} launches"

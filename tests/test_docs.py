@@ -1,0 +1,106 @@
+"""What the documentation says can be run is run, and its tables are the code's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from roofline_engine.entry import FIELDS
+from roofline_engine.inputs import read_env, read_shapes, read_topn
+from roofline_engine.models import OPS, work
+
+PAGES = [ROOT / "README.md", ROOT / "docs" / "inputs.md", ROOT / "docs" / "artifact.md", ROOT / "AGENTS.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = 0
+    for block in blocks(ROOT / "README.md", "console"):
+        shown = ""
+        for line in block.splitlines():
+            if not line.startswith("$ "):
+                assert line.strip() in shown, f"not shown: {line}"
+                continue
+            command = shlex.split(line[2:])
+            if command[0] == "make":
+                assert re.search(rf"(?m)^{command[1]}:", (ROOT / "Makefile").read_text())  # CI runs these two themselves
+                continue
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            shown, ran = done.stdout, ran + 1
+    assert ran >= 5
+
+
+def test_the_example_files_of_the_inputs_page_are_read_without_a_complaint() -> None:
+    topn, env, shapes = (json.loads(block) for block in blocks(ROOT / "docs" / "inputs.md", "json"))
+    assert read_topn(topn, "t").problems == ()
+    assert read_env(env, "e").problems == ()
+    cases, problems = read_shapes(shapes, "s")
+    assert problems == []
+    for (case,) in cases.values():
+        parameters = dict(case)
+        op = str(parameters.pop("op"))
+        if op == "attn_decode":
+            parameters["seq_len"] = 1
+        assert work(op, **parameters).bytes > 0
+
+
+def test_the_inputs_page_lists_every_op_with_every_parameter() -> None:
+    listed: dict[str, set[str]] = {}
+    for line in (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        names = re.findall(r"`(\w+)`", cells[0])
+        if line.startswith("|") and len(cells) == 2 and names and all(name in OPS for name in names):
+            for name in names:
+                listed[name] = set(re.findall(r"`(\w+)`", cells[1]))
+    assert listed == {name: set(op.parameters) for name, op in OPS.items()}
+
+
+def test_the_artifact_page_is_the_definition_of_the_fields() -> None:
+    rows = {}
+    for line in (ROOT / "docs" / "artifact.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            rows[cells[0].strip("`")] = cells[1:]
+    assert rows == {name: [form.unit, ", ".join(form.choices), form.doc] for name, form in FIELDS.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_map_names_every_module() -> None:
+    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    for module in (ROOT / "skill" / "roofline_engine").glob("*.py"):
+        if module.stem != "__init__":
+            assert f"`{module.stem}`" in text, module.stem
+
+
+def test_no_page_and_no_code_names_a_machines_paths() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(r"(?<![\w.])/(?:work|root|home|tmp)/")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if name == "tests/test_docs.py" or not path.is_file():
+            continue
+        assert not pattern.search(path.read_text(encoding="utf-8")), name

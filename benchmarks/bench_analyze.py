@@ -23,7 +23,7 @@ def write_run(folder: Path, kernels: int = 8) -> None:
     rows, shapes = [], {}
     for index in range(kernels):
         name = f"gemm_kernel_{index}"
-        rows.append({"name": name, "pct_gpu_time": 12 - 0.5 * index, "base_latency_ms": 0.05, "editable": True})
+        rows.append({"name": name, "pct_gpu_time": 12 - 8 * index / kernels, "base_latency_ms": 0.05, "editable": True})
         shapes[name] = [{"op": "gemm", "M": 64, "N": 4096 + 128 * index, "K": 8192, "dtype": "bf16"}]
     (folder / "profile_topN.json").write_text(json.dumps({"top_kernels": rows}))
     (folder / "shapes.json").write_text(json.dumps(shapes))

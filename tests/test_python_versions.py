@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,6 +45,17 @@ def test_the_engine_imports_only_the_standard_library(path: Path) -> None:
         for name in names:
             top = name.split(".")[0]
             assert top in sys.stdlib_module_names or top == "roofline_engine", f"{path.name} imports {name}"
+
+
+def test_the_primitives_are_importable_from_the_front() -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'skill')!r}); import roofline_tools as t; "
+        "print(t.work('gemm', M=64, N=64, K=64, dtype='bf16').flops, t.experts_hit(256, 512) > 221, len(t.__all__)); "
+        "[getattr(t, name) for name in t.__all__]"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith("524288.0 True")
 
 
 def test_record_is_a_named_tuple() -> None:

@@ -37,7 +37,7 @@ def stage_a(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return analyze(folder, folder)
 
 
-def test_moe_layer_is_saturated_on_the_memory_roof(stage_b: dict[str, Any]) -> None:
+def test_k9_moe_layer_is_saturated_on_the_memory_roof(stage_b: dict[str, Any]) -> None:
     moe = entry(stage_b, "fused_moe_kernel")
     hit = 256 * (1 - (1 - 1 / 256) ** 512)  # 64 tokens x top-8 draws over 256 experts
     weights = 3 * 2048 * 512  # gate, up and down of one expert, one byte each
@@ -79,7 +79,7 @@ def test_moe_range_covers_the_draws_without_replacement(stage_b: dict[str, Any])
     assert high < 0.89
 
 
-def test_attention_is_underperforming_over_its_whole_context_range(stage_b: dict[str, Any]) -> None:
+def test_k10_attention_is_underperforming_over_its_whole_context_range(stage_b: dict[str, Any]) -> None:
     attn = entry(stage_b, "kernel_paged_attention_2d")
     per_token = 64 * 2 * 256 * 2 * 2  # sequences x KV heads x head_dim x (K and V) x bf16
     t_s = 141.1e-6

@@ -6,7 +6,7 @@ one counts only behind the accuracy gate (specification section 7.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .entry import Entry
 from .inputs import Row
@@ -21,6 +21,7 @@ from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
 _NEIGHBOURS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
+_NAMED = 3
 _LOSSY = "lossy, must pass the accuracy gate"
 
 #: What each route means, in the words of the report.
@@ -35,24 +36,26 @@ ROUTES = {
 }
 
 
-def attach(entry: Entry, rows: Iterable[Row], offered: Iterable[str]) -> Entry:
-    """Add the levers that the verdict calls for."""
+def neighbours(rows: Iterable[Row]) -> list[Row]:
+    """The rows of a profile that are small prologues or epilogues of other kernels, the largest few first."""
+    small = (row for row in rows if classify(row.name, row.classification).op in _NEIGHBOURS)
+    return sorted(small, key=lambda row: -row.pct)[: _NAMED + 1]
+
+
+def attach(entry: Entry, beside: Callable[[], list[Row]], offered: Iterable[str]) -> Entry:
+    """Add the levers that the verdict calls for. ``beside`` gives what ``neighbours`` found in the profile."""
     if entry.editable is False:
         entry = entry._replace(host_side_levers=tuple(host_side_levers(entry, offered)))
     if entry.headroom_class == "saturated" and entry.bound_type != "compute":
-        entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, rows)))
+        entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, beside())))
     return entry
 
 
-def byte_reduction_levers(entry: Entry, rows: Iterable[Row]) -> list[str]:
+def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
     """Ways to move fewer bytes for the same work, the concrete ones first."""
     levers = []
-    neighbours = [
-        f"{printable(row.short_name)} ({row.pct:.2f} %)"
-        for row in rows
-        if row.name != entry.name and classify(row.name, row.classification, entry.regime).op in _NEIGHBOURS
-    ][:3]
-    named = f": in this profile {', '.join(neighbours)}" if neighbours else ""
+    others = [f"{printable(row.short_name)} ({row.pct:.2f} %)" for row in beside if row.name != entry.name][:_NAMED]
+    named = f": in this profile {', '.join(others)}" if others else ""
     levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time go{named}")
     if entry.op == "moe":
         every = next((model for model in entry.byte_models if model.model == "all_experts"), None)

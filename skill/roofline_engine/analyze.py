@@ -202,8 +202,12 @@ def _read_shapes(path: str | None, errors: list[str]) -> dict[str, list[dict[str
 
 def _name_strangers(shapes: dict[str, list[dict[str, object]]], topn: TopN, errors: list[str]) -> None:
     """Shapes for a kernel that no row names, or that several do, would be lost or misplaced in silence."""
+    counts: dict[str, int] = {}
+    for row in topn.rows:
+        for name in {row.name, row.short_name}:
+            counts[name] = counts.get(name, 0) + 1
     for name in list(shapes):
-        count = sum(name in (row.name, row.short_name) for row in topn.rows)
+        count = counts.get(name, 0)
         if count == 0:
             errors.append(f"L5: {inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}")
         elif count > 1:

@@ -32,6 +32,7 @@ class Judge:
         self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], peaks: Peaks
     ) -> None:
         self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
+        self._beside: list[Row] | None = None
         self.degraded: list[dict[str, str]] = []
         self.errors: list[str] = []
 
@@ -62,7 +63,12 @@ class Judge:
             self.errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {what}")
             entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
         entry = entry._replace(route=route(entry), notes="; ".join(notes))
-        return advice.attach(entry, self.topn.rows, self.env.backends)
+        return advice.attach(entry, self._neighbours, self.env.backends)
+
+    def _neighbours(self) -> list[Row]:
+        if self._beside is None:  # only a saturated entry asks, and a long profile has many names to look at
+            self._beside = advice.neighbours(self.topn.rows)
+        return self._beside
 
     def _judged(
         self, entry: Entry, row: Row, hint: kernels.Hint, captured: list[dict[str, object]] | None, notes: list[str]

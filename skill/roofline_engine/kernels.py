@@ -223,7 +223,11 @@ def _match(low: str) -> str:
         return "collective"
     if low in ("norm", "normalization"):
         return "rmsnorm"
-    return next((op for op, words in _RULES if any(word in low for word in words)), "unknown")
+    for op, words in _RULES:
+        for word in words:
+            if word in low:
+                return op
+    return "unknown"
 
 
 def _has(low: str, *words: str) -> bool:

@@ -81,8 +81,12 @@ def test_constants_are_the_engines() -> None:
 def test_targets_are_the_engines() -> None:
     rows = table("op", "target_eff").items()
     written = {name.strip(): float(value) for names, value in rows for name in names.split(",")}
-    norm = written.pop("norm")
-    assert {**written, "rmsnorm": norm, "layernorm": norm} == TARGET_EFF
+    norm, conv = written.pop("norm"), written.pop("conv")
+    assert {
+        **written,
+        **dict.fromkeys(("rmsnorm", "layernorm"), norm),
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
+    } == TARGET_EFF
 
 
 def test_closed_sets_are_the_engines() -> None:

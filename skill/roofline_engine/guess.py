@@ -31,7 +31,7 @@ def parameters(
         return given
     if hint.op not in OPS:
         raise CannotModelError(UNMODELLED[hint.op])
-    if hint.op in ("gemm", "elementwise", "copy", "softmax", "layernorm"):
+    if hint.op not in ("moe", "attn_decode", "rmsnorm"):
         raise CannotModelError(f"{hint.op} without usable shapes: which of the model's operands these are cannot be told")
     if config is None:
         raise CannotModelError(f"{hint.op} without usable shapes, and no config.json of the model")

@@ -161,8 +161,12 @@ class Judge:
         return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)
 
     def _context(self, op: str, values: dict[str, object], notes: list[str]) -> None:
-        """A missing seq_len comes from the workload, with its range."""
-        if op == "attn_decode" and values.get("seq_len") is None:
+        """A missing seq_len comes from the workload, with its range, a missing kv_dtype from env_report.json."""
+        if op not in ("attn_decode", "mla_decode"):
+            return
+        if values.get("kv_dtype") is None and self.env.kv_dtype not in (None, "auto"):
+            values["kv_dtype"] = self.env.kv_dtype
+        if values.get("seq_len") is None and values.get("seq_lens") is None:
             mean, span, note = guess.context(self.env)
             values.update(seq_len=mean, seq_len_range=span)
             notes.append(note)

@@ -11,18 +11,28 @@ from .units import Dtype, parse_dtype
 
 #: op_class of every op this package names; ops without a model keep their class so that a report can group them.
 OP_CLASS = {
-    "gemm": "gemm",
+    **dict.fromkeys(("gemm", "grouped_gemm", "conv", "conv1d", "conv2d", "conv3d"), "gemm"),
     "moe": "moe",
-    "attn_decode": "attn",
-    "attn_prefill": "attn",
-    "mla": "attn",
-    "rmsnorm": "elementwise",
-    "layernorm": "elementwise",
-    "softmax": "elementwise",
-    "elementwise": "elementwise",
-    "copy": "elementwise",
-    "rope": "elementwise",
-    "quantise": "elementwise",
+    **dict.fromkeys(("attn_decode", "attn_prefill", "attn_backward", "mla_decode"), "attn"),
+    **dict.fromkeys(
+        (
+            "elementwise",
+            "copy",
+            "transpose",
+            "cat",
+            "softmax",
+            "rmsnorm",
+            "layernorm",
+            "reduce",
+            "gather",
+            "rope",
+            "quantise",
+            "cross_entropy",
+            "topk",
+            "optimiser",
+        ),
+        "elementwise",
+    ),
 }
 
 #: Why an op that is recognised has no model here.
@@ -30,16 +40,11 @@ UNMODELLED = {
     "collective": "a collective: bound by the interconnect, which this roofline has no axis for",
     "memcpy": "a memory copy or fill issued by the runtime, not a kernel to optimise",
     "moe_helper": "an MoE routing, sorting or reduction helper: its traffic depends on the routing",
-    "linear_attention": "linear attention or a state-space scan: no work model",
-    "mla": "multi-head latent attention: no work model",
-    "sampling": "top-k or sampling: the work depends on the data",
     "fused": "a fused kernel named after what it fused: its reads and writes are not in the name",
     "helper": "a reduction or merge step of a larger op: its partial results are not in any shape given",
-    "conv": "convolution: no work model",
-    "attn_backward": "attention backward: no work model",
-    "rope": "rotary embedding: no work model",
-    "quantise": "quantisation: no work model",
-    "attn_prefill": "prefill attention: no work model",
+    "conv": "a convolution without shapes: give shapes.json with conv1d, conv2d or conv3d",
+    "linear_attention": "linear attention or a state-space scan without shapes: give shapes.json with gated_delta or ssm_scan",
+    "sampling": "top-k or sampling without shapes: the work depends on the data",
     "unknown": "the name matches no op that is known; give shapes.json with an op",
 }
 
@@ -138,7 +143,7 @@ _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("moe", ("moe", "fused_experts", "matmul_ogs", "grouped_gemm", "group_gemm")),
     ("rmsnorm", ("rmsnorm", "rms_norm", "fused_rms")),
     ("layernorm", ("layernorm", "layer_norm", "layernormkernel")),
-    ("mla", ("_mla", "mla_", "flashmla", "flash_mla", "mqa_logits", "sparse_mla", "indexer")),
+    ("mla_decode", ("_mla", "mla_", "flashmla", "flash_mla", "mqa_logits", "sparse_mla", "indexer")),
     ("attention", ("attention", "attn", "fmha", "flash_fwd", "sdpa", "flashinfer::batch")),
     ("sampling", ("topk", "top_k", "sampling", "argmax", "multinomial", "sort_kernel", "radixsort")),
     ("softmax", ("softmax",)),

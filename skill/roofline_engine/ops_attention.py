@@ -1,0 +1,236 @@
+"""Work models of attention: paged decode (MHA, GQA, MLA), prefill with its masks, backward."""
+
+from __future__ import annotations
+
+from .entry import ByteModel
+from .models import REQUIRED, Params, Work, op
+from .units import number, wider
+
+
+def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int | None = None) -> int:
+    """(query, key) pairs of one head under a mask aligned at the bottom right: the last query sees the last key.
+
+    A query at position p sees the keys from p - left to p + right; None is no limit, so ``right=0`` is causal: with
+    n_q = n_kv = N that is N(N+1)/2, and n_q n_kv - n_q(n_q-1)/2 for n_q <= n_kv.
+    """
+    first, last = n_kv - n_q, n_kv - 1  # positions of the first and the last query
+
+    def ramp(x: int, cap: int | None = None) -> int:
+        """Sum of min(max(t, 0), cap) over t up to x."""
+        if x <= 0:
+            return 0
+        if cap is None or x <= cap:
+            return x * (x + 1) // 2
+        return cap * (cap + 1) // 2 + (x - cap) * cap
+
+    upto = n_q * n_kv if right is None else ramp(last + right + 1, n_kv) - ramp(first + right, n_kv)
+    before = 0 if left is None else ramp(last - left) - ramp(first - left - 1)
+    return upto - before
+
+
+def _heads(p: Params) -> tuple[int, int]:
+    q_heads, kv_heads = p.size("n_q_heads"), p.size("n_kv_heads")
+    if q_heads % kv_heads:
+        raise ValueError(f"{p.op.name}: n_q_heads {q_heads} is not a multiple of n_kv_heads {kv_heads}")
+    return q_heads, kv_heads
+
+
+def _context(p: Params) -> tuple[float, tuple[float, ...], str]:
+    """Context of a decode step: the mean length, the lengths of the range, words for the note."""
+    if "seq_lens" in p.raw:
+        lengths = p.sizes("seq_lens", minimum=0)
+        if len(lengths) != p.size("batch"):
+            raise ValueError(f"{p.op.name}: seq_lens has {len(lengths)} lengths for a batch of {p.size('batch')}")
+        return sum(lengths) / len(lengths), (), f"context={sum(lengths) / len(lengths):g} on average (captured lengths)"
+    if "seq_len" not in p.raw:
+        raise ValueError(f"{p.op.name}: missing seq_len")
+    seq_len = float(number(p.raw["seq_len"], p.name("seq_len"), minimum=0))
+    if "seq_len_range" not in p.raw:
+        return seq_len, (), f"context={seq_len:g}"
+    span = p.raw["seq_len_range"]
+    if not isinstance(span, (list, tuple)) or len(span) != 2:
+        raise ValueError(f"{p.name('seq_len_range')} is {span!r:.40}, expected [low, high]")
+    low, high = (float(number(item, p.name("seq_len_range"), minimum=0)) for item in span)
+    if low > high:
+        raise ValueError(f"{p.name('seq_len_range')} is {span!r:.40}, expected low <= high")
+    return seq_len, (low, high), f"context={seq_len:g}, from {low:g} to {high:g} tokens: the range covers it"
+
+
+def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, note: str) -> Work:
+    """A decode step: KV of the context once for all query heads; Q and output in the range, or counted beyond the L2."""
+    batch, seq_q = p.size("batch"), p.size("seq_q")
+    a = p.dtype("dtype")
+    kv = p.dtype("kv_dtype", a)
+    counted = 0.0 if p.held_in_cache(q_and_out) else q_and_out
+    window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
+
+    def seen(tokens: float) -> float:
+        return tokens if window is None else min(tokens, window)
+
+    def at(model: str, tokens: float, extra: float = 0.0) -> ByteModel:
+        nbytes = batch * seen(tokens) * kv_elements * kv.nbytes
+        return ByteModel(model, nbytes + counted + extra, batch * seq_q * seen(tokens) * flops_per_token)
+
+    mean, span, said = _context(p)
+    if "seq_lens" in p.raw and window is not None:  # the mean of what each sequence sees, not what the mean sees
+        mean = sum(seen(length) for length in p.sizes("seq_lens", minimum=0)) / batch
+    candidates = [at("kv_cache", mean)]
+    if not counted:
+        candidates.append(at("kv_cache_q_and_out", mean, q_and_out))
+    candidates += [at(f"kv_cache_at_{length:g}", length) for length in span]
+    notes = [f"{note}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
+    if "kv_dtype" not in p.raw:
+        notes.append(f"kv_dtype not given: {kv.name} assumed")
+    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(notes))
+
+
+@op(
+    "attn_decode",
+    op_class="attn",
+    source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head",
+    leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales",
+    batch=REQUIRED,
+    n_q_heads=REQUIRED,
+    n_kv_heads=REQUIRED,
+    head_dim=REQUIRED,
+    head_dim_v=None,
+    shared_kv=False,
+    seq_len=None,
+    seq_lens=None,
+    seq_len_range=None,
+    seq_q=1,
+    window=None,
+    kv_dtype=None,
+)
+def _attn_decode(p: Params) -> Work:
+    q_heads, kv_heads = _heads(p)
+    dim = p.size("head_dim")
+    dim_v = p.maybe_size("head_dim_v") or dim
+    a = p.dtype("dtype")
+    per_token = kv_heads * (dim if p.flag("shared_kv") else dim + dim_v)
+    q_and_out = p.size("batch") * p.size("seq_q") * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
+    note = f"attention decode: batch={p.size('batch')} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return _decode(p, per_token, 2.0 * q_heads * (dim + dim_v), q_and_out, note)
+
+
+@op(
+    "mla_decode",
+    op_class="attn",
+    source="one latent row of kv_lora_rank + rope_dim per token serves K and V of all heads; 2 FLOPs per MAC over "
+    "kv_lora_rank + rope_dim (scores) and kv_lora_rank (values), absorbed form (FlashMLA, aiter mla_decode)",
+    leaves_out="the absorbed up-projections, sparse index passes, KV scales",
+    batch=REQUIRED,
+    n_q_heads=REQUIRED,
+    kv_lora_rank=512,
+    rope_dim=64,
+    seq_len=None,
+    seq_lens=None,
+    seq_len_range=None,
+    seq_q=1,
+    kv_dtype=None,
+)
+def _mla_decode(p: Params) -> Work:
+    heads, rank, rope = p.size("n_q_heads"), p.size("kv_lora_rank"), p.size("rope_dim")
+    a = p.dtype("dtype")
+    rows = p.size("batch") * p.size("seq_q") * heads
+    q_and_out = rows * ((rank + rope) * a.nbytes + rank * p.dtype("out_dtype", a).nbytes)
+    note = f"MLA decode: batch={p.size('batch')} heads={heads} latent={rank}+{rope}"
+    return _decode(p, rank + rope, 2.0 * heads * (2 * rank + rope), q_and_out, note)
+
+
+def _prefill_pairs(p: Params) -> tuple[int, int, int, str]:
+    """(pairs of one head over the batch, query rows, key rows, words for the note)."""
+    causal = p.flag("causal")
+    window = p.maybe_size("window", minimum=0)
+    left, right = p.maybe_size("window_left", minimum=0), p.maybe_size("window_right", minimum=0)
+    if causal:
+        right = 0
+        left = window - 1 if window is not None else left
+    elif window is not None:
+        raise ValueError(f"{p.op.name}: window counts keys up to the query: give causal, or window_left and window_right")
+    if "seq_lens" in p.raw:
+        raw = p.raw["seq_lens"]
+        pairs_of = raw if isinstance(raw, (list, tuple)) else ()
+        lengths = [tuple(item) if isinstance(item, (list, tuple)) else (item, item) for item in pairs_of]
+        if not lengths or any(len(item) != 2 for item in lengths):
+            raise ValueError(f"{p.name('seq_lens')} is {raw!r:.40}, expected lengths or [queries, keys] per sequence")
+        sequences = [tuple(int(number(size, p.name("seq_lens"), minimum=0)) for size in item) for item in lengths]
+        said = f"{len(sequences)} sequences of captured lengths"
+    else:
+        missing = [key for key in ("batch", "seq_q") if key not in p.raw]
+        if missing:
+            raise ValueError(f"{p.op.name}: missing {', '.join(missing)}")
+        n_q = p.size("seq_q")
+        sequences = [(n_q, p.maybe_size("seq_kv") or n_q)] * p.size("batch")
+        said = f"batch={len(sequences)} seq_q={n_q} seq_kv={sequences[0][1]}"
+    counts: dict[tuple[int, ...], int] = {}
+    for sequence in sequences:
+        counts[sequence] = counts.get(sequence, 0) + 1
+    empty = causal and window == 0
+    pairs = 0 if empty else sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
+    mask = ("causal" if causal else "full") + (f" window={window}" if window is not None else "")
+    return pairs, sum(item[0] for item in sequences), sum(item[1] for item in sequences), f"{said} {mask}"
+
+
+_PREFILL = {
+    "batch": None,
+    "n_q_heads": REQUIRED,
+    "n_kv_heads": REQUIRED,
+    "head_dim": REQUIRED,
+    "head_dim_v": None,
+    "seq_q": None,
+    "seq_kv": None,
+    "seq_lens": None,
+    "causal": True,
+    "window": None,
+    "window_left": None,
+    "window_right": None,
+    "kv_dtype": None,
+}
+
+
+@op(
+    "attn_prefill",
+    op_class="attn",
+    source="2 FLOPs per MAC of QK^T and PV over the (query, key) pairs the mask leaves, by query heads; Q, K, V and output "
+    "once, K and V by KV heads (FlashAttention's accounting; causal N(N+1)/2 pairs)",
+    leaves_out="softmax FLOPs, K and V read again for each block of queries, masked tiles that are computed anyway",
+    **_PREFILL,
+)
+def _attn_prefill(p: Params) -> Work:
+    q_heads, kv_heads = _heads(p)
+    dim = p.size("head_dim")
+    dim_v = p.maybe_size("head_dim_v") or dim
+    a = p.dtype("dtype")
+    kv = p.dtype("kv_dtype", a)
+    pairs, rows_q, rows_kv, said = _prefill_pairs(p)
+    flops = 2.0 * pairs * q_heads * (dim + dim_v)
+    nbytes = rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
+    nbytes += rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    note = f"attention prefill: {said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return Work("attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider(a, kv), kv, (note,))
+
+
+_ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
+
+
+@op(
+    "attn_backward",
+    op_class="attn",
+    source="dV, dP, dQ, dK and, for flash, S again: 5 matrix products over the mask's pairs (2.5 x forward, FlashAttention's "
+    "convention), 4 when the forward kept S; Q, K, V, out and dout read, dQ, dK and dV written",
+    leaves_out="softmax statistics, dQ accumulated in fp32, the preprocess kernel",
+    **_PREFILL,
+    algorithm="flash",
+)
+def _attn_backward(p: Params) -> Work:
+    q_heads, kv_heads = _heads(p)
+    dim = p.size("head_dim")
+    dim_v = p.maybe_size("head_dim_v") or dim
+    a = p.dtype("dtype")
+    pairs, rows_q, rows_kv, said = _prefill_pairs(p)
+    again = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0
+    flops = 2.0 * pairs * q_heads * (again + 2 * dim + 2 * dim_v)
+    nbytes = a.nbytes * (rows_q * q_heads * 2 * (dim + dim_v) + rows_kv * kv_heads * 2 * (dim + dim_v))
+    note = f"attention backward: {said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return Work("attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", a, a, (note,))

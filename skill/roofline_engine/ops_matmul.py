@@ -1,0 +1,250 @@
+"""Work models of matrix multiplications: GEMM, grouped GEMM, MoE experts, convolutions."""
+
+from __future__ import annotations
+
+import math
+
+from .entry import ByteModel
+from .models import REQUIRED, Params, Work, op
+from .units import Dtype, whole, wider
+
+
+def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flops: float) -> tuple[ByteModel, ...]:
+    """A + B + C, and where the output of a narrow GEMM is not given, also with the 16-bit output it usually writes."""
+    out = p.dtype("out_dtype", a)
+    figure = ByteModel("a_b_c", nbytes + elements * out.nbytes, flops)
+    if "out_dtype" in p.raw or a.value_bits >= 16:
+        return (figure,)
+    return figure, ByteModel("a_b_c_16bit_out", nbytes + elements * 2.0, flops)
+
+
+@op(
+    "gemm",
+    op_class="gemm",
+    source="2MNK; A + B + C once each (specification section 4; cuBLAS and rocBLAS report the same); block scales: fp32 "
+    "per 1 x b of A and b x b of B (DeepSeek-V3 fp8), 16 bit per group of B's K (GPTQ, AWQ)",
+    leaves_out="split-K partial sums, padding, bias, zero points, cache misses beyond the first touch",
+    M=REQUIRED,
+    N=REQUIRED,
+    K=REQUIRED,
+    batch=1,
+    weight_dtype=None,
+    scale_block=None,
+    group_size=None,
+)
+def _gemm(p: Params) -> Work:
+    m, n, k, batch = p.size("M"), p.size("N"), p.size("K"), p.size("batch")
+    a = p.dtype("dtype")
+    w = p.dtype("weight_dtype", a)
+    scales = 0.0
+    block, group = p.maybe_size("scale_block"), p.maybe_size("group_size")
+    if block:
+        scales += 4.0 * (m * math.ceil(k / block) + math.ceil(k / block) * math.ceil(n / block))
+    if group:
+        scales += 2.0 * math.ceil(k / group) * n
+    flops = 2.0 * batch * m * n * k
+    inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
+    candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
+    notes = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
+    if len(candidates) > 1:
+        notes.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
+    return Work("gemm", "gemm", candidates, "matrix", wider(a, w), w, tuple(notes))
+
+
+@op(
+    "grouped_gemm",
+    op_class="gemm",
+    source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's own accounting)",
+    leaves_out="padding of groups to tiles, block scales, empty groups' launches",
+    M=REQUIRED,
+    N=REQUIRED,
+    K=REQUIRED,
+    groups=REQUIRED,
+    group_sizes=None,
+    weight_dtype=None,
+)
+def _grouped_gemm(p: Params) -> Work:
+    m, n, k, groups = p.size("M"), p.size("N"), p.size("K"), p.size("groups")
+    used = min(groups, m)
+    if "group_sizes" in p.raw:
+        sizes = p.sizes("group_sizes", minimum=0)
+        if len(sizes) != groups or sum(sizes) != m:
+            raise ValueError(
+                f"grouped_gemm: group_sizes has {len(sizes)} sizes that add up to {sum(sizes)}, not {groups}, M={m}"
+            )
+        used = sum(size > 0 for size in sizes)
+    a = p.dtype("dtype")
+    w = p.dtype("weight_dtype", a)
+    flops = 2.0 * m * n * k
+    candidates = _with_16_bit_output(p, a, m * k * a.nbytes + used * k * n * w.nbytes, m * n, flops)
+    note = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
+    return Work("grouped_gemm", "gemm", candidates, "matrix", wider(a, w), w, (note,))
+
+
+def experts_hit(experts: float, pairs: float) -> float:
+    """Distinct experts that ``pairs`` independent uniform draws touch: E(1 - (1 - 1/E)^pairs).
+
+    Source: specification section 4 (the coupon-collector expectation). Never above min(pairs, E) for pairs >= 1.
+    """
+    if experts <= 1:
+        return float(min(experts, pairs))
+    return -experts * math.expm1(pairs * math.log1p(-1.0 / experts))
+
+
+def experts_hit_distinct(experts: float, tokens: float, top_k: float) -> float:
+    """The same when each token's ``top_k`` experts are distinct, as top-k routing draws them: E(1 - (1 - k/E)^tokens)."""
+    if top_k >= experts:
+        return float(experts)
+    return -experts * math.expm1(tokens * math.log1p(-top_k / experts))
+
+
+_STAGES: dict[object, str] = {1: "1", 2: "2", "1": "1", "2": "2", "both": "both", "gate_up": "1", "down": "2"}
+
+
+@op(
+    "moe",
+    op_class="moe",
+    source="specification section 4: routed experts' weights; 2 FLOPs per MAC and (token, expert) pair",
+    leaves_out="router, token sorting, block scales, routing skew unless ``routing`` gives it (it lowers the distinct experts)",
+    tokens=REQUIRED,
+    hidden=REQUIRED,
+    inter=REQUIRED,
+    experts=REQUIRED,
+    top_k=REQUIRED,
+    stage="both",
+    gated=True,
+    routing=None,
+    shared_experts=0,
+    shared_inter=None,
+    streams_all_experts=False,
+    weight_dtype=None,
+)
+def _moe(p: Params) -> Work:
+    tokens, hidden, inter = p.size("tokens"), p.size("hidden"), p.size("inter")
+    experts, top_k, shared = p.size("experts"), p.size("top_k"), p.size("shared_experts", minimum=0)
+    if top_k > experts:
+        raise ValueError(f"moe: top_k {top_k} is more than experts {experts}")
+    stage = p.choice("stage", _STAGES)
+    a = p.dtype("dtype")
+    w = p.dtype("weight_dtype", a)
+    out = p.dtype("out_dtype", a)
+
+    def elements(width: int) -> int:
+        """Weights of one expert in this stage."""
+        up = hidden * width * (2 if p.flag("gated") else 1)
+        return {"1": up, "2": width * hidden, "both": up + width * hidden}[stage]
+
+    pairs = tokens * top_k
+    # An expert that every token passes, in the same launch.
+    shared_width = p.maybe_size("shared_inter") or inter
+    always = shared * elements(shared_width)
+    flops = 2.0 * pairs * elements(inter) + 2.0 * tokens * always
+
+    rows_in = tokens * hidden if stage != "2" else pairs * inter
+    rows_out = pairs * inter if stage == "1" else tokens * hidden
+    activations = rows_in * a.nbytes + rows_out * out.nbytes
+    intermediate = 2 * pairs * inter * a.nbytes if stage == "both" else 0.0
+    if not p.held_in_cache(intermediate / 2):
+        activations += intermediate
+    counted = 0.0 if p.held_in_cache(activations) else activations
+
+    weights, fixed = elements(inter) * w.nbytes, always * w.nbytes + counted
+    if "routing" in p.raw:
+        hit = _routed(p, experts, pairs)
+        said = f"{hit} experts hit by the captured routing"
+        candidates = [ByteModel("experts_routed", hit * weights + fixed, flops)]
+        largest = hit * weights
+    else:
+        expected, distinct = experts_hit(experts, pairs), experts_hit_distinct(experts, tokens, top_k)
+        said = f"{expected:.1f} distinct experts expected ({distinct:.1f} with distinct draws per token)"
+        candidates = [
+            ByteModel("experts_hit", expected * weights + fixed, flops),
+            ByteModel("experts_hit_distinct", distinct * weights + fixed, flops),
+        ]
+        largest = distinct * weights
+    if not counted:
+        candidates.append(ByteModel("experts_hit_and_activations", largest + fixed + activations, flops))
+    every = ByteModel("all_experts", experts * weights + fixed, flops, in_range=p.flag("streams_all_experts"))
+    what = {"1": "stage 1 (gate and up)", "2": "stage 2 (down)", "both": "both stages"}[stage]
+    notes = (
+        f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, hidden={hidden} inter={inter}"
+        + (f", {shared} shared" if shared else ""),
+        "activations " + ("counted (more than the L2)" if counted else "left out of the figure, in the range"),
+    )
+    launches = None if stage == "both" else 1
+    return Work("moe", "moe", (*candidates, every), "matrix", wider(a, w), w, notes, launches)
+
+
+def _routed(p: Params, experts: int, pairs: int) -> int:
+    """Experts with tokens in a captured histogram: tokens per expert."""
+    histogram = p.sizes("routing", minimum=0)
+    if len(histogram) != experts or sum(histogram) != pairs:
+        raise ValueError(
+            f"moe: routing has {len(histogram)} counts that add up to {sum(histogram)}, expected {experts} experts "
+            f"and tokens x top_k = {pairs}"
+        )
+    return sum(count > 0 for count in histogram)
+
+
+_DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight": "weight"}
+
+
+@op(
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    op_class="gemm",
+    source="2 x batch x out_channels x outputs x in_channels/groups x taps, the same forward, by data and by weight "
+    "(torch.utils.flop_counter conv_flop_count); input, weight and output once",
+    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), bias",
+    batch=REQUIRED,
+    in_channels=REQUIRED,
+    out_channels=REQUIRED,
+    input=REQUIRED,
+    kernel=REQUIRED,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,
+    direction="forward",
+    weight_dtype=None,
+)
+def _conv(p: Params) -> Work:
+    dims = int(p.op.name[4])
+    batch, groups = p.size("batch"), p.size("groups")
+    channels, filters = p.size("in_channels"), p.size("out_channels")
+    if channels % groups or filters % groups:
+        raise ValueError(f"{p.op.name}: {channels} and {filters} channels do not split into {groups} groups")
+    extent, kernel = p.sizes("input"), p.sizes("kernel")
+    if len(extent) != dims or len(kernel) != dims:
+        raise ValueError(f"{p.op.name}: input and kernel need {dims} sizes, got {len(extent)} and {len(kernel)}")
+    stride, padding, dilation = (_per_axis(p, key, dims) for key in ("stride", "padding", "dilation"))
+    out = [
+        (size + 2 * pad - step * (taps - 1) - 1) // hop + 1
+        for size, taps, hop, pad, step in zip(extent, kernel, stride, padding, dilation)
+    ]
+    if min(out) < 1:
+        raise ValueError(f"{p.op.name}: the kernel {kernel} does not fit the input {extent}")
+    a = p.dtype("dtype")
+    w = p.dtype("weight_dtype", a)
+    macs = batch * filters * math.prod(out) * (channels // groups) * math.prod(kernel)
+    sizes = {
+        "input": batch * channels * math.prod(extent) * a.nbytes,
+        "weight": filters * (channels // groups) * math.prod(kernel) * w.nbytes,
+        "output": batch * filters * math.prod(out) * p.dtype("out_dtype", a).nbytes,
+    }
+    direction = p.choice("direction", _DIRECTIONS)
+    candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
+    note = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
+    return Work(p.op.name, "gemm", (candidate,), "matrix", wider(a, w), w, (note,))
+
+
+def _per_axis(p: Params, key: str, dims: int) -> list[int]:
+    """One size for every axis, or one each."""
+    minimum = 0 if key == "padding" else 1
+    value = p.raw.get(key, p.op.parameters[key])
+    if not isinstance(value, (list, tuple)):
+        return [whole(value, p.name(key), minimum=minimum)] * dims
+    if len(value) != dims:
+        raise ValueError(f"{p.name(key)} needs {dims} sizes, got {len(value)}")
+    return [whole(item, p.name(key), minimum=minimum) for item in value]

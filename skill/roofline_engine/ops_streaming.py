@@ -1,0 +1,243 @@
+"""Work models of kernels that stream: element-wise maps, norms, copies, reductions, look-ups, optimiser steps.
+
+Their math runs on the vector units, in fp32 whatever the storage dtype.
+"""
+
+from __future__ import annotations
+
+from .entry import ByteModel
+from .models import REQUIRED, Params, Work, op
+from .units import parse_dtype, whole
+
+
+def _streaming(p: Params, nbytes: float, flops: float, note: str, *, op_name: str = "") -> Work:
+    a = p.dtype("dtype")
+    candidate = ByteModel("inputs_and_outputs", nbytes, flops)
+    name = op_name or p.op.name
+    return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note, "math in fp32 assumed"))
+
+
+def _rows(p: Params, flops_per_element: float, *, streams: int = 1, weights: int = 0) -> Work:
+    """Rows read and written once, ``streams`` of them, with ``weights`` rows of parameters."""
+    rows, cols = p.size("rows"), p.size("cols")
+    a = p.dtype("dtype")
+    nbytes = rows * cols * streams * (a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
+    note = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if streams > 1 else "")
+    return _streaming(p, nbytes, flops_per_element * rows * cols, note)
+
+
+@op(
+    "elementwise",
+    op_class="elementwise",
+    source="specification section 4: every input and output element once, one FLOP per output element",
+    leaves_out="broadcast operands re-read from cache, transcendental cost",
+    numel=REQUIRED,
+    inputs=1,
+    outputs=1,
+)
+def _elementwise(p: Params) -> Work:
+    numel, inputs, outputs = p.size("numel"), p.size("inputs", minimum=0), p.size("outputs", minimum=0)
+    a = p.dtype("dtype")
+    nbytes = numel * (inputs * a.nbytes + outputs * p.dtype("out_dtype", a).nbytes)
+    note = f"elementwise: {numel} elements, {inputs} read and {outputs} written"
+    return _streaming(p, nbytes, float(numel * outputs), note)
+
+
+@op(
+    "rmsnorm",
+    op_class="elementwise",
+    source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element",
+    leaves_out="quantised outputs' scales",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    residual=False,
+)
+def _rmsnorm(p: Params) -> Work:
+    # A fused add reads the residual and writes the sum too.
+    return _rows(p, 4, streams=2 if p.flag("residual") else 1, weights=1)
+
+
+@op(
+    "layernorm",
+    op_class="elementwise",
+    source="input and output once, weight and bias rows once; mean, variance, scale, weight, bias: 7 FLOPs per element",
+    leaves_out="saved mean and variance",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    residual=False,
+)
+def _layernorm(p: Params) -> Work:
+    return _rows(p, 7, streams=2 if p.flag("residual") else 1, weights=2)
+
+
+@op(
+    "softmax",
+    op_class="elementwise",
+    source="input and output once (the row stays on chip); max, subtract, exp, sum, divide: 5 FLOPs per element",
+    leaves_out="rows too long for one pass, masks",
+    rows=REQUIRED,
+    cols=REQUIRED,
+)
+def _softmax(p: Params) -> Work:
+    return _rows(p, 5)
+
+
+@op(
+    "copy",
+    "transpose",
+    "cat",
+    op_class="elementwise",
+    source="every element read once and written once, no FLOPs",
+    leaves_out="strides that waste cache lines, index math",
+    rows=REQUIRED,
+    cols=REQUIRED,
+)
+def _moved(p: Params) -> Work:
+    return _rows(p, 0)
+
+
+@op(
+    "reduce",
+    op_class="elementwise",
+    source="every element read once, one result per row written; one FLOP per element",
+    leaves_out="partial results of a second pass",
+    rows=REQUIRED,
+    cols=REQUIRED,
+)
+def _reduce(p: Params) -> Work:
+    rows, cols = p.size("rows"), p.size("cols")
+    a = p.dtype("dtype")
+    nbytes = rows * cols * a.nbytes + rows * p.dtype("out_dtype", a).nbytes
+    return _streaming(p, nbytes, float(rows * cols), f"reduce: {rows} rows x {cols} columns to one value each")
+
+
+@op(
+    "gather",
+    op_class="elementwise",
+    source="one table row read and one output row written per index, the indices once; no FLOPs",
+    leaves_out="repeated indices that hit in cache, partly used sectors of narrow rows",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    index_dtype="int64",
+)
+def _gather(p: Params) -> Work:
+    rows, cols = p.size("rows"), p.size("cols")
+    a = p.dtype("dtype")
+    index = p.dtype("index_dtype", parse_dtype("int64"))
+    nbytes = rows * (cols * (a.nbytes + p.dtype("out_dtype", a).nbytes) + index.nbytes)
+    return _streaming(p, nbytes, 0.0, f"gather: {rows} rows of {cols}")
+
+
+@op(
+    "rope",
+    op_class="elementwise",
+    source="each rotated element read and written, cos and sin of each position once; 2 multiplies and an add: 3 FLOPs per "
+    "rotated element",
+    leaves_out="elements beyond rotary_dim when they are copied too",
+    tokens=REQUIRED,
+    n_heads=REQUIRED,
+    head_dim=REQUIRED,
+    rotary_dim=None,
+)
+def _rope(p: Params) -> Work:
+    tokens, heads, dim = p.size("tokens"), p.size("n_heads"), p.size("head_dim")
+    rotated = p.maybe_size("rotary_dim") or dim
+    a = p.dtype("dtype")
+    elements = tokens * heads * rotated
+    nbytes = elements * (a.nbytes + p.dtype("out_dtype", a).nbytes) + tokens * rotated * a.nbytes
+    return _streaming(p, nbytes, 3.0 * elements, f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}")
+
+
+def _scales(p: Params, rows: int, cols: int) -> float:
+    """Bytes of one scale per group of ``group_size`` columns (the whole row when it is not given)."""
+    group = p.maybe_size("group_size") or cols
+    return rows * -(-cols // group) * p.dtype("scale_dtype", parse_dtype("fp32")).nbytes
+
+
+@op(
+    "quantise",
+    "dequantise",
+    op_class="elementwise",
+    source="input and output once, one scale per group; quantise: abs, max, multiply; dequantise: multiply",
+    leaves_out="a second read of rows too long for the chip",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    group_size=None,
+    scale_dtype="fp32",
+)
+def _quantise(p: Params) -> Work:
+    rows, cols = p.size("rows"), p.size("cols")
+    if "out_dtype" not in p.raw:
+        raise ValueError(f"{p.op.name}: missing out_dtype")
+    before, after = p.dtype("dtype"), p.dtype("out_dtype")
+    nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, rows, cols)
+    note = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
+    flops = {"quantise": 3.0, "dequantise": 1.0}[p.op.name] * rows * cols
+    return _streaming(p, nbytes, flops, note, op_name="quantise")
+
+
+@op(
+    "cross_entropy",
+    op_class="elementwise",
+    source="the logits once and a loss per row; with_grad: the gradient is written in place after a second read "
+    "(Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per element and pass",
+    leaves_out="label smoothing, the target indices",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    with_grad=False,
+)
+def _cross_entropy(p: Params) -> Work:
+    rows, cols = p.size("rows"), p.size("cols")
+    a = p.dtype("dtype")
+    passes = 3 if p.flag("with_grad") else 1
+    nbytes = rows * cols * passes * a.nbytes + rows * 4.0
+    flops = 4.0 * rows * cols * (2 if passes == 3 else 1)
+    said = "with the gradient written in place" if passes == 3 else "forward"
+    return _streaming(p, nbytes, flops, f"cross-entropy {said}: {rows} rows x {cols} classes")
+
+
+@op(
+    "topk",
+    op_class="elementwise",
+    source="every element read once, k values and 32-bit indices per row written; one comparison per element",
+    leaves_out="passes of a radix selection over rows that do not stay on chip",
+    rows=REQUIRED,
+    cols=REQUIRED,
+    k=REQUIRED,
+)
+def _topk(p: Params) -> Work:
+    rows, cols, k = p.size("rows"), p.size("cols"), p.size("k")
+    if k > cols:
+        raise ValueError(f"topk: k {k} is more than cols {cols}")
+    a = p.dtype("dtype")
+    return _streaming(
+        p, rows * (cols * a.nbytes + k * (a.nbytes + 4.0)), float(rows * cols), f"top-{k} of {rows} rows x {cols}"
+    )
+
+
+#: Optimiser: (state tensors, FLOPs per parameter). Adam: two moments, their corrections, root, divide, decay.
+_OPTIMISERS: dict[object, str] = {"sgd": "sgd", "momentum": "momentum", "adam": "adam", "adamw": "adam"}
+_STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
+
+
+@op(
+    "optimiser",
+    op_class="elementwise",
+    source="parameter, gradient and state read, parameter and state written; FLOPs of the update rule per parameter "
+    "(sgd 2, momentum 4, Adam 14)",
+    leaves_out="gradient norms and clipping, loss scaling",
+    numel=REQUIRED,
+    algorithm=REQUIRED,
+    grad_dtype=None,
+    state_dtype="fp32",
+    master_dtype=None,
+)
+def _optimiser(p: Params) -> Work:
+    numel = whole(p.raw["numel"], p.name("numel"))
+    states, flops = _STEPS[p.choice("algorithm", _OPTIMISERS)]
+    a = p.dtype("dtype")
+    per_parameter = 2 * a.nbytes + p.dtype("grad_dtype", a).nbytes
+    per_parameter += 2 * states * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
+    if "master_dtype" in p.raw:  # the low-precision copy is then only written
+        per_parameter += 2 * p.dtype("master_dtype").nbytes - a.nbytes
+    return _streaming(p, numel * per_parameter, float(flops * numel), f"{p.raw['algorithm']} step over {numel} parameters")

@@ -129,6 +129,17 @@ def test_the_sound_artifact_is_accepted(sound: dict[str, Any]) -> None:
         ("entries.0.host_side_levers", ["x"], "host_side_levers on an entry that is editable"),
         ("entries.0.name", None, "name is missing"),
         ("head_pct", 10.0, "8.86 % is under the head of 10 %"),
+        ("entries.0.roofline_pct", "88%", "roofline_pct is '88%', expected a number"),
+        ("entries.0.hbm_util", "0.88", "hbm_util is '0.88', expected a number"),
+        ("entries.0.suspect", "no", "suspect is 'no', expected true or false"),
+        ("entries.0.byte_models", "x", "byte_models is 'x', expected a list"),
+        ("peaks", None, "peaks is not an object"),
+        ("skill", "nope", "skill is 'nope', expected 'roofline'"),
+        ("degraded", None, "degraded is not a list"),
+        ("entries.1.roofline_pct_range", [0.1, 0.49], "the range runs from underperforming to saturated"),
+        ("entries.0.suspect", True, "suspect, but 0.8802 of the roof is possible"),
+        ("entries.0.rankable", False, "rankable is False with headroom_class saturated"),
+        ("entries.0.falsifiable", False, "falsifiable is False, but the roof time is 87.1 us of 10 us"),
     ],
 )
 def test_validate_names_each_planted_inconsistency(sound: dict[str, Any], place: str, planted: Any, says: str) -> None:

@@ -213,6 +213,29 @@ def test_a_t_us_of_each_shape_weights_the_fold(run: Run) -> None:
     assert "t_us is 'bogus', expected a number" in bad["degraded"][0]["reason"]
 
 
+def test_a_fold_keeps_the_context_range_of_the_shapes_that_have_one(run: Run) -> None:
+    heads = {"op": "attn_decode", "batch": 64, "n_q_heads": 16, "n_kv_heads": 8, "head_dim": 128, "dtype": "bf16"}
+    run.topn(gemm_row("paged_attention", t_ms=0.1411)).env(gfx="gfx950", workload={"isl": 1024, "osl": 1024})
+    item = run.shapes(paged_attention=[{**heads, "seq_len": 1536}, heads]).analyze()["entries"][0]
+    per_token = 64 * 8 * 128 * 2 * 2
+    low, high = item["roofline_pct_range"]
+    assert low <= (1536 + 1024) / 2 * per_token / 141.1e-6 / 8e12
+    assert high >= (1536 + 2048) / 2 * per_token / 141.1e-6 / 8e12 * (1 - 1e-9)
+
+
+def test_calls_are_given_for_all_cases_or_none(run: Run) -> None:
+    cases = [{**GEMM, "calls": 5000}, {**GEMM, "M": 128}]
+    artifact = run.topn(gemm_row()).shapes(gemm_kernel=cases).env(**MI300X).analyze()
+    assert "calls are given for some cases only" in artifact["degraded"][0]["reason"]
+
+
+def test_the_kv_dtype_of_the_server_is_used_where_the_shape_has_none(run: Run) -> None:
+    case = {"op": "attn_decode", "batch": 8, "n_q_heads": 8, "n_kv_heads": 8, "head_dim": 128, "seq_len": 4096, "dtype": "bf16"}
+    run.topn(gemm_row("paged_attention")).shapes(paged_attention=[case])
+    assert run.env(**MI300X, kv_cache_dtype="auto").analyze()["entries"][0]["weight_dtype"] == "bf16"
+    assert run.env(**MI300X, kv_cache_dtype="fp8").analyze()["entries"][0]["weight_dtype"] == "fp8"
+
+
 def test_packed_dtypes_are_refused_where_sizes_are_logical(run: Run) -> None:
     artifact = run.topn(gemm_row()).shapes(gemm_kernel=[{**GEMM, "weight_dtype": "float4_e2m1fn_x2"}]).env(**MI300X).analyze()
     assert "packed storage: give logical sizes and fp4" in artifact["degraded"][0]["reason"]
@@ -333,9 +356,9 @@ def test_what_the_config_cannot_tell_is_unmodelled_with_the_reason(
 
 
 def test_host_side_levers_for_a_kernel_that_cannot_be_edited(run: Run) -> None:
-    run.topn(gemm_row(editable=False, t_ms=0.1)).shapes(gemm_kernel=[GEMM])
+    run.topn(gemm_row(editable=False, t_ms=0.028)).shapes(gemm_kernel=[GEMM])
     item = run.env(**MI300X, available_backends=["aiter", "hipblaslt"]).analyze()["entries"][0]
-    assert item["route"] == "host_side_track"
+    assert (item["route"], item["headroom_class"], item["byte_reduction_levers"]) == ("host_side_track", "saturated", [])
     text = " ".join(item["host_side_levers"])
     for lever in (
         "dispatch or path selection",

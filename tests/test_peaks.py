@@ -223,6 +223,20 @@ def test_derived_bandwidth_uses_the_memorys_transfers(gfx: str, clock_khz: int, 
     assert peaks.hbm_bw_bytes_s == pytest.approx(bandwidth)
 
 
+def test_compute_is_not_derived_where_siblings_are_cut() -> None:
+    # H20 has 78 SMs and 148 TFLOP/s; units x clock x rate would say 632.
+    keys = {"cu_count": 78, "memory_bytes": 120e9, "clock_khz": 1980000, "memory_clock_khz": 2619000, "memory_bus_bits": 5120}
+    peaks = found(gfx="sm_90", **keys)
+    assert (peaks.source, peaks.flops) == ("derived", {})
+    assert peaks.hbm_bw_bytes_s is not None
+    assert "h20" in peaks.note
+
+
+def test_a_device_name_that_says_nothing_leaves_the_other_keys_to_decide() -> None:
+    keys = {"gfx": "gfx942", "cu_count": 304, "memory_bytes": 192 * GIB}
+    assert found(**keys, device_name="AMD Radeon Graphics") == found(**keys)
+
+
 def test_a17_a_clock_in_the_wrong_unit_is_refused_by_magnitude() -> None:
     peaks = found(gfx="sm_90", device_name="unlisted", cu_count=1, memory_clock_khz=2619, memory_bus_bits=5120)
     assert peaks.hbm_bw_bytes_s is None

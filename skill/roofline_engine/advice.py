@@ -44,8 +44,8 @@ def neighbours(rows: Iterable[Row]) -> list[Row]:
 
 def attach(entry: Entry, beside: Callable[[], list[Row]], offered: Iterable[str]) -> Entry:
     """Add the levers that the verdict calls for. ``beside`` gives what ``neighbours`` found in the profile."""
-    if entry.editable is False:
-        entry = entry._replace(host_side_levers=tuple(host_side_levers(entry, offered)))
+    if entry.editable is False:  # no kernel edit can be integrated, so none is offered
+        return entry._replace(host_side_levers=tuple(host_side_levers(entry, offered)))
     if entry.headroom_class == "saturated" and entry.bound_type != "compute":
         entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, beside())))
     return entry
@@ -111,7 +111,7 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
     elif reason == "no_target":
         said.append(f"no target for {entry.op}: what a good kernel reaches is not known")
     elif reason == "conflicting_models":
-        said.append("the byte models in range do not agree on a class: counters would decide")
+        said.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
         said.append("the roof time is under the dispatch floor: a faster time could not contradict it")
     cap = entry.t_ms / 1e3 / DISPATCH_FLOOR_S if entry.t_ms else None

@@ -10,7 +10,7 @@ from .peaks import Peaks
 
 
 def mean(works: Sequence[Work], weights: Sequence[float]) -> Work:
-    """The weighted mean of the works, byte model by byte model, as far as all have them.
+    """The weighted mean of the works, byte model by byte model.
 
     Raises:
         ValueError: when the shapes are of different ops or dtypes.
@@ -22,14 +22,15 @@ def mean(works: Sequence[Work], weights: Sequence[float]) -> Work:
                 f"cases of different kinds under one kernel ({first.op} {first.dtype.name}, {other.op} {other.dtype.name})"
             )
     total = sum(weights)
-    by_name = [{model.model: model for model in item.candidates} for item in works]
+    names = dict.fromkeys(model.model for item in works for model in item.candidates)
     candidates = []
-    for model in first.candidates:
-        if all(model.model in found for found in by_name):
-            same = [found[model.model] for found in by_name]
-            nbytes = sum(weight * item.bytes for weight, item in zip(weights, same)) / total
-            flops = sum(weight * item.flops for weight, item in zip(weights, same)) / total
-            candidates.append(ByteModel(model.model, nbytes, flops, in_range=model.in_range))
+    for name in names:
+        # A shape that lacks this candidate (a captured context has no range) takes part with its own figure.
+        same = [next((m for m in item.candidates if m.model == name), item.candidates[0]) for item in works]
+        nbytes = sum(weight * model.bytes for weight, model in zip(weights, same)) / total
+        flops = sum(weight * model.flops for weight, model in zip(weights, same)) / total
+        listed = all(model.in_range for model in same)
+        candidates.append(ByteModel(name, nbytes, flops, in_range=listed))
     notes = (f"{len(works)} captured shapes, the first: {first.notes[0]}",)
     return first._replace(candidates=tuple(candidates), notes=notes)
 

@@ -56,6 +56,8 @@ def _estimated(row: Row, hint: Hint, notes: list[str]) -> tuple[str, dict[str, o
         notes.append("est_shape is neither an object nor text like M=64, N=4096: not used")
         return None
     op = values.pop("op", hint.op)
+    for key in ("launches", "calls", "t_us"):
+        values.pop(key, None)
     if not isinstance(op, str) or op not in OPS:
         raise CannotModelError(f"est_shape: no work model for op {op!r:.40}")
     if "dtype" not in values and isinstance(row.dtypes, list) and row.dtypes:
@@ -88,8 +90,10 @@ def _from_tensors(row: Row, hint: Hint, notes: list[str]) -> tuple[str, dict[str
     for size in first:
         numel *= size
     if hint.op == "elementwise":
-        same = [item for item in tensors if item[0] == first]
-        return "elementwise", {"numel": numel, "inputs": len(same), "outputs": 1, "dtype": dtype}
+        if any(shape != first for shape, _ in tensors):
+            notes.append("the Top-N's tensors have different shapes: which are read and which written cannot be told")
+            return None
+        return "elementwise", {"numel": numel, "inputs": len(tensors), "outputs": 1, "dtype": dtype}
     return hint.op, {"rows": numel // first[-1], "cols": first[-1], "dtype": dtype}
 
 

@@ -78,7 +78,11 @@ class Judge:
         done, conflict = cases[0].work, not known
         if len(cases) > 1:
             works = [case.work for case in cases]
-            conflict = conflict or fold.on_different_roofs(works, self.peaks)
+            if fold.on_different_roofs(works, self.peaks):
+                conflict = True
+                notes.append("the shapes stand on different sides of the ridge point: no one ratio speaks for them")
+            if len({raw.get("calls") is None for raw in captured or []}) > 1:
+                raise ValueError(f"{inputs.SHAPES_NAME}: calls are given for some cases only")
             calls = sum(case.calls for case in cases)
             if entry.t_ms is not None and all(case.t_s for case in cases):
                 t_unit = entry.t_ms / 1e3 * launches

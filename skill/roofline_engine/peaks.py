@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 
 from .audit import faults
-from .peaktable import Block, Table, unit_counts
+from .peaktable import Block, Table, normalise, unit_counts
 from .record import Record
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
@@ -116,6 +116,8 @@ def resolve(table: Table | None, device: Device) -> Peaks:
     if table is None:
         return _derived(None, device, gfx, "no peak table was found")
     name, mig = _split_mig(device.device_name or "")
+    if not normalise(name):  # "AMD Radeon Graphics", which ROCm reports for many parts, says nothing
+        name = ""
     found = table.named(name) if name else []
     if not found and not name and gfx and gfx not in table.defaults and not table.with_arch(gfx):
         found = table.named(device.gfx or "")  # the key gfx sometimes holds a product name
@@ -123,7 +125,8 @@ def resolve(table: Table | None, device: Device) -> Peaks:
     if found:
         return _of_product(table, found, device, gfx, mig)
     if not gfx:
-        return _derived(table, device, gfx, f"{name!r} is not in {os.path.basename(table.path)}" if name else "no gfx")
+        said = f"{name!r} is not in {os.path.basename(table.path)}" if name else "no gfx and no device name that tells"
+        return _derived(table, device, gfx, said)
     unlisted = f"{name!r} is not in {os.path.basename(table.path)}" if name else ""
     return _of_architecture(table, device, gfx, unlisted)
 
@@ -350,7 +353,8 @@ def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) 
     flops: dict[str, float] = {}
     vector: dict[str, float] = {}
     rates = _rates_for(table, device, gfx)
-    if rates and device.cu_count and clock_hz:
+    limited = _limited(table, gfx)
+    if rates and device.cu_count and clock_hz and not limited:
         units = device.cu_count * (2 if rdna else 1)  # reported as work-group processors
         for prefix, out in (("matrix.", flops), ("vector.", vector)):
             for dtype, line in rates.figures(prefix):
@@ -359,6 +363,9 @@ def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) 
                     out[dtype] = rate
     if bandwidth or flops or vector:
         how = "derived from the device's properties"
+        how += f", compute left out: {limited} of this architecture are cut below their units and clock" if limited else ""
+    elif device.cu_count and device.clock_khz and device.memory_clock_khz and device.memory_bus_bits:
+        how = f"no peaks: nothing is known of {gfx} to derive them with"
     else:
         how = (
             "no peaks: add device_name to env_report.json, or cu_count and the keys in kHz and bits (clock_khz, "
@@ -375,6 +382,14 @@ def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) 
         confidence="low",
         note=f"L1: {reason}; {how}",
     )
+
+
+def _limited(table: Table | None, gfx: str | None) -> str:
+    """Products of an architecture whose compute the vendor cut: with such siblings units x clock x rate proves nothing."""
+    if table is None or not gfx:
+        return ""
+    cut = [b.id for b in table.with_arch(gfx) if any(x.key == "waiver" and x.value.startswith("under_") for x in b.lines)]
+    return ", ".join(cut)
 
 
 def _hertz(clock_khz: float | None) -> float | None:

@@ -20,8 +20,15 @@ def validate(document: object) -> list[str]:
     for key in ("skill", "skill_version", "peaks", "stage", "entries", "ranking_by_pct", "ranking_by_expected_gain"):
         if key not in document:
             found.append(f"{key} is missing")
-    peaks = document.get("peaks")
-    peaks = peaks if isinstance(peaks, Mapping) else {}
+    if document.get("skill", "roofline") != "roofline":
+        found.append(f"skill is {document['skill']!r:.40}, expected 'roofline'")
+    for key in ("degraded", "skill_errors"):
+        if not isinstance(document.get(key, []), list):
+            found.append(f"{key} is not a list")
+    peaks = document.get("peaks", {})
+    if not isinstance(peaks, Mapping):
+        found.append("peaks is not an object")
+        peaks = {}
     closed(found, "peaks.source", peaks.get("source"), PEAK_SOURCES)
     closed(found, "peaks.confidence", peaks.get("confidence"), PEAK_CONFIDENCES)
     closed(found, "stage", document.get("stage"), STAGES)

@@ -12,6 +12,7 @@ from .metrics import (
     MODERATE_BAND,
     NO_NUMBERS,
     SATURATED_BAND,
+    SUSPECT_LOW,
     headroom,
     route,
     throughput_gain_pct,
@@ -81,8 +82,7 @@ class EntryCheck:
         share = self.value("pct_gpu_time")
         if share is None or not 0 <= share <= 100.5:
             self.found.append(f"pct_gpu_time is {self.entry.get('pct_gpu_time')!r}, expected a percentage")
-        if not isinstance(self.entry.get("name"), str):
-            self.found.append("name is missing")
+        self._types()
         self._rates()
         self._ratio()
         self._ridge()
@@ -92,6 +92,21 @@ class EntryCheck:
         self._basis()
         self._advice()
         return self.found
+
+    def _types(self) -> None:
+        """A number that is written as text would pass every comparison that follows."""
+        if not isinstance(self.entry.get("name"), str):
+            self.found.append("name is missing")
+        for key, kind in Entry.__annotations__.items():
+            value = self.entry.get(key)
+            if value is None:
+                continue
+            if kind.startswith("float") and plain(value) is None:
+                self.found.append(f"{key} is {value!r:.40}, expected a number")
+            elif kind.startswith("bool") and not isinstance(value, bool):
+                self.found.append(f"{key} is {value!r:.40}, expected true or false")
+            elif kind.startswith("tuple") and not isinstance(value, list):
+                self.found.append(f"{key} is {value!r:.40}, expected a list")
 
     def _same(self, key: str, exact: float | None, how: str) -> None:
         shown = self.value(key)
@@ -121,6 +136,14 @@ class EntryCheck:
                 self._same("compute_util", self.compute_util, "achieved / peak FLOP/s")
         if nbytes and flops is not None:
             self._same("arithmetic_intensity", flops / nbytes, "flops_est / bytes_est")
+        claimed = self.entry.get("falsifiable")
+        if isinstance(claimed, bool) and nbytes and self.bandwidth and flops is not None:
+            roof_s = max(nbytes / self.bandwidth, flops / self.flops if self.flops else 0.0)
+            floor_s = (launches or 1) * DISPATCH_FLOOR_S
+            if claimed is not (roof_s > floor_s) and abs(roof_s / floor_s - 1) > _RELATIVE:
+                self.found.append(
+                    f"falsifiable is {claimed}, but the roof time is {roof_s * 1e6:.3g} us of {floor_s * 1e6:g} us"
+                )
 
     def _ratio(self) -> None:
         intensity, ridge = self.value("arithmetic_intensity"), self.value("ridge_point")
@@ -183,6 +206,8 @@ class EntryCheck:
                 continue
             ends = [plain(item) for item in span] if isinstance(span, list) else []
             low, high = ends if len(ends) == 2 else (None, None)
+            if key == "roofline_pct" and low is not None and high is not None:
+                self._one_class(low, high)
             if low is None or high is None or not low - _RELATIVE * abs(low) <= figure <= high + _RELATIVE * abs(high):
                 self.found.append(f"{key}_range is {span!r:.60}, expected [low, high] around {figure:g}")
         models = self.entry.get("byte_models")
@@ -196,6 +221,14 @@ class EntryCheck:
             share = size / nbytes * self.hbm_util if size is not None and nbytes and self.hbm_util is not None else None
             if share is not None and abs(share - 1) > _RELATIVE and model.get("feasible") not in (None, share <= 1):
                 self.found.append(f"byte model {model.get('model')} is {share:.3g} of the roof, feasible says otherwise")
+
+    def _one_class(self, low: float, high: float) -> None:
+        verdict, target = self.entry.get("headroom_class"), self.value("target_eff")
+        if verdict in (None, "unknown") or not target or any(_near_band(end, target) for end in (low, high)):
+            return
+        ends = headroom(low, target), headroom(high, target)
+        if ends[0] != ends[1]:
+            self.found.append(f"headroom_class is {verdict}, but the range runs from {ends[0]} to {ends[1]}, expected unknown")
 
     def _verdict(self) -> None:
         target, t_ms = self.value("target_eff"), self.value("t_ms")
@@ -215,8 +248,12 @@ class EntryCheck:
                 self.found.append(f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {exact_class}")
         elif verdict == "unknown" and "unknown_reason" in self.entry and reason is None:
             self.found.append("headroom_class is unknown without an unknown_reason")
-        if self.entry.get("rankable") and verdict in (None, "unknown"):
-            self.found.append("rankable without a headroom_class")
+        known = verdict not in (None, "unknown")
+        if self.entry.get("rankable", known) is not known:
+            self.found.append(f"rankable is {self.entry['rankable']} with headroom_class {verdict}")
+        possible = self.raw is not None and SUSPECT_LOW <= self.raw <= 1 - _RELATIVE and (self.value("bytes_est") or 0) > 0
+        if self.entry.get("suspect") and possible:
+            self.found.append(f"suspect, but {self.raw:.4g} of the roof is possible")
         if reason in NO_NUMBERS:
             for key in ("attainable_speedup", "expected_e2e_gain_pct"):
                 if self.value(key) is not None:

@@ -43,18 +43,23 @@ def to_json(document: dict[str, object]) -> str:
 
 
 _encode = json.JSONEncoder(allow_nan=False).encode
+#: What the encoder writes for these, at a tenth of the cost of starting it; a finite float it writes as repr does.
+_WORDS = {None: "null", True: "true", False: "false"}
 
 
 def _fields(value: object, indent: str) -> str:
     """``value`` with a field a line down to the entries' own fields, which stay on their line."""
+    if isinstance(value, float) and value - value == 0:
+        return repr(value)
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
     inner = indent + " "
     if isinstance(value, dict) and value and len(indent) < 3:
         body = [f"{inner}{_encode(str(key))}: {_fields(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(body) + f"\n{indent}}}"
     if isinstance(value, list) and value and isinstance(value[0], dict) and len(indent) < 2:
         return "[\n" + ",\n".join([inner + _fields(item, inner) for item in value]) + f"\n{indent}]"
-    # The encoder writes a finite float as repr does, at five times the cost.
-    return repr(value) if isinstance(value, float) and value - value == 0 else _encode(value)
+    return _encode(value)
 
 
 def _finite(value: object) -> object:

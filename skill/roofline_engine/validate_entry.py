@@ -189,9 +189,19 @@ class EntryCheck:
             # The speedup is printed rounded, so the gain may differ by what its last digit is worth.
             slack = share * 0.5 * 10.0 ** -min(len(repr(attainable).partition(".")[2]), 10) / attainable**2
             if not _agrees(gain, exact) and abs(gain - exact) > slack + 0.005:
-                self.found.append(f"expected_e2e_gain_pct is {gain:g}, but pct_gpu_time x (1 - 1/attainable) gives {exact:.4g}")
+                weight = self._other_weight(gain, attainable)
+                how = f"pct_gpu_time x (1 - 1/attainable) gives {exact:.4g}{weight}"
+                self.found.append(f"expected_e2e_gain_pct is {gain:g}, but {how}")
         self._same("hard_limit_speedup", 1 / self.raw if self.raw else None, "1 / roofline_pct")
         self._same("expected_throughput_gain_pct", throughput_gain_pct(gain) if gain is not None else None, "x/(1-x)")
+
+    def _other_weight(self, gain: float, attainable: float) -> str:
+        """Names another share of the entry that the gain was weighted with, where one reproduces it."""
+        for key in self.entry:
+            share = self.value(key) if key.endswith("_pct") and not key.startswith(("expected", "roofline")) else None
+            if share is not None and abs(gain - time_saved_pct(share, attainable)) <= 0.01:
+                return f" ({key} gives the {gain:g})"
+        return ""
 
     def _ridge(self) -> None:
         ridge = self.value("ridge_point")

@@ -213,6 +213,17 @@ def test_a_t_us_of_each_shape_weights_the_fold(run: Run) -> None:
     assert "t_us is 'bogus', expected a number" in bad["degraded"][0]["reason"]
 
 
+def test_a_fold_never_averages_across_roofs_and_says_what_it_left_out(run: Run) -> None:
+    thin, fat = {**GEMM, "M": 1, "calls": 900, "t_us": 40.0}, {**GEMM, "M": 8192, "calls": 1, "t_us": 4000.0}
+    item = run.topn(gemm_row()).shapes(gemm_kernel=[thin, fat]).env(**MI300X).analyze()["entries"][0]
+    assert item["roof_axis"] == "memory"
+    assert item["roofline_pct"] == pytest.approx(moved(1) / 40e-6 / 5.3e12)
+    assert f"{4000 / (900 * 40 + 4000):.1%} of that time is of shapes on another roof" in item["notes"]
+    idle = [{**GEMM, "calls": 0, "t_us": 1e6}, {**GEMM, "calls": 3, "t_us": 40.0}]
+    alone = run.shapes(gemm_kernel=idle).analyze()["entries"][0]
+    assert alone["bytes_est"] == moved(64)
+
+
 def test_a_fold_keeps_the_context_range_of_the_shapes_that_have_one(run: Run) -> None:
     heads = {"op": "attn_decode", "batch": 64, "n_q_heads": 16, "n_kv_heads": 8, "head_dim": 128, "dtype": "bf16"}
     run.topn(gemm_row("paged_attention", t_ms=0.1411)).env(gfx="gfx950", workload={"isl": 1024, "osl": 1024})

@@ -232,3 +232,40 @@ def test_point_refuses_a_time_that_is_no_time() -> None:
     for t_s in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="time is"):
             point(1.0, 1.0, t_s, 1e12, 1e14)
+
+
+# Public reports of ratios that could not be.
+
+
+@pytest.mark.parametrize(
+    ("report", "share", "intensity"),
+    [
+        ("nsys-ai#385: MFU 369 % accepted", 0.0369, 10_000.0),
+        ("tinygrad#14626 and ninfer-3090#51: 418 % of bandwidth", 4.18, 1.0),
+        ("nanoGPT#464: 104 % MFU", 0.0104, 10_000.0),
+        ("nvbench#270: 114.41 % of peak", 1.1441, 1.0),
+    ],
+)
+def test_over_one_hundred_percent_is_suspect_and_never_saturated(report: str, share: float, intensity: float) -> None:
+    entry = judged(share, intensity)
+    assert entry.suspect, report
+    assert (entry.headroom_class, entry.roofline_pct) == ("unknown", 1.0)
+    assert entry.roofline_pct_raw is not None
+    assert entry.roofline_pct_raw > 1
+
+
+def test_nersc_v100_gpp_lies_on_or_under_the_roof_at_every_level() -> None:
+    # NERSC's V100 ceilings (ERT): 7068.86 GFLOP/s with FMA; L1 14336, L2 2996.77, HBM 828.758 GB/s. GPP from nw=1 to nw=6:
+    # (GFLOP/s, AI at HBM, L2, L1), the ends of the published ranges.
+    for gflops, hbm, l2, l1 in ((2085.8, 2.58, 2.25, 0.865), (4692.2, 13.2, 5.18, 4.03)):
+        for intensity, bandwidth in ((hbm, 828.758e9), (l2, 2996.77e9), (l1, 14336e9)):
+            p = point(gflops * 1e9 / intensity, gflops * 1e9, 1.0, bandwidth, 7068.86e9)
+            assert p.raw is not None
+            assert p.raw <= 1.0
+
+
+@pytest.mark.parametrize(("nbytes", "flops"), [(0.0, 0.0), (0.0, 1e9), (1e9, 0.0)])
+def test_kerncraft_85_zero_bytes_and_zero_flops_have_a_result(nbytes: float, flops: float) -> None:
+    p = point(nbytes, flops, 1e-3, 1e12, 1e14)
+    assert p.achieved_bw_bytes_s == nbytes / 1e-3
+    assert p.arithmetic_intensity == (flops / nbytes if nbytes else None)

@@ -187,6 +187,14 @@ def test_xformers_1033_varlen_is_the_sum_over_sequences() -> None:
     assert whole.bytes == sum(part.bytes for part in parts)
 
 
+def test_xformers_1402_scores_and_values_share_the_pairs_of_a_causal_rectangle() -> None:
+    # 4 queries, 10 keys, dims 8 and 16. xformers counts the triangle as N^2/2 (8 pairs): 1536 once its value term is right,
+    # 1920 before. The exact triangle has N(N+1)/2 = 10 pairs.
+    done = work("attn_prefill", batch=1, n_q_heads=1, n_kv_heads=1, head_dim=8, head_dim_v=16, seq_q=4, seq_kv=10, dtype="bf16")
+    assert done.flops == 2 * (24 + 10) * (8 + 16)
+    assert done.flops - 2 * 2 * (8 + 16) == 1536
+
+
 def test_triton_742_causal_with_fewer_queries_than_keys() -> None:
     # Mask at the bottom right: n_q n_kv - n_q (n_q - 1) / 2.
     assert attention_pairs(100, 1000, right=0) == 100 * 1000 - 100 * 99 // 2

@@ -47,9 +47,19 @@ def spread(folded: Work, works: Sequence[Work]) -> Work:
     return folded._replace(candidates=(*folded.candidates, *own))
 
 
-def on_different_roofs(works: Sequence[Work], peaks: Peaks) -> bool:
-    """Whether the shapes stand on different sides of the ridge point: then no one ratio speaks for them."""
+def roofs(works: Sequence[Work], peaks: Peaks) -> list[str]:
+    """The roof each shape walks toward: ratios on different roofs are never averaged."""
     _, rate = peaks.compute_axis(works[0].engine, works[0].dtype.peak)
     if not rate or not peaks.hbm_bw_bytes_s:
-        return False
-    return len({item.flops * peaks.hbm_bw_bytes_s > item.bytes * rate for item in works}) > 1
+        return ["memory"] * len(works)
+    bandwidth = peaks.hbm_bw_bytes_s
+    return ["compute" if item.flops * bandwidth > item.bytes * rate else "memory" for item in works]
+
+
+def heaviest(labels: Sequence[str], weights: Sequence[float]) -> tuple[str, float]:
+    """The label with most weight, and the share of the weight that the others have."""
+    totals: dict[str, float] = {}
+    for label, weight in zip(labels, weights):
+        totals[label] = totals.get(label, 0.0) + weight
+    best = max(totals, key=lambda label: totals[label])
+    return best, 1.0 - totals[best] / sum(weights)

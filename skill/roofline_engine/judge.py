@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import advice, fold, guess, inputs, kernels
 from .entry import Entry
 from .inputs import Env, Row, TopN
-from .metrics import assess, route, unmodelled
+from .metrics import DISPATCH_FLOOR_S, assess, route, unmodelled
 from .modelconfig import ModelConfig
 from .models import OPS, Work, work
 from .peaks import Peaks
@@ -77,29 +77,42 @@ class Judge:
         launches, known = self._launches(row, cases, notes)
         done, conflict = cases[0].work, not known
         if len(cases) > 1:
-            works = [case.work for case in cases]
-            if fold.on_different_roofs(works, self.peaks):
-                conflict = True
-                notes.append("the shapes stand on different sides of the ridge point: no one ratio speaks for them")
-            if len({raw.get("calls") is None for raw in captured or []}) > 1:
-                raise ValueError(f"{inputs.SHAPES_NAME}: calls are given for some cases only")
-            calls = sum(case.calls for case in cases)
-            if entry.t_ms is not None and all(case.t_s for case in cases):
-                t_unit = entry.t_ms / 1e3 * launches
-                rates = [fold.scaled(case.work, t_unit / (case.t_s or t_unit)) for case in cases]
-                done = fold.mean(rates, [case.calls * (case.t_s or 0.0) for case in cases])
-                notes.append("the shapes' rates are weighted by calls x t_us")
-            else:
-                done = fold.mean(works, [case.calls for case in cases])
-                if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
-                    entry = entry._replace(t_ms=row.avg_ms)
-                    notes.append("the shapes cover all launches, so the average over all launches is the time of one")
-                else:
-                    done = fold.spread(done, works)
-                    notes.append("one time for several shapes: each shape is in the range")
+            entry, done, same_roof = self._folded(entry, row, cases, launches, notes)
+            conflict = conflict or not same_roof
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
         return assess(entry, done, self.peaks, conflict=conflict), done.notes
+
+    def _folded(self, entry: Entry, row: Row, cases: list[Case], launches: float, notes: list[str]) -> tuple[Entry, Work, bool]:
+        """Several shapes as one, and whether one ratio can speak for them.
+
+        With a time for each, their rates are weighted by calls x time on the roof where most of it goes, dispatch-bound
+        shapes apart, and the share left out is said. With the Top-N's one time, shapes on different roofs give no verdict.
+        """
+        labels = fold.roofs([case.work for case in cases], self.peaks)
+        if entry.t_ms is not None and all(case.t_s for case in cases):
+            times = [case.t_s or 0.0 for case in cases]
+            labels = ["dispatch" if t / launches <= DISPATCH_FLOOR_S else label for t, label in zip(times, labels)]
+            weights = [case.calls * t for case, t in zip(cases, times)]
+            kept, excluded = fold.heaviest(labels, weights)
+            t_unit = entry.t_ms / 1e3 * launches
+            chosen = [at for at, label in enumerate(labels) if label == kept]
+            rates = [fold.scaled(cases[at].work, t_unit / times[at]) for at in chosen]
+            notes.append("the shapes' rates are weighted by calls x t_us")
+            if excluded > 0:
+                notes.append(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
+            return entry, fold.mean(rates, [weights[at] for at in chosen]), True
+        calls = sum(case.calls for case in cases)
+        done = fold.mean([case.work for case in cases], [case.calls for case in cases])
+        if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
+            entry = entry._replace(t_ms=row.avg_ms)
+            notes.append("the shapes cover all launches, so the average over all launches is the time of one")
+        else:
+            done = fold.spread(done, [case.work for case in cases])
+            notes.append("one time for several shapes: each shape is in the range")
+        if len(set(labels)) > 1:
+            notes.append("the shapes stand on different sides of the ridge point: no one ratio speaks for them")
+        return entry, done, len(set(labels)) == 1
 
     def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
         self.degraded.append({"name": entry.name, "reason": reason})
@@ -137,6 +150,8 @@ class Judge:
     def _captured(self, captured: list[dict[str, object]], notes: list[str]) -> list[Case]:
         """Stage B: the captured shapes."""
         cases = []
+        if len({raw.get("calls") is None for raw in captured}) > 1:
+            raise ValueError(f"{inputs.SHAPES_NAME}: calls are given for some cases only")
         for index, raw in enumerate(captured, 1):
             where = f"{inputs.SHAPES_NAME}: case {index}" if len(captured) > 1 else inputs.SHAPES_NAME
             values = dict(raw)
@@ -149,14 +164,17 @@ class Judge:
                 cases.append(
                     Case(
                         work(op, self.peaks.l2_bytes, **values),
-                        1.0 if calls is None else number(calls, "calls", above=0),
+                        1.0 if calls is None else number(calls, "calls", minimum=0),
                         None if t_us is None else number(t_us, "t_us", above=0) / 1e6,
                         None if launches is None else number(launches, "launches", minimum=1),
                     )
                 )
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
-        return cases
+        ran = [case for case in cases if case.calls > 0]
+        if not ran:
+            raise ValueError(f"{inputs.SHAPES_NAME}: no case has calls")
+        return ran
 
     def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Case:
         """Stage A: from the row's own shapes or the model's config."""

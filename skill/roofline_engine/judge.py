@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import advice, fold, guess, inputs, kernels
+from . import advice, fold, guess, inputs, kernels, share
 from .entry import Entry
 from .inputs import Env, Row, TopN
 from .metrics import assess, route, unmodelled
@@ -163,7 +163,7 @@ class Judge:
     def _context(self, op: str, values: dict[str, object], notes: list[str]) -> None:
         """A missing seq_len comes from the workload, with its range."""
         if op == "attn_decode" and values.get("seq_len") is None:
-            mean, span, note = guess.context(self.env)
+            mean, span, note = share.context(self.env)
             values.update(seq_len=mean, seq_len_range=span)
             notes.append(note)
 
@@ -183,9 +183,7 @@ class Judge:
         if done.launches is not None:
             notes.insert(0, "unit: one launch, one stage of one layer")
             return done.launches, True
-        layers = None
-        if self.config is not None and done.op in ("moe", "attn_decode"):
-            layers = self.config.moe_layers if done.op == "moe" else self.config.attention_layers
+        layers = self.config.layers_of(done.op, row.launches_per_step) if self.config is not None else None
         if row.launches_per_step and layers:
             per_layer = row.launches_per_step / layers
             if per_layer >= 1 and per_layer == int(per_layer):

@@ -302,7 +302,6 @@ def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) ->
         ("chunk_gated_delta_rule_fwd_kernel", {}, {}, "linear attention"),
         ("topk_transform_decode_kernel", {}, {}, "top-k or sampling"),
         ("fused_add_rms_norm_quant", {"workload": {"conc": 8}}, {}, "fused with quantisation"),
-        ("paged_attention", {"workload": {"conc": 8}}, {"v_head_dim": 64, "head_dim": 128}, "another head_dim for V"),
         ("paged_attention", {"workload": {"conc": 8}}, {"compress_ratios": [4]}, "compressed or sparse attention"),
         (
             "paged_attention",

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import guess_attention
 from .inputs import Env, Row
 from .kernels import UNMODELLED, Hint
-from .modelconfig import ModelConfig
 from .models import OPS
+from .record import TYPE_CHECKING
 from .share import CannotModelError, launch_tokens, named_dtype, of_one_rank, parallel, sixteen_bit
 from .units import Dtype, parse_dtype, whole
+
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
 #: Tile of aiter's fp4 MoE kernels: its tuned gpt-oss files hold 3072 where config.json says 2880.
 _FP4_TILE = 256
@@ -32,6 +34,8 @@ def parameters(
     given = _estimated(row, hint, notes) or _from_tensors(row, hint, notes)
     if given:
         return given
+    from . import guess_attention  # the rows of a dense profile have no use for it
+
     if hint.op in ("mla", "mla_decode") and "mla_decode" in OPS:
         return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
     if hint.op not in OPS:
@@ -44,6 +48,8 @@ def parameters(
         if "mla_decode" not in OPS:
             raise CannotModelError(UNMODELLED["mla"])
         return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
+    if hint.op == "attn_decode" and regime == "prefill":
+        raise CannotModelError(f"attention at prefill without usable shapes: {_OPERANDS['attn_prefill']}")
     tokens = launch_tokens(regime, env, notes)
     if hint.op == "moe":
         return "moe", _moe(hint, tokens, env, config, notes)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from .inputs import Env, Row
 from .kernels import Hint
-from .modelconfig import Attention, ModelConfig
 from .models import OPS
+from .record import TYPE_CHECKING
 from .share import CannotModelError, context, launch_tokens, named_dtype, of_one_rank, parallel, sixteen_bit
 from .units import Dtype
+
+if TYPE_CHECKING:
+    from .modelconfig import Attention, ModelConfig
 
 
 def latent(row: Row, hint: Hint, regime: str, env: Env, config: ModelConfig | None, notes: list[str]) -> dict[str, object]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from . import advice, fold, guess, inputs, kernels, share
+from . import advice, fold, inputs, kernels, share
 from .entry import Entry
 from .inputs import Env, Row, TopN
 from .metrics import assess, route, unmodelled
-from .modelconfig import ModelConfig
 from .models import OPS, Work, work
 from .peaks import Peaks
-from .record import Record
+from .record import TYPE_CHECKING, Record
 from .units import number, printable
+
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
 #: Captured calls are the row's launches when they add up to them within this.
 _SAME_CALLS = 0.02
@@ -156,6 +158,8 @@ class Judge:
 
     def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
+        from . import guess  # not needed where every shape is captured
+
         op, values = guess.parameters(row, hint, regime, self.env, self.config, notes)
         self._context(op, values, notes)
         return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import layers as layer
-from . import quantisation
 from .layers import Keys
-from .quantisation import Quantisation
-from .record import Record
+from .record import TYPE_CHECKING, Record
 from .units import Dtype, parse_dtype
+
+if TYPE_CHECKING:
+    from .quantisation import Quantisation
 
 #: Where a multimodal config keeps its language model (lm-polygraph#435, transformers#37515).
 _NESTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
@@ -134,7 +135,12 @@ def read(data: object) -> ModelConfig | None:
     flags = layer.moe_flags(keys, total, kinds) if _experts(keys) else None
     made = _moe(keys, made, flags)
     found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
-    return _weights(keys, made, quantisation.read(found, keys), flags)._replace(problems=tuple(problems))
+    quantised = None
+    if found is not None:
+        from . import quantisation  # many configs have none
+
+        quantised = quantisation.read(found, keys)
+    return _weights(keys, made, quantised, flags)._replace(problems=tuple(problems))
 
 
 def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:

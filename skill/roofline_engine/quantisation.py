@@ -49,10 +49,8 @@ class Quantisation(Record):
     excluded: Mapping[str, frozenset[int] | None] = {}
 
 
-def read(data: object, keys: Keys) -> Quantisation | None:
-    """Read ``quantization_config`` (or a ``compression_config``); None where there is none."""
-    if data is None:
-        return None
+def read(data: object, keys: Keys) -> Quantisation:
+    """Read ``quantization_config`` (or a ``compression_config``); lines about it go to ``keys``."""
     if not isinstance(data, Mapping):
         keys.wrong(f"config.json: quantization_config is {type(data).__name__}, expected an object")
         return Quantisation("unknown", None)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 from .inputs import Env
-from .modelconfig import ModelConfig
+from .record import TYPE_CHECKING
 from .units import Dtype, parse_dtype
+
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
 
 class CannotModelError(ValueError):

@@ -586,7 +586,7 @@ def test_block_scales_are_part_of_the_experts_bytes(run: Run) -> None:
     hit = 64 * (1 - (1 - 1 / 64) ** (64 * 4))
     assert item["bytes_est"] == pytest.approx(hit * 1024 * 512 * (1 + 4 / 128**2))
     assert (item["dtype"], item["weight_dtype"]) == ("fp8", "fp8")
-    assert "fp8 (8.002 bits with scales)" in item["notes"]
+    assert "fp8 (8.002 bits with a scale per 128x128)" in item["notes"]
 
 
 def test_four_bit_weights_alone_are_fed_sixteen_bit_activations(run: Run) -> None:

@@ -177,7 +177,7 @@ def _moe(hint: Hint, tokens: float, env: Env, config: ModelConfig, notes: list[s
         raise CannotModelError(f"moe without shapes: the experts' width {inter} does not split over {tp} devices")
     weight = _with_scales(hint.weight_dtype, env, config) or _weight_dtype(config, env, notes)
     act = _with_scales(hint.dtype, env, config) or _activations(weight, config, env)
-    notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {_width(weight)}")
+    notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {_width(weight, config)}")
     sizes.update(tokens=int(tokens), inter=inter // tp)
     _say_padding([config.hidden or 0, inter // tp], weight, notes)
     shared = _shared_experts(config, tp, notes)
@@ -208,10 +208,12 @@ def _say_padding(sizes: list[int], weight: Dtype, notes: list[str]) -> None:
             notes.append(f"a 4-bit kernel may pad {size} to {padded} (+{100 * (padded / size - 1):.1f} %): not counted")
 
 
-def _width(dtype: Dtype) -> str:
-    if dtype.bits == dtype.value_bits or dtype.name.startswith(("mx", "nv")):
+def _width(dtype: Dtype, config: ModelConfig) -> str:
+    """The dtype's name, with what shares a scale where that is the config's to say."""
+    block = config.quantisation.block if config.quantisation is not None and dtype == config.weight_dtype else ()
+    if dtype.bits == dtype.value_bits or dtype.name.startswith(("mx", "nv")) or not block:
         return dtype.name
-    return f"{dtype.name} ({dtype.bits:.5g} bits with scales)"
+    return f"{dtype.name} ({dtype.bits:.5g} bits with a scale per {'x'.join(map(str, block))})"
 
 
 def _with_scales(spelled: Dtype | None, env: Env, config: ModelConfig) -> Dtype | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from . import inputs, modelconfig, peaks, peaktable
+from . import inputs, peaks, peaktable
 from .entry import STAGES, Entry, to_dict
 from .inputs import Env, Row, TopN
 from .judge import Judge
 from .metrics import HEAD_MAX, HEAD_PCT
-from .modelconfig import ModelConfig
 from .peaks import Peaks
-from .record import Record
+from .record import TYPE_CHECKING, Record
 from .units import printable
+
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
 #: The artifact format's version, the specification's; it changes with the format, not with the package.
 SKILL_VERSION = "1"
@@ -176,6 +178,8 @@ def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
 def _read_config(path: str | None, errors: list[str]) -> ModelConfig | None:
     if path is None:
         return None
+    from . import modelconfig  # not every run has one
+
     try:
         config = modelconfig.read(inputs.read_json(path))
     except ValueError as error:

@@ -9,13 +9,18 @@ from collections.abc import Mapping
 
 from .inputs import Env, Row
 from .kernels import UNMODELLED, Hint
-from .modelconfig import ModelConfig
 from .models import OPS
+from .record import TYPE_CHECKING
+from .share import CannotModelError, launch_tokens, named_dtype, of_one_rank, parallel, sixteen_bit
 from .units import Dtype, parse_dtype, whole
 
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
-class CannotModelError(ValueError):
-    """L2: this row has no work model or no shapes; the message is the reason."""
+#: Tile of aiter's fp4 MoE kernels: its tuned gpt-oss files hold 3072 where config.json says 2880.
+_FP4_TILE = 256
+_WHICH = "which of the model's operands these are cannot be told"
+_OPERANDS = {"attn_prefill": "how the tokens of a launch split into sequences is unknown"}
 
 
 def parameters(
@@ -29,17 +34,25 @@ def parameters(
     given = _estimated(row, hint, notes) or _from_tensors(row, hint, notes)
     if given:
         return given
+    from . import guess_attention  # the rows of a dense profile have no use for it
+
+    if hint.op == "mla_decode":
+        return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
     if hint.op not in OPS:
-        raise CannotModelError(UNMODELLED[hint.op])
+        raise CannotModelError(UNMODELLED.get(hint.op, f"{hint.op}: no work model"))
     if hint.op not in ("moe", "attn_decode", "rmsnorm"):
-        raise CannotModelError(f"{hint.op} without usable shapes: which of the model's operands these are cannot be told")
+        raise CannotModelError(f"{hint.op} without usable shapes: {_OPERANDS.get(hint.op, _WHICH)}")
     if config is None:
         raise CannotModelError(f"{hint.op} without usable shapes, and no config.json of the model")
-    tokens = _tokens(regime, env, notes)
+    if hint.op == "attn_decode" and config.mla is not None and not config.attention_kind:
+        return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
+    if hint.op == "attn_decode" and regime == "prefill":
+        raise CannotModelError(f"attention at prefill without usable shapes: {_OPERANDS['attn_prefill']}")
+    tokens = launch_tokens(regime, env, notes)
     if hint.op == "moe":
         return "moe", _moe(hint, tokens, env, config, notes)
     if hint.op == "attn_decode":
-        return "attn_decode", _attention(env, config, notes)
+        return "attn_decode", guess_attention.attention(row, tokens, env, config, notes)
     return "rmsnorm", _rmsnorm(row, tokens, env, config, notes)
 
 
@@ -134,26 +147,15 @@ def _rmsnorm(row: Row, tokens: float, env: Env, config: ModelConfig, notes: list
     if config.hidden is None:
         raise CannotModelError("rmsnorm without shapes: config.json has no hidden size")
     notes.append("hidden size from config.json")
+    if config.mla is not None and config.mla.q_lora_rank is not None:
+        notes.append("the norms of the latent ranks may run under the same name: hidden size assumed")
     residual = "add" in low
-    return {"rows": tokens, "cols": config.hidden, "dtype": _sixteen_bit(config, env, "activations"), "residual": residual}
-
-
-def _tokens(regime: str, env: Env, notes: list[str]) -> float:
-    if regime == "prefill":
-        if env.prefill_tokens is None:
-            raise CannotModelError("prefill without shapes: tokens of one launch unknown (give workload.prefill_tokens)")
-        notes.append(f"{env.prefill_tokens:g} tokens from workload.prefill_tokens")
-        return env.prefill_tokens
-    if env.conc is None:
-        raise CannotModelError("decode without shapes: workload.conc is missing, so the tokens of one step are unknown")
-    notes.append(f"{env.conc:g} tokens a step = workload.conc")
-    return env.conc
-
-
-def _parallel(env: Env, notes: list[str]) -> int:
-    if env.tensor_parallel is None:
-        notes.append("tensor parallelism not given: 1 assumed")
-    return env.tensor_parallel or 1
+    return {
+        "rows": of_one_rank(tokens, env, notes),
+        "cols": config.hidden,
+        "dtype": sixteen_bit(config, env, "activations"),
+        "residual": residual,
+    }
 
 
 def _moe(hint: Hint, tokens: float, env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
@@ -166,85 +168,89 @@ def _moe(hint: Hint, tokens: float, env: Env, config: ModelConfig, notes: list[s
     missing = [key for key, value in sizes.items() if value is None]
     if missing:
         raise CannotModelError(f"moe without shapes: config.json does not give {', '.join(missing)}")
-    tp, ep = _parallel(env, notes), env.expert_parallel or 1
+    tp, ep = parallel(env, notes), env.expert_parallel or 1
     inter, experts = config.moe_inter or 0, config.experts or 0
     if ep > 1:
-        raise CannotModelError("moe without shapes under expert parallelism: the tokens routed to this device are unknown")
+        here = f"{experts // ep} of {experts} experts are here" if experts % ep == 0 else f"{experts} experts over {ep} devices"
+        raise CannotModelError(f"moe without shapes under expert parallelism: {here}, the tokens routed to them are unknown")
+    if (env.data_parallel or 1) > 1:
+        raise CannotModelError("moe without shapes under data parallelism: whether a device sees all ranks' tokens is unknown")
     if inter % tp:
         raise CannotModelError(f"moe without shapes: the experts' width {inter} does not split over {tp} devices")
-    weight = _with_scales(hint.weight_dtype, env) or _weight_dtype(config, env)
-    act = _with_scales(hint.dtype, env) or (weight if weight.value_bits == 8 else _sixteen_bit(config, env, "activations"))
-    notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {weight.name}")
-    sizes.update(tokens=int(tokens), inter=inter // tp, experts=experts)
-    return {**sizes, "stage": hint.stage or "both", "gated": config.gated, "dtype": act, "weight_dtype": weight}
+    weight = _with_scales(hint.weight_dtype, env, config) or _weight_dtype(config, env, notes)
+    act = _with_scales(hint.dtype, env, config) or _activations(weight, config, env)
+    notes.append(f"expert sizes from config.json, activations in {act.name}, weights in {_width(weight, config)}")
+    sizes.update(tokens=int(tokens), inter=inter // tp)
+    _say_padding([config.hidden or 0, inter // tp], weight, notes)
+    shared = _shared_experts(config, tp, notes)
+    return {**sizes, **shared, "stage": hint.stage or "both", "gated": config.gated, "dtype": act, "weight_dtype": weight}
 
 
-def _with_scales(spelled: Dtype | None, env: Env) -> Dtype | None:
+def _shared_experts(config: ModelConfig, tp: int, notes: list[str]) -> dict[str, object]:
+    """Shared experts count where config.json says that the engine fuses them into the launch of the routed ones."""
+    count, width = config.shared_experts, config.shared_inter
+    if not count or not width:
+        return {}
+    what = f"{count} shared expert{'s' if count > 1 else ''} of width {width}"
+    fused = config.fused_shared and width % tp == 0 and "shared_experts" not in config.excluded
+    if not fused:
+        notes.append(f"{what} not counted: taken for a launch of its own (num_fused_shared_experts says otherwise)")
+        return {}
+    notes.append(f"{what} counted: num_fused_shared_experts is {config.fused_shared}")
+    return {"shared_experts": count, "shared_inter": width // tp}
+
+
+def _say_padding(sizes: list[int], weight: Dtype, notes: list[str]) -> None:
+    """aiter pads gpt-oss's 2880 to 3072 for its fp4 kernels: 256 is the multiple of their tiles."""
+    if weight.value_bits > 4:
+        return
+    for size in sorted(set(sizes)):
+        padded = -(-size // _FP4_TILE) * _FP4_TILE
+        if padded != size:
+            notes.append(f"a 4-bit kernel may pad {size} to {padded} (+{100 * (padded / size - 1):.1f} %): not counted")
+
+
+def _width(dtype: Dtype, config: ModelConfig) -> str:
+    """The dtype's name, with what shares a scale where that is the config's to say."""
+    block = config.quantisation.block if config.quantisation is not None and dtype == config.weight_dtype else ()
+    if dtype.bits == dtype.value_bits or dtype.name.startswith(("mx", "nv")) or not block:
+        return dtype.name
+    return f"{dtype.name} ({dtype.bits:.5g} bits with a scale per {'x'.join(map(str, block))})"
+
+
+def _with_scales(spelled: Dtype | None, env: Env, config: ModelConfig) -> Dtype | None:
     """A kernel name says fp4 where the model is mxfp4: the same values, and the scales are part of the operand."""
-    if spelled is None or not env.model_dtype:
-        return spelled
-    model = _named(env.model_dtype, "model_dtype")
-    return model if model.peak == spelled.peak else spelled
-
-
-def _attention(env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
-    if config.attention_kind:
-        raise CannotModelError(f"{config.attention_kind}: no work model")
-    heads, kv_heads, head_dim = config.n_q_heads, config.n_kv_heads, config.head_dim
-    if heads is None or kv_heads is None or head_dim is None:
-        raise CannotModelError("attention without shapes: config.json does not give head counts and head_dim")
-    tp = _parallel(env, notes)
-    if heads % tp or (kv_heads % tp and tp % kv_heads):
-        raise CannotModelError(f"attention without shapes: {heads} and {kv_heads} heads do not split over {tp} devices")
-    kv = _sixteen_bit(config, env, "the KV cache")
-    if env.kv_dtype and env.kv_dtype != "auto":
-        kv = _named(env.kv_dtype, "kv_cache_dtype")
-    if config.sliding_window is not None:
-        notes.append("config.json has a sliding window that some layers may use: full context assumed")
-    notes.append(f"heads from config.json, KV cache in {kv.name}")
-    return {
-        "batch": int(env.conc or 1),
-        "n_q_heads": heads // tp,
-        "n_kv_heads": max(1, kv_heads // tp),
-        "head_dim": head_dim,
-        "dtype": _sixteen_bit(config, env, "queries"),
-        "kv_dtype": kv,
-    }
-
-
-def context(env: Env) -> tuple[float, list[float], str]:
-    """The mean context of a decode step and its range: isl + osl/2 over [isl, isl + osl] (specification section 4)."""
-    if env.isl is None or env.osl is None:
-        raise CannotModelError("attention without seq_len, and workload.isl and workload.osl are not both given")
-    mean = env.isl + env.osl / 2
-    return mean, [env.isl, env.isl + env.osl], f"context {mean:g} = isl + osl/2"
-
-
-def _named(name: str, key: str) -> Dtype:
-    try:
-        return parse_dtype(name)
-    except ValueError as error:
-        raise CannotModelError(f"{key}: {error}") from None
-
-
-def _weight_dtype(config: ModelConfig, env: Env) -> Dtype:
+    if spelled is None:
+        return None
     if env.model_dtype:
-        named = _named(env.model_dtype, "model_dtype")
-        written = config.weight_dtype
-        if written is not None and written.value_bits != named.value_bits and written.value_bits < 16:
-            raise CannotModelError(f"model_dtype says {named.name}, config.json says {written.name} weights: which is it?")
-        return named
-    if config.weight_dtype is None:
-        raise CannotModelError("the weights' dtype is unknown: give model_dtype in env_report.json")
-    return config.weight_dtype
+        model = named_dtype(env.model_dtype, "model_dtype")
+        return model if model.peak == spelled.peak else spelled
+    written = config.weight_dtype
+    return written if written is not None and written.peak == spelled.peak else spelled
 
 
-def _sixteen_bit(config: ModelConfig, env: Env, what: str) -> Dtype:
-    """The model's own dtype for what a weight quantisation leaves alone."""
-    if config.dtype is not None:
-        return config.dtype
-    if env.model_dtype:
-        named = _named(env.model_dtype, "model_dtype")
-        if named.value_bits >= 16:
-            return named
-    raise CannotModelError(f"the dtype of {what} is unknown: config.json has no torch_dtype")
+def _weight_dtype(config: ModelConfig, env: Env, notes: list[str]) -> Dtype:
+    """The experts' dtype: the config's, which knows the scales and what is left alone, unless the run says otherwise."""
+    written, quantised = config.weight_dtype, config.quantisation
+    named = named_dtype(env.model_dtype, "model_dtype") if env.model_dtype else None
+    if quantised is not None and quantised.dtype is not None:
+        if written is None:
+            raise CannotModelError("config.json leaves some of the experts at the model's dtype: their width differs by layer")
+        if written == config.dtype:
+            notes.append(f"{quantised.method} leaves the experts in {written.name}")
+            return written
+    if named is None:
+        if written is None:
+            raise CannotModelError("the weights' dtype is unknown: give model_dtype in env_report.json")
+        return written
+    if written is not None and written.value_bits != named.value_bits and written.value_bits < 16:
+        raise CannotModelError(f"model_dtype says {named.name}, config.json says {written.name} weights: which is it?")
+    return written if written is not None and written.peak == named.peak and written.bits > named.bits else named
+
+
+def _activations(weight: Dtype, config: ModelConfig, env: Env) -> Dtype:
+    """What feeds the experts: as the quantisation says; without one, 8-bit weights are fed 8-bit activations."""
+    quantised = config.quantisation
+    if quantised is not None and quantised.dtype is not None and weight == config.weight_dtype:
+        return config.activation_dtype or sixteen_bit(config, env, "activations")
+    return weight if weight.value_bits == 8 else sixteen_bit(config, env, "activations")

@@ -66,6 +66,7 @@ class Env(Record):
     prefill_tokens: float | None = None
     tensor_parallel: int | None = None
     expert_parallel: int | None = None
+    data_parallel: int | None = None
     backends: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -302,6 +303,7 @@ def read_env(data: object, label: str) -> Env:
         prefill_tokens=load.number("prefill_tokens", "max_num_batched_tokens", minimum=1),
         tensor_parallel=env.whole("tp", "tensor_parallel_size") or load.whole("tp"),
         expert_parallel=env.whole("ep", "expert_parallel_size") or load.whole("ep"),
+        data_parallel=env.whole("dp", "data_parallel_size", "dp_size") or load.whole("dp"),
         backends=tuple(item for item in offered if isinstance(item, str)) if isinstance(offered, list) else (),
         problems=tuple(problems),
     )

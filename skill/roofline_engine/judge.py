@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from . import advice, fold, guess, inputs, kernels
+from . import advice, fold, inputs, kernels, share
 from .entry import Entry
 from .inputs import Env, Row, TopN
 from .metrics import DISPATCH_FLOOR_S, assess, route, unmodelled
-from .modelconfig import ModelConfig
 from .models import OPS, Work, work
 from .peaks import Peaks
-from .record import Record
+from .record import TYPE_CHECKING, Record
 from .units import number, printable
+
+if TYPE_CHECKING:
+    from .modelconfig import ModelConfig
 
 #: Captured calls are the row's launches when they add up to them within this.
 _SAME_CALLS = 0.02
@@ -178,6 +180,8 @@ class Judge:
 
     def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
+        from . import guess  # not needed where every shape is captured
+
         op, values = guess.parameters(row, hint, regime, self.env, self.config, notes)
         self._context(op, values, notes)
         return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)
@@ -189,7 +193,7 @@ class Judge:
         if values.get("kv_dtype") is None and self.env.kv_dtype not in (None, "auto"):
             values["kv_dtype"] = self.env.kv_dtype
         if values.get("seq_len") is None and values.get("seq_lens") is None:
-            mean, span, note = guess.context(self.env)
+            mean, span, note = share.context(self.env)
             values.update(seq_len=mean, seq_len_range=span)
             notes.append(note)
 
@@ -209,9 +213,7 @@ class Judge:
         if done.launches is not None:
             notes.insert(0, "unit: one launch, one stage of one layer")
             return done.launches, True
-        layers = None
-        if self.config is not None and done.op in ("moe", "attn_decode"):
-            layers = self.config.moe_layers if done.op == "moe" else self.config.attention_layers
+        layers = self.config.layers_of(done.op, row.launches_per_step) if self.config is not None else None
         if row.launches_per_step and layers:
             per_layer = row.launches_per_step / layers
             if per_layer >= 1 and per_layer == int(per_layer):

@@ -1,139 +1,335 @@
-"""A Hugging Face ``config.json``, flat or nested, as far as it tells the shapes of a kernel (stage A: a guess)."""
+"""A Hugging Face ``config.json``, flat or nested, as far as it tells the shapes of a kernel (stage A: a guess).
+
+Sizes are of the whole model: what one device holds is ``guess``'s. None is not known, never zero.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .record import Record
-from .units import Dtype, parse_dtype, whole
+from . import layers as layer
+from .layers import Keys
+from .record import TYPE_CHECKING, Record
+from .units import Dtype, parse_dtype
+
+if TYPE_CHECKING:
+    from .quantisation import Quantisation
+
+#: Where a multimodal config keeps its language model (lm-polygraph#435, transformers#37515).
+_NESTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+
+
+class Attention(Record):
+    """The attention of the layers of one kind: what each reads a token. shared_kv: K is V, so one of them is read."""
+
+    kind: str
+    layers: int
+    n_q_heads: int | None = None
+    n_kv_heads: int | None = None
+    head_dim: int | None = None
+    head_dim_v: int | None = None
+    window: int | None = None
+    shared_kv: bool = False
+
+
+class Mla(Record):
+    """Multi-head latent attention: a token's cache is kv_lora_rank + rope_dim values, whatever the number of heads."""
+
+    kv_lora_rank: int | None = None
+    rope_dim: int | None = None
+    nope_dim: int | None = None
+    q_lora_rank: int | None = None
 
 
 class ModelConfig(Record):
-    """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model."""
+    """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model.
+
+    kinds: number of layers by kind. attention: one item per kind that reads a KV cache. attention_kind: why the attention
+    has no work model, empty where it has. weight_dtype: of the routed experts, else of the MLP, block scales included.
+    excluded: parts that keep the model's dtype under a quantisation (None: all layers).
+    """
 
     layers: int | None = None
+    kinds: Mapping[str, int] = {}
     attention_layers: int | None = None
+    attention: tuple[Attention, ...] = ()
+    attention_kind: str = ""
+    mla: Mla | None = None
+    index_topk: int | None = None
     moe_layers: int | None = None
     hidden: int | None = None
     moe_inter: int | None = None
     gated: bool = True
     experts: int | None = None
     top_k: int | None = None
+    shared_experts: int | None = None
+    shared_inter: int | None = None
+    fused_shared: int | None = None
     n_q_heads: int | None = None
     n_kv_heads: int | None = None
     head_dim: int | None = None
     dtype: Dtype | None = None
     weight_dtype: Dtype | None = None
-    attention_kind: str = ""
-    sliding_window: int | None = None
+    activation_dtype: Dtype | None = None
+    kv_dtype: Dtype | None = None
+    quantisation: Quantisation | None = None
+    excluded: Mapping[str, frozenset[int] | None] = {}
     problems: tuple[str, ...] = ()
+
+    def layers_of(self, op: str, launches: float | None) -> int | None:
+        """Layers that run ``op``; those of one kind where exactly they explain the launches of a step."""
+        if op == "moe":
+            return self.moe_layers
+        if not op.startswith(("attn", "mla")):
+            return None
+        alone = self.kind_alone(launches)
+        return alone.layers if alone is not None else self.attention_layers
+
+    def kind_alone(self, launches: float | None) -> Attention | None:
+        """The one kind of attention layer whose number the launches of a step are."""
+        found = [group for group in self.attention if group.layers == launches]
+        return found[0] if len(found) == 1 else None
 
 
 def read(data: object) -> ModelConfig | None:
-    """Read a parsed config.json; None when it is not a transformer's (no hidden size, flat or under ``text_config``)."""
+    """Read a parsed config.json; None when it is not a transformer's (no hidden size, flat or nested).
+
+    Raises:
+        ValueError: for a table of several models, whose first would be as wrong as any.
+    """
     if not isinstance(data, Mapping):
         return None
-    nested = next((data[key] for key in ("text_config", "llm_config", "language_config") if _is_model(data.get(key))), None)
-    text = nested if isinstance(nested, Mapping) else data
-    if not _is_model(text):
+    text = _language_model(data)
+    if text is None:
+        tables = [str(key) for key, value in data.items() if isinstance(value, Mapping) and _holds_models(value)]
+        if tables:
+            raise ValueError(f"config.json: a table of models ({', '.join(tables)[:60]}), expected the config of one")
         return None
     problems: list[str] = []
-
-    def size(*keys: str) -> int | None:
-        for key in keys:
-            value = text.get(key)
-            if value is None or isinstance(value, (list, dict)):
-                continue
-            try:
-                return whole(value, f"config.json: {key}")
-            except ValueError as error:
-                problems.append(str(error))
-        return None
-
-    hidden, heads = size("hidden_size", "n_embd", "d_model"), size("num_attention_heads", "n_head")
-    layers = size("num_hidden_layers", "n_layer")
-    head_dim = size("head_dim")
-    if head_dim is None and hidden and heads and hidden % heads == 0:
-        head_dim = hidden // heads
+    keys = Keys(text, problems)
+    total = layer.number_of_layers(keys)
+    kinds = layer.attention_kinds(keys, total)
+    counted = {kind: kinds.count(kind) for kind in sorted(set(kinds))} if kinds else {}
+    hidden, heads = keys.size("hidden_size", "n_embd", "d_model"), keys.size("num_attention_heads", "n_head")
+    mla = _mla(keys)
+    head_dim = _head_dim(keys, hidden, heads, mla)
     given = "num_key_value_heads" in text or "num_kv_heads" in text  # null, as where layers differ, is not MHA
-    experts = size("num_experts", "n_routed_experts", "num_local_experts")
-    dtype = _dtype(text.get("dtype") or text.get("torch_dtype") or data.get("dtype") or data.get("torch_dtype"))
-    return ModelConfig(
-        layers=layers,
-        attention_layers=_attention_layers(text, layers),
-        moe_layers=_moe_layers(text, layers) if experts else None,
+    kv_heads = keys.size("num_key_value_heads", "num_kv_heads") if given else heads
+    base = Attention("full", 0, heads, kv_heads, head_dim, keys.size("v_head_dim") or head_dim)
+    reading = {kind: count for kind, count in counted.items() if kind in layer.ATTENTION}
+    made = ModelConfig(
+        layers=total,
+        kinds=counted,
+        attention_layers=sum(reading.values()) or None,
+        attention=tuple(_attention(keys, kind, count, base) for kind, count in reading.items()),
+        attention_kind=_attention_kind(keys, mla),
+        mla=mla,
+        index_topk=keys.size("index_topk"),
         hidden=hidden,
-        moe_inter=size("moe_intermediate_size", "intermediate_size") if experts else None,
-        gated="relu2" not in str(text.get("mlp_hidden_act") or text.get("hidden_act")),
-        experts=experts,
-        top_k=size("num_experts_per_tok", "top_k_experts", "moe_topk", "num_experts_per_token") if experts else None,
         n_q_heads=heads,
-        n_kv_heads=size("num_key_value_heads", "num_kv_heads") if given else heads,
+        n_kv_heads=kv_heads,
         head_dim=head_dim,
-        dtype=dtype,
-        weight_dtype=_weights(text, data.get("quantization_config") or text.get("quantization_config"), dtype),
-        attention_kind=_attention_kind(text, head_dim),
-        sliding_window=size("sliding_window") if text.get("use_sliding_window", True) else None,
-        problems=tuple(problems),
+        dtype=_dtype(Keys(data, problems), keys),
     )
+    made = _nas(keys, made)
+    flags = layer.moe_flags(keys, total, kinds) if _experts(keys) else None
+    made = _moe(keys, made, flags)
+    found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
+    quantised = None
+    if found is not None:
+        from . import quantisation  # many configs have none
+
+        quantised = quantisation.read(found, keys)
+    return _weights(keys, made, quantised, flags)._replace(problems=tuple(problems))
+
+
+def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:
+    for key in _NESTS:
+        nested = data.get(key)
+        if isinstance(nested, Mapping):
+            found = _language_model(nested)
+            if found is not None:
+                return found
+    return data if _is_model(data) else None
 
 
 def _is_model(value: object) -> bool:
-    return isinstance(value, Mapping) and ("hidden_size" in value or "n_embd" in value or "d_model" in value)
+    return isinstance(value, Mapping) and any(key in value for key in ("hidden_size", "n_embd", "d_model"))
 
 
-def _dtype(value: object) -> Dtype | None:
-    try:
-        return parse_dtype(value)
-    except ValueError:
+def _holds_models(value: Mapping[str, object]) -> bool:
+    return _is_model(value) or any(_is_model(item) for item in value.values())
+
+
+def _dtype(top: Keys, keys: Keys) -> Dtype | None:
+    """The model's own dtype: that of whatever a quantisation leaves alone."""
+    for where in (keys, top):
+        key = where.first("dtype", "torch_dtype")
+        if key is not None:
+            try:
+                return parse_dtype(where.data[key])
+            except ValueError as error:
+                keys.wrong(f"config.json: {key}: {error}")
+                return None
+    return None
+
+
+def _head_dim(keys: Keys, hidden: int | None, heads: int | None, mla: Mla | None) -> int | None:
+    """The explicit one wherever there is one, wrong or not (eole#78); hidden / heads only where there is none."""
+    if mla is not None:
+        return (mla.nope_dim + mla.rope_dim) if mla.nope_dim and mla.rope_dim else None
+    if keys.first("head_dim", "kv_channels"):
+        return keys.size("head_dim", "kv_channels")
+    if hidden is None or heads is None:
         return None
+    if hidden % heads:
+        keys.wrong(f"config.json: no head_dim, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
+        return None
+    return hidden // heads
 
 
-def _weights(text: Mapping[str, object], quantization: object, dtype: Dtype | None) -> Dtype | None:
-    """The weight dtype where the config says it plainly; None where it does not, never a guess."""
-    if text.get("expert_dtype") is not None:
-        return _dtype(text["expert_dtype"])
-    if quantization is None:
-        return dtype
-    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
-    return parse_dtype(method) if method in ("fp8", "mxfp4", "mxfp8", "nvfp4") else None
+def _mla(keys: Keys) -> Mla | None:
+    if keys.first("kv_lora_rank") is None:
+        return None
+    return Mla(
+        keys.size("kv_lora_rank"),
+        keys.size("qk_rope_head_dim"),
+        keys.size("qk_nope_head_dim"),
+        keys.size("q_lora_rank"),
+    )
 
 
-def _attention_kind(text: Mapping[str, object], head_dim: int | None) -> str:
-    """Empty for plain MHA or GQA; else what makes one KV size per layer wrong."""
-    if text.get("kv_lora_rank") is not None:
-        return "multi-head latent attention"
-    if text.get("compress_ratios") is not None or text.get("index_topk") is not None:
+def _attention(keys: Keys, kind: str, count: int, base: Attention) -> Attention:
+    """The layers of one kind, with the keys that MiMo (``swa_``) and Gemma 4 (``global_``) give for one kind alone."""
+    made = base._replace(kind=kind, layers=count)
+    if kind == "sliding":
+        dim = keys.size("swa_head_dim") or made.head_dim
+        return made._replace(
+            window=layer.window(keys),
+            n_q_heads=keys.size("swa_num_attention_heads") or made.n_q_heads,
+            n_kv_heads=keys.size("swa_num_key_value_heads") or made.n_kv_heads,
+            head_dim=dim,
+            head_dim_v=keys.size("swa_v_head_dim") or (dim if keys.first("swa_head_dim") else made.head_dim_v),
+        )
+    if kind == "chunked":
+        return made._replace(window=keys.size("attention_chunk_size"))
+    if kind == "unstated":
+        return made._replace(window=layer.window(keys) or keys.size("attention_chunk_size"))
+    dim = keys.size("global_head_dim")
+    if dim is not None:
+        made = made._replace(head_dim=dim, head_dim_v=dim)
+    if keys.data.get("attention_k_eq_v") is True:  # gemma4: only there are the global KV heads used
+        made = made._replace(shared_kv=True, n_kv_heads=keys.size("num_global_key_value_heads") or made.n_kv_heads)
+    return made
+
+
+def _attention_kind(keys: Keys, mla: Mla | None) -> str:
+    """Why no work model fits the attention, where none does. An index over the context picks the tokens MLA reads."""
+    sparse = keys.group("sparse_attention_config").data
+    if keys.first("compress_ratios") or (keys.first("index_topk") and mla is None):
         return "compressed or sparse attention"
-    if text.get("v_head_dim") not in (None, head_dim):
-        return "attention with another head_dim for V"
-    if text.get("global_head_dim") not in (None, head_dim) or text.get("attention_k_eq_v"):
-        return "attention whose layers have different KV sizes"
+    if sparse and sparse.get("use_sparse_attention") is not False:
+        return "block-sparse attention"
     return ""
 
 
-def _attention_layers(text: Mapping[str, object], layers: int | None) -> int | None:
-    """Layers that run an attention kernel, full, sliding or chunked; linear and state-space layers do not."""
-    kinds = text.get("layer_types")
-    if isinstance(kinds, list) and kinds:
-        return sum("attention" in str(kind) and "linear" not in str(kind) for kind in kinds) or None
-    pattern = text.get("hybrid_override_pattern")  # Nemotron-H: M Mamba, * attention, E MoE, - MLP
-    if isinstance(pattern, str) and pattern:
-        return pattern.count("*") or None
-    interval = text.get("full_attention_interval")
-    if layers and isinstance(interval, int) and not isinstance(interval, bool) and interval > 0:
-        return layers // interval
-    return layers
+def _nas(keys: Keys, made: ModelConfig) -> ModelConfig:
+    """A model found by architecture search: its layers differ, so one layer is not all layers."""
+    blocks = keys.data.get("block_configs")
+    if not isinstance(blocks, list) or not blocks:
+        return made
+    seen = [Keys(block if isinstance(block, Mapping) else {}, keys.problems).group("attention").data for block in blocks]
+    count = sum(not block.get("no_op") and not block.get("replace_with_linear") for block in seen)
+    kinds = {repr(block) for block in blocks}
+    why = f"block_configs: {len(blocks)} layers of {len(kinds)} kinds, {count} with attention: one layer is not all layers"
+    return made._replace(
+        attention_layers=count or None, attention=(), kinds={"full": count, "other": len(blocks) - count}, attention_kind=why
+    )
 
 
-def _moe_layers(text: Mapping[str, object], layers: int | None) -> int | None:
-    pattern = text.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and pattern:
-        return pattern.count("E") or None
-    frequency = text.get("moe_layer_freq")
-    if isinstance(frequency, list) and frequency:
-        return sum(bool(item) for item in frequency) or None
-    dense_first = text.get("first_k_dense_replace")
-    if layers and isinstance(dense_first, int) and not isinstance(dense_first, bool) and 0 <= dense_first < layers:
-        return layers - dense_first
-    return layers
+def _experts(keys: Keys) -> int | None:
+    key = keys.first("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+    return (keys.count(key) or None) if key else None  # 0 in a dense model of a family that has both
+
+
+def _moe(keys: Keys, made: ModelConfig, flags: list[bool] | None) -> ModelConfig:
+    act = keys.text("mlp_hidden_act") or keys.text("hidden_act")
+    made = made._replace(gated="relu2" not in act)
+    experts = _experts(keys)
+    if experts is None:
+        return made
+    # A null moe_intermediate_size is not the dense layers' width; a family without the key (Mixtral) has only one width.
+    named = "moe_intermediate_size" in keys.data
+    inter = keys.size("moe_intermediate_size") if named else keys.size("intermediate_size")
+    shared, width = _shared(keys, inter)
+    return made._replace(
+        moe_layers=(sum(flags) or None) if flags is not None else None,
+        moe_inter=inter,
+        experts=experts,
+        top_k=keys.size(
+            "num_experts_per_tok", "top_k_experts", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_k"
+        ),
+        shared_experts=shared,
+        shared_inter=width,
+        fused_shared=keys.count("num_fused_shared_experts"),
+    )
+
+
+def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
+    """Shared experts and the width of one; (0, None) where there are none."""
+    if keys.text("model_type").startswith("llama4"):  # Llama4TextMoe: one, of the experts' width
+        return 1, inter
+    key = keys.first("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+    count = keys.count(key) if key else None
+    if count is None and key is not None:
+        return None, None
+    whole = keys.first("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    if whole is not None:  # the width of all of them in one MLP (qwen2_moe, nemotron_h)
+        width = keys.count(whole)
+        if not width:
+            return (None, None) if width is None else (0, None)
+        return 1, width
+    if keys.first("shared_intermediate_size"):
+        width = keys.count("shared_intermediate_size")
+        return (count or 1, width) if width else (0, None)
+    return (count, inter) if count else (0, None)
+
+
+def _weights(keys: Keys, made: ModelConfig, found: Quantisation | None, flags: list[bool] | None) -> ModelConfig:
+    """The dtypes: of the experts (or the MLP), of what feeds them, and of the parts that are left alone."""
+    expert = None
+    if keys.first("expert_dtype"):
+        try:
+            expert = parse_dtype(keys.data["expert_dtype"])
+        except ValueError as error:
+            keys.wrong(f"config.json: expert_dtype: {error}")
+    if found is None:
+        return made._replace(weight_dtype=expert if keys.first("expert_dtype") else made.dtype)
+    inside = frozenset(range(made.layers)) if made.layers else frozenset()
+    excluded = {part: None if where is None or where >= inside else where & inside for part, where in found.excluded.items()}
+    excluded = {part: where for part, where in excluded.items() if where is None or where}
+    dtype, fed = found.dtype, found.activations
+    if keys.first("expert_dtype"):
+        # DeepSeek-V4: fp4 experts inside an fp8 checkpoint, with e8m0 scales as scale_fmt says: OCP MX, one per 32.
+        narrow = expert is not None and expert.name == "fp4" and keys.group("quantization_config").text("scale_fmt") == "ue8m0"
+        dtype = parse_dtype("mxfp4") if narrow else expert
+    else:
+        ran = frozenset(index for index, flag in enumerate(flags) if flag) if flags else inside
+        names = ("experts", "experts (down)") if made.experts else ("dense_mlp",)
+        left = [_left(excluded, part, ran) for part in names]
+        if set(left) == {"all"}:
+            dtype, fed = made.dtype, None
+        elif set(left) != {"none"}:
+            keys.wrong("config.json: quantization_config leaves some of the experts alone: the weights' width differs by layer")
+            dtype = None
+    return made._replace(weight_dtype=dtype, activation_dtype=fed, kv_dtype=found.kv, quantisation=found, excluded=excluded)
+
+
+def _left(excluded: Mapping[str, frozenset[int] | None], part: str, ran: frozenset[int]) -> str:
+    """Whether a part keeps the model's dtype in all of the layers that have it, in some or in none."""
+    if part not in excluded:
+        return "none"
+    where = excluded[part]
+    if where is None or where >= ran:
+        return "all"
+    return "some" if where & ran else "none"

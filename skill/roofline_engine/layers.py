@@ -1,0 +1,259 @@
+"""Which layers of a model run which attention and which hold experts, one entry a layer, as its config.json tells.
+
+Each family has keys of its own. Where none tells, the default of the family's class in Hugging Face transformers stands
+(``configuration_<model_type>.py``, named beside each); what is still open is ``unstated`` and not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .units import whole
+
+#: Kinds of layer that run an attention kernel over a KV cache.
+ATTENTION = ("full", "sliding", "chunked", "sparse", "compressed", "unstated")
+
+#: No model has as many; a wrong number must not cost memory.
+_MOST_LAYERS = 10_000
+
+_NAMES: dict[object, str] = {
+    "full_attention": "full",
+    "attention": "full",
+    "sliding_attention": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "linear",
+    "recurrent": "linear",
+    "mamba": "mamba",
+    "mamba2": "mamba",
+    "conv": "conv",
+    "moe": "moe",
+    "mlp": "mlp",
+}
+#: Lists with one item a layer. 0 is the model's main kind in neither: MiMo's 1 is sliding, MiniMax-Text-01's 1 is full.
+_LISTS: dict[str, dict[object, str]] = {
+    "layer_types": _NAMES,
+    "layers_block_type": _NAMES,
+    "hybrid_layer_pattern": {0: "full", 1: "sliding"},
+    "attn_type_list": {0: "linear", 1: "full"},
+}
+#: Nemotron-H: one character a layer.
+_CHARACTERS: dict[object, str] = {"M": "mamba", "*": "full", "E": "moe", "-": "mlp"}
+#: Every n-th layer is full, the others sliding, where the config does not say (transformers: gemma2, gemma3, cohere2).
+_PATTERN_DEFAULT = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
+#: A ``sliding_window`` is that of every layer (transformers: these classes have no pattern).
+_ALL_SLIDING = ("mistral", "mixtral", "phi3", "phimoe", "starcoder2")
+#: Llama 4: every fourth layer is full (and has no rotary embedding), where ``no_rope_layers`` is not given.
+_LLAMA4_FULL = 4
+
+
+class Keys:
+    """The keys of one config, each checked when it is read; one line for each that cannot be used. A null is not there."""
+
+    def __init__(self, data: Mapping[str, object], problems: list[str]) -> None:
+        self.data, self.problems = data, problems
+
+    def first(self, *keys: str) -> str | None:
+        """The first of ``keys`` that is there."""
+        return next((key for key in keys if self.data.get(key) is not None), None)
+
+    def size(self, *keys: str, minimum: int = 1) -> int | None:
+        """The first of ``keys`` that is there; a wrong value is None, and no later key stands in for it."""
+        key = self.first(*keys)
+        if key is None:
+            return None
+        try:
+            return whole(self.data[key], f"config.json: {key}", minimum=minimum)
+        except ValueError as error:
+            self.wrong(str(error))
+            return None
+
+    def count(self, *keys: str) -> int | None:
+        return self.size(*keys, minimum=0)
+
+    def text(self, key: str) -> str:
+        value = self.data.get(key)
+        return value if isinstance(value, str) else ""
+
+    def group(self, key: str) -> Keys:
+        value = self.data.get(key)
+        return Keys(value if isinstance(value, Mapping) else {}, self.problems)
+
+    def wrong(self, line: str) -> None:
+        """Keep one line about what cannot be used."""
+        if line not in self.problems:
+            self.problems.append(line)
+
+
+def number_of_layers(keys: Keys) -> int | None:
+    layers = keys.size("num_hidden_layers", "n_layer", "num_layers")
+    if layers is not None and layers > _MOST_LAYERS:
+        keys.wrong(f"config.json: num_hidden_layers is {layers}, expected at most {_MOST_LAYERS}")
+        return None
+    return layers
+
+
+def attention_kinds(keys: Keys, layers: int | None) -> list[str] | None:
+    """The kind of each layer; None where the config contradicts itself or names a kind that is not known."""
+    for key, names in _LISTS.items():
+        if keys.first(key):
+            return _listed(keys, key, names, layers)
+    if keys.first("hybrid_override_pattern"):
+        pattern = keys.text("hybrid_override_pattern").replace("|", "")
+        return _named(keys, "hybrid_override_pattern", pattern, _CHARACTERS, layers)
+    if layers is None:
+        return None
+    for key, other in (("full_attention_interval", "linear"), ("attn_layer_period", "mamba")):
+        if keys.first(key):
+            offset = keys.count("attn_layer_offset") if key == "attn_layer_period" else None
+            return _every(keys.size(key), layers, other, offset)
+    linear = keys.group("linear_attn_config")  # Kimi-Linear: the numbers of the full layers, from 1
+    full = linear.data.get("full_attn_layers")
+    if isinstance(full, list):
+        return ["full" if index + 1 in full else "linear" for index in range(layers)]
+    sparse = keys.group("sparse_attention_config")  # MiniMax-M3: 1 reads chosen blocks of the context
+    if sparse.first("sparse_attention_freq") and sparse.data.get("use_sparse_attention") is not False:
+        return _listed(sparse, "sparse_attention_freq", {0: "full", 1: "sparse"}, layers)
+    if keys.first("compress_ratios"):  # DeepSeek-V4: a ratio a layer
+        return ["compressed"] * layers
+    if keys.first("attention_chunk_size"):
+        return _chunked(keys, layers)
+    return _sliding(keys, layers)
+
+
+def _listed(keys: Keys, key: str, names: Mapping[object, str], layers: int | None) -> list[str] | None:
+    value = keys.data[key]
+    if not isinstance(value, list):
+        keys.wrong(f"config.json: {key} is {value!r:.40}, expected a list with an item a layer")
+        return None
+    return _named(keys, key, value, names, layers)
+
+
+def _named(keys: Keys, key: str, items: object, names: Mapping[object, str], layers: int | None) -> list[str] | None:
+    found = one_a_layer(keys, key, items, layers)
+    if found is None:
+        return None
+    strange = [item for item in found if isinstance(item, (list, dict)) or item not in names]
+    if strange:
+        keys.wrong(f"config.json: {key}: no layer kind {strange[0]!r:.40} is known, so none of the layers is told")
+        return None
+    return [names[item] for item in found]
+
+
+def one_a_layer(keys: Keys, key: str, items: object, layers: int | None) -> list[object] | None:
+    """The items of the model's own layers: multi-token-prediction layers may follow them."""
+    listed = list(items) if isinstance(items, (list, str)) else []
+    extra = max(keys.count(name) or 0 for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"))
+    if not listed or (layers is not None and not layers <= len(listed) <= layers + extra):
+        keys.wrong(f"config.json: {key} has {len(listed)} layers, num_hidden_layers says {layers}")
+        return None
+    return listed[:layers]
+
+
+def _every(interval: int | None, layers: int, other: str, offset: int | None = None) -> list[str] | None:
+    """Full at every ``interval``-th layer: the last of each group, or the one at ``offset``."""
+    if interval is None:
+        return None
+    place = interval - 1 if offset is None else offset
+    return ["full" if index % interval == place else other for index in range(layers)]
+
+
+def _chunked(keys: Keys, layers: int) -> list[str] | None:
+    if keys.first("no_rope_layers") and keys.data["no_rope_layers"] != []:
+        return _listed(keys, "no_rope_layers", {1: "chunked", 0: "full"}, layers)
+    if keys.text("model_type").startswith("llama4"):
+        return _every(keys.size("no_rope_layer_interval") or _LLAMA4_FULL, layers, "chunked")
+    keys.wrong("config.json: attention_chunk_size is given, but not which layers use it")
+    return ["unstated"] * layers
+
+
+def window(keys: Keys) -> int | None:
+    """The sliding window, where the config has one that is switched on (Qwen's is off unless it says so)."""
+    switched = keys.data.get("use_sliding_window")
+    if switched is False or (switched is None and keys.text("model_type").startswith("qwen")):
+        return None
+    return keys.size("sliding_window", "sliding_window_size")
+
+
+def _sliding(keys: Keys, layers: int) -> list[str] | None:
+    model = keys.text("model_type")
+    key = keys.first("sliding_window_pattern", "_sliding_window_pattern")
+    if window(keys) is None:
+        return ["full"] * layers
+    if key is not None:
+        value = keys.data[key]
+        if isinstance(value, str) and value and set(value) <= {"L", "G"}:  # EXAONE 4: LLLG, and the last layer is full
+            pattern = ["sliding" if value[index % len(value)] == "L" else "full" for index in range(layers)]
+            return [*pattern[:-1], "full"]
+        if isinstance(value, list):
+            return _listed(keys, key, {1: "sliding", 0: "full"}, layers)
+        return _every(keys.size(key), layers, "sliding")
+    if model in _PATTERN_DEFAULT:
+        return _every(_PATTERN_DEFAULT[model], layers, "sliding")
+    if model.startswith("qwen") and keys.first("max_window_layers"):
+        first = keys.count("max_window_layers")
+        return None if first is None else ["full" if index < first else "sliding" for index in range(layers)]
+    if model in _ALL_SLIDING:
+        return ["sliding"] * layers
+    keys.wrong("config.json: sliding_window is given, but not which layers use it")
+    return ["unstated"] * layers
+
+
+def moe_flags(keys: Keys, layers: int | None, kinds: list[str] | None) -> list[bool] | None:
+    """Whether each layer holds experts, for a model that has some; None where the config does not tell."""
+    if kinds and "moe" in kinds:  # a layer is a mixer or a MoE, never both
+        return [kind == "moe" for kind in kinds]
+    if keys.first("mlp_layer_types"):
+        named = _listed(keys, "mlp_layer_types", {"dense": "mlp", "sparse": "moe"}, layers)
+        return None if named is None else [kind == "moe" for kind in named]
+    if isinstance(keys.data.get("moe_layer_freq"), list):
+        items = one_a_layer(keys, "moe_layer_freq", keys.data["moe_layer_freq"], layers)
+        return None if items is None else [bool(item) for item in items]
+    if layers is None:
+        return None
+    numbers = _numbers(keys)
+    if numbers is not None:
+        return [index in numbers for index in range(layers)]
+    rule = _rule(keys)
+    return None if rule is None else [rule(index) for index in range(layers)]
+
+
+def _numbers(keys: Keys) -> set[int] | None:
+    """Layers that hold experts given by their numbers: Llama 4's ``moe_layers``, Step-3's ``moe_layers_enum``."""
+    key = keys.first("moe_layers", "moe_layers_enum")
+    if key is None:
+        return None
+    value = keys.data[key]
+    items = value.split(",") if isinstance(value, str) else value
+    try:
+        return {whole(item, f"config.json: {key}", minimum=0) for item in items} if isinstance(items, list) else None
+    except ValueError as error:
+        keys.wrong(str(error))
+        return None
+
+
+def _rule(keys: Keys) -> Callable[[int], bool] | None:
+    """Which layers hold experts, by the rule of each family's class in transformers."""
+    if keys.first("interleave_moe_layer_step"):  # llama4: range(step - 1, layers, step)
+        step = keys.size("interleave_moe_layer_step")
+        return None if step is None else lambda index: index % step == step - 1
+    if keys.first("expert_layer_period"):  # jamba
+        period, offset = keys.size("expert_layer_period"), keys.count("expert_layer_offset") or 0
+        return None if period is None else lambda index: index % period == offset
+    if keys.first("moe_layer_start_index"):  # ernie4_5_moe
+        start, every = keys.count("moe_layer_start_index"), keys.size("moe_layer_interval") or 1
+        last = keys.count("moe_layer_end_index")
+        if start is None:
+            return None
+        return lambda index: index >= start and (last is None or index <= last) and (index + 1) % every == 0
+    dense = keys.data.get("mlp_only_layers") or []
+    if not isinstance(dense, list):
+        keys.wrong(f"config.json: mlp_only_layers is {dense!r:.40}, expected a list of layers")
+        return None
+    steps = [
+        (keys.size(name) if keys.first(name) else 1) for name in ("decoder_sparse_step", "moe_layer_freq")
+    ]  # qwen2_moe, qwen3_moe: (layer + 1) % step; deepseek: layer % frequency
+    first = keys.count("first_k_dense_replace") if keys.first("first_k_dense_replace") else 0
+    sparse, frequency = steps
+    if sparse is None or frequency is None or first is None:
+        return None
+    return lambda index: index not in dense and index >= first and (index + 1) % sparse == 0 and index % frequency == 0

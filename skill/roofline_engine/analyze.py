@@ -30,6 +30,7 @@ class Sources(Record):
     shapes: str | None = None
     peaks: str | None = None
     peaks_shipped: bool = True
+    peaks_device: str | None = None
     counters: tuple[str, ...] = ()
 
 
@@ -160,19 +161,36 @@ def _read_env(path: str | None, errors: list[str]) -> Env:
 
 
 def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
-    table = None
-    if sources.peaks is None:
+    table, measured, path, shipped = None, None, sources.peaks, sources.peaks_shipped
+    if path is not None and not shipped:
+        from . import overlay
+
+        given, path = path, peaktable.locate()  # measured ceilings lie over the shipped table
+        try:
+            measured = overlay.read(given, sources.peaks_device)
+            path = given if measured is None else path
+        except (OSError, ValueError) as error:
+            errors.append(f"L1: peaks: {error}")
+        shipped = path != given
+    if path is None:
         errors.append("L1: no peaks.md was found: peaks are null unless the device's properties give them")
     else:
         try:
-            table = peaktable.load(sources.peaks, shipped=sources.peaks_shipped)
+            table = peaktable.load(path, shipped=shipped)
         except (OSError, ValueError) as error:
             errors.append(f"L1: peaks: {error}")
     try:
-        return peaks.resolve(table, env.device)
+        found = peaks.resolve(table, env.device)
     except Exception as error:  # a table of the user's may hold anything
         errors.append(f"L1: peaks: {error}")
         return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
+    if measured is not None:
+        try:
+            found, refused = overlay.apply(found, measured, table)
+            errors += [f"L1: peaks: {line}" for line in refused]
+        except ValueError as error:
+            errors.append(f"L1: peaks: {error}")
+    return found
 
 
 def _read_config(path: str | None, errors: list[str]) -> ModelConfig | None:

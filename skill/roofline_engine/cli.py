@@ -69,7 +69,8 @@ def _add_analyze(one: argparse.ArgumentParser) -> None:
     one.add_argument("--env", metavar="FILE", help="env_report.json (default: beside the Top-N or up to two folders above)")
     one.add_argument("--config", metavar="FILE", help="the model's config.json (default: likewise)")
     one.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json beside the Top-N)")
-    one.add_argument("--peaks", metavar="FILE", help="another peak table in the format of peaks.md")
+    one.add_argument("--peaks", metavar="FILE", help="another peak table, or ceilings another tool measured")
+    one.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
     one.add_argument("--out", metavar="DIR", help="write there instead of beside the Top-N")
     one.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default 5)")
     one.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default 8)")
@@ -92,7 +93,8 @@ def _add_peaks(one: argparse.ArgumentParser) -> None:
         sub = actions.add_parser(action, help=what)
         if action == "show":
             sub.add_argument("name", metavar="NAME")
-        sub.add_argument("--peaks", metavar="FILE", help="another peak table")
+            sub.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
+        sub.add_argument("--peaks", metavar="FILE", help="another peak table" + (", or measured ceilings" * (action == "show")))
         if action != "audit":
             sub.add_argument("--json", action="store_true", help="one JSON document")
         sub.set_defaults(run=run)
@@ -124,7 +126,7 @@ def _analyze(options: argparse.Namespace) -> int:
             if not os.path.isfile(named):
                 raise ValueError(f"--{name} {printable(named)}: no such file")
             sources = sources._replace(**{name: named})
-    sources = sources._replace(peaks_shipped=options.peaks is None)
+    sources = sources._replace(peaks_shipped=options.peaks is None, peaks_device=options.peaks_device)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
     report = analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
     if report is None:
@@ -206,23 +208,35 @@ def _peaks_show(options: argparse.Namespace) -> int:
     from .artifact import to_json
     from .peaks import architecture
 
+    measured = None
+    if options.peaks is not None:
+        from . import overlay
+
+        measured = overlay.read(options.peaks, options.peaks_device)
+        options.peaks = options.peaks if measured is None else None
     table = _table(options)
     gfx = architecture(options.name)
     by_arch = gfx in table.defaults or table.with_arch(gfx)
     device = peaks.Device(gfx=gfx) if by_arch else peaks.Device(device_name=options.name)
     found = peaks.resolve(table, device)
+    if measured is not None:
+        found, refused = overlay.apply(found, measured, table)
+        for line in refused:
+            print(printable(line), file=sys.stderr)
     if found.source == "derived":
         return _refuse(f"{printable(options.name)}: {found.note}")
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))
         return DONE
     candidates = [found.product] if found.product else [block.id for block in table.named(options.name) or table.with_arch(gfx)]
-    print(f"product    {', '.join(candidates)}")
+    print(f"product    {', '.join(candidates) or printable(options.name)}")
     print(f"gfx        {found.gfx}")
     print(f"bandwidth  {found.hbm_bw_bytes_s or 0:.5g} bytes/s")
     for title, rates in (("matrix", found.flops), ("vector", found.vector)):
         for dtype, value in rates.items():
             print(f"{title:10} {dtype:12} {value:.5g} FLOP/s")
+    for axis, value in found.achievable.items():
+        print(f"achievable {axis:12} {value:.5g} {'FLOP/s' if '.' in axis else 'bytes/s'}, measured")
     print(f"L2         {'unknown' if found.l2_bytes is None else format(found.l2_bytes, '.0f') + ' bytes'}")
     print(f"MALL       {'none or unknown' if found.mall_bytes is None else format(found.mall_bytes, '.0f') + ' bytes'}")
     print(f"source     {found.source}, confidence {found.confidence}")

@@ -27,6 +27,7 @@ class Peaks(Record):
     flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock.
     low_axes: axes with low confidence although the product is known well enough otherwise (``memory``, ``matrix.fp8``).
     unvalidated: axis to the rule its figure breaks; no compute-axis verdict is taken on it.
+    achievable: axis to a measured ceiling under its roof (``overlay``); shown beside the roof, never in its place.
     """
 
     product: str | None = None
@@ -44,6 +45,7 @@ class Peaks(Record):
     confidence: str = "low"
     low_axes: tuple[str, ...] = ()
     unvalidated: Mapping[str, str] = {}
+    achievable: Mapping[str, float] = {}
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
@@ -80,6 +82,13 @@ class Peaks(Record):
             out["low_confidence_axes"] = list(self.low_axes)
         if self.unvalidated:
             out["unvalidated"] = dict(self.unvalidated)
+        if self.achievable:
+            parts = [(axis.partition(".")[0], axis.partition(".")[2], value) for axis, value in self.achievable.items()]
+            out["achievable"] = {
+                "hbm_bw_bytes_s": self.achievable.get("memory"),
+                "flops": {dtype: value for engine, dtype, value in parts if engine == "matrix"},
+                "vector": {dtype: value for engine, dtype, value in parts if engine == "vector"},
+            }
         return out
 
 
@@ -274,19 +283,20 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
         if not known or max(known) > (1 + AGREEMENT) * min(known):
             low.append(axis)
     if not low and peaks.confidence == "high":
-        return peaks._replace(product=None, confidence="high", note=_joined(f"{what}, which agree within 10 %", peaks.note))
+        return peaks._replace(product=None, confidence="high", note=joined(f"{what}, which agree within 10 %", peaks.note))
     advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
-    return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=_joined(advice, peaks.note))
+    return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=joined(advice, peaks.note))
 
 
-def _joined(*parts: str) -> str:
+def joined(*parts: str) -> str:
+    """The parts of a note."""
     return "; ".join(part for part in parts if part)
 
 
 def _doubted(peaks: Peaks, doubts: list[str]) -> Peaks:
     if not doubts:
         return peaks
-    return peaks._replace(confidence="low", low_axes=(), note=_joined(*doubts, peaks.note))
+    return peaks._replace(confidence="low", low_axes=(), note=joined(*doubts, peaks.note))
 
 
 def _scaled(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:

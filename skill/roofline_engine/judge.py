@@ -12,6 +12,10 @@ from .peaks import Peaks
 from .record import Record
 from .units import number, printable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .stagec import Book
+
 #: Captured calls are the row's launches when they add up to them within this.
 _SAME_CALLS = 0.02
 
@@ -29,9 +33,16 @@ class Judge:
     """What every entry of one run needs, and the lines about what could not be done."""
 
     def __init__(
-        self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], peaks: Peaks
+        self,
+        topn: TopN,
+        env: Env,
+        config: ModelConfig | None,
+        shapes: dict[str, list[dict[str, object]]],
+        peaks: Peaks,
+        counters: Book | None = None,
     ) -> None:
         self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
+        self.counters = counters
         self._beside: list[Row] | None = None
         self.degraded: list[dict[str, str]] = []
         self.errors: list[str] = []
@@ -95,7 +106,11 @@ class Judge:
                     notes.append("one time for several shapes: each shape is in the range")
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
-        return assess(entry, done, self.peaks, conflict=conflict), done.notes
+        if self.counters is not None:
+            entry = self.counters.assess(entry, done, self.peaks, notes, conflict=conflict, shapes=len(cases))
+        else:
+            entry = assess(entry, done, self.peaks, conflict=conflict)
+        return entry, done.notes
 
     def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
         self.degraded.append({"name": entry.name, "reason": reason})

@@ -70,6 +70,7 @@ class Group:
     def __init__(self, name: str, dispatches: Sequence[Dispatch], dead: Iterable[str]) -> None:
         self.name, self.dispatches, self.dead = name, dispatches, frozenset(dead)
         self.problems: list[str] = []
+        self.carriers: dict[str, frozenset[int]] = {}
 
     def has(self, name: str) -> bool:
         return any(name in dispatch.values for dispatch in self.dispatches)
@@ -101,7 +102,17 @@ class Group:
             counts = ", ".join(f"{name} on {len(found)}" for name, found in carriers.items())
             self.problems.append(f"{what}: passes are mixed ({counts} of {len(self.dispatches)} dispatches)")
             return None
+        self.carriers[what] = frozenset(carriers[names[0]])
         return {name: self.mean(name) or 0.0 for name in names}
+
+    def alike(self, what: str, *parts: str) -> bool:
+        """Whether figures that ``together`` gave stand on the same dispatches, so that they may be added."""
+        sets = [self.carriers.get(part, frozenset()) for part in parts]
+        if len(set(sets)) <= 1:
+            return True
+        counts = ", ".join(f"{part} on {len(found)}" for part, found in zip(parts, sets))
+        self.problems.append(f"{what}: passes are mixed ({counts} of {len(self.dispatches)} dispatches)")
+        return False
 
     def time(self) -> float | None:
         times = [dispatch.t_s for dispatch in self.dispatches if dispatch.t_s is not None]
@@ -137,8 +148,8 @@ def plausible(bytes_by_level: Mapping[str, float], problems: list[str]) -> dict[
     for upper, lower in zip(order, order[1:]):
         if levels[lower] > levels[upper] * (1 + KNOWN_COPY_BAND):
             problems.append(
-                f"hbm: {lower}: {levels[lower]:.6g} bytes are more than the {levels[upper]:.6g} of {upper}: intensity must grow "
-                "by level, so neither is believed"
+                f"hbm: {lower}: {levels[lower]:.6g} bytes are more than the {levels[upper]:.6g} of {upper}: intensity "
+                "must grow by level, so neither is believed"
             )
             return {}
     return levels
@@ -238,8 +249,8 @@ def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]
     reader = csv.reader(line if not line.startswith("==") else "\n" for line in lines[begin:])
     try:
         for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
+            if not any(cell.strip() for cell in cells) and len(cells) < len(header):
+                continue  # a blank line; a row of blank cells may be ncu's units
             at = begin + reader.line_num
             if len(cells) != len(header):
                 problems.append(f"{label}: line {at} has {len(cells)} cells, expected {len(header)}: left out")

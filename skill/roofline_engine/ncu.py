@@ -24,10 +24,10 @@ _SHARES = {
 }
 #: FLOPs of one thread's instruction: a multiply-add is two, a packed one two lanes of that.
 _SASS = {"add": 1, "mul": 1, "fma": 2, "add2": 2, "mul2": 2, "fma2": 4}
-_SASS_NAME = re.compile(r"smsp?__sass_thread_inst_executed_op_([dfh])(add2?|mul2?|fma2?)_pred_on\.sum$")
+_SASS_NAME = re.compile(r"sm(?:sp)?__sass_thread_inst_executed_op_([dfh])(add2?|mul2?|fma2?)_pred_on\.sum$")
 _PRECISION = {"d": "vector_fp64", "f": "vector_fp32", "h": "vector_fp16"}
 _PATH = re.compile(r"sm__ops_path_tensor_(op_[a-z]+_)?src_(\w+?)(_dst_\w+?)?(_sparsity_(?:on|off))?\.sum$")
-_PIPE = re.compile(r"smsp?__inst_executed_pipe_tensor\w*\.sum$")
+_PIPE = re.compile(r"sm(?:sp)?__inst_executed_pipe_tensor\w*\.sum$")
 #: FLOPs of one warp-level tensor instruction on Volta; an A100 HMMA.16816 is 4096, so the factor is nobody else's.
 _VOLTA_FLOPS, _VOLTA = 512, "7.0"
 _SOURCES = {"fp4_fp6": "fp6_fp4", "fp4_fp6_fp8": "fp8"}

@@ -50,9 +50,10 @@ PERCENTAGES = ("MemUnitStalled", "MfmaUtil", "OccupancyPercent", "L2CacheHit", "
 #: From this release on FETCH_SIZE is right on gfx950; before, reads are half (rocm-systems#2501, GEAK#468).
 GFX950_ROCM = (7, 12)
 
+_BYTES = re.compile(r"(FETCH_SIZE|WRITE_SIZE|TCC_EA0?_(RD|WR)REQ(_32B|_64B|_128B)?|GL2C_EA_RDREQ(_\w+)?)$")
 _WANTED = re.compile(
-    r"(FETCH_SIZE|WRITE_SIZE|TCC_EA0?_(RD|WR)REQ(_32B|_64B|_128B)?|TCC_BUBBLE|GL2C_EA_RDREQ(_\w+)?|TCP_TOTAL_CACHE_ACCESSES"
-    r"|TCP_TCC_(READ|WRITE|ATOMIC_WITH_RET|ATOMIC_WITHOUT_RET)_REQ|SQ_INSTS_VALU_MFMA_MOPS_\w+"
+    _BYTES.pattern
+    + r"|(TCC_BUBBLE|TCP_TOTAL_CACHE_ACCESSES|TCP_TCC_(READ|WRITE|ATOMIC_WITH_RET|ATOMIC_WITHOUT_RET)_REQ|SQ_INSTS_VALU_MFMA_MOPS_\w+"
     r"|SQ_INSTS_VALU_(ADD|MUL|FMA|TRANS)_F\d+|MfmaFlops\w*|" + "|".join(PERCENTAGES) + r")$"
 )
 
@@ -92,9 +93,9 @@ def evaluate(
     if not dispatches:
         raise ValueError(f"{label}: no dispatch of a kernel in it" + (f": {problems[0]}" if problems else ""))
     names = {name for dispatch in dispatches for name in dispatch.values}
-    if not any(_WANTED.match(name) for name in names):
+    if not any(_BYTES.match(name) for name in names):
         listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
-        problems.append(f"{label}: no byte, FLOP or utilisation counters in it{listed}")
+        problems.append(f"{label}: no byte counters in it{listed}")
     kernels = tuple(_measure(group, tool, source) for group in grouped(dispatches, skip))
     return Counters(label, source, tool.gfx, kernels, condensed(problems))
 
@@ -268,7 +269,7 @@ def _measure(group: Group, tool: Tool, source: str) -> Measured:
         levels["hbm_read"] = read
     if written is not None:
         levels["hbm_write"] = written
-    if read is not None and written is not None:
+    if read is not None and written is not None and group.alike("hbm", "hbm reads", "hbm writes"):
         levels["hbm"] = read + written
     levels.update(_caches(group, tool))
     flops = _flops(group)
@@ -305,7 +306,7 @@ def _reads(group: Group, tool: Tool) -> float | None:
     if prefix is None:
         if group.has("GL2C_EA_RDREQ"):
             return _rdna_reads(group, gfx)
-        if any(_WANTED.match(name) for dispatch in group.dispatches for name in dispatch.values):
+        if any(group.has(name) for name in ("WRITE_SIZE", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")):
             group.problems.append("hbm reads: FETCH_SIZE was not collected, nor TCC_EA0_RDREQ")
         return None
     all_of, small = f"{prefix}RDREQ", f"{prefix}RDREQ_32B"

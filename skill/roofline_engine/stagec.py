@@ -111,6 +111,7 @@ class Book:
 
     def _bytes(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
         need = min(model.bytes for model in work.candidates if model.in_range)
+        refused = []
         for one in found:
             counted = one.kernel.bytes.get("hbm")
             why = self._usable(entry, one, shapes)
@@ -128,7 +129,9 @@ class Book:
                 )
             if not why:
                 return one
-            self._refuse(one.label, why, entry.name)
+            refused.append((one.label, why))
+        for label, why in refused:  # another file may have had what one lacks
+            self._refuse(label, why, entry.name)
         return None
 
     def _flops(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:

@@ -5,13 +5,17 @@ The inputs are made here in the tools' formats. Tests of public reports carry th
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import run_tool
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roofline_engine import counters, measured, ncu, rocprof
 
@@ -270,6 +274,12 @@ def test_b7_rocm_systems_6339_line_sizes_by_architecture(gfx: str, line: int) ->
     kernel = only(wide_csv(one), gfx)
     assert kernel.bytes["l2"] == 1000 * line + 10 * 64
     assert kernel.bytes["l1"] == 5000 * line
+
+
+def test_b7_without_the_architecture_there_is_no_line_size() -> None:
+    kernel = only(long_csv({"TCP_TOTAL_CACHE_ACCESSES_sum": 5000}), None)
+    assert kernel.bytes == {}
+    assert "line size depends on the gfx" in said(kernel)
 
 
 def test_b8_rocprofiler_compute_690_intensity_grows_by_level_or_is_refused() -> None:
@@ -576,3 +586,42 @@ def test_utf16_of_a_windows_shell_is_read(tmp_path: Path) -> None:
     path = tmp_path / "ncu.csv"
     path.write_text(details_csv(("0", "k", "dram__bytes.sum", "byte", "12")), encoding="utf-16")
     assert counters.read(str(path)).kernels[0].bytes == {"hbm": 12}
+
+
+SAMPLES = (
+    long_csv({"FETCH_SIZE": 100, "WRITE_SIZE": 7, "SQ_INSTS_VALU_FMA_F32": 3, "MemUnitStalled": 1.5}, {"FETCH_SIZE": 9}),
+    wide_csv(VECCOPY_MI300),
+    raw_csv({"dram__bytes.sum": ("Mbyte", ["1,5"]), "gpu__time_duration.sum": ("us", ["3"])}),
+    details_csv(("0", "k", DRAM_PCT, "%", "5,400"), ("0", "k", "dram__bytes.sum", "byte", "5,400")),
+    json.dumps(results([{"dispatch_data": launch(1, 5), "records": [{"counter_id": {"handle": 1}, "value": 2}]}], [])),
+)
+
+
+@given(
+    sample=st.sampled_from(SAMPLES),
+    edits=st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 9), st.text(max_size=6)), max_size=4),
+    gfx=st.sampled_from([None, "gfx90a", "gfx942", "gfx950", "gfx1201"]),
+)
+def test_a_damaged_file_is_read_or_refused_in_one_line(sample: str, edits: list[tuple[int, int, str]], gfx: str | None) -> None:
+    for at, length, text in edits:
+        sample = sample[:at] + text + sample[at + length :]
+    found, refused = parsed(sample, gfx)
+    assert found is not None or (refused.startswith("f: ") and "\n" not in refused)
+    for kernel in found.kernels if found else ():
+        levels = [kernel.bytes[name] for name in ("l1", "l2", "hbm") if name in kernel.bytes]
+        assert all(lower <= upper * 1.02 for upper, lower in itertools.pairwise(levels))
+        assert all(math.isfinite(value) and value >= 0 for value in [*kernel.bytes.values(), *kernel.flops.values()])
+        assert kernel.t_s is None or kernel.t_s > 0
+
+
+@given(st.text(max_size=200), st.booleans())
+def test_any_text_is_read_or_refused(text: str, header: bool) -> None:
+    found, refused = parsed(("Dispatch_ID,Kernel_Name,FETCH_SIZE\n" if header else "") + text, None)
+    assert found is not None or refused.startswith("f: ")
+
+
+def parsed(text: str, gfx: str | None) -> tuple[measured.Counters | None, str]:
+    try:
+        return counters.parse(text, "f", gfx), ""
+    except ValueError as error:
+        return None, str(error)

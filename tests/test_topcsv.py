@@ -32,7 +32,7 @@ def test_a_cut_list_is_not_renormalised(run: Run) -> None:
 
 
 def test_nsys_preamble_templates_and_memory_rows(run: Run) -> None:
-    text = "Generating SQLite file /tmp/a.sqlite\nProcessing [/tmp/a.sqlite]...\n" + NSYS
+    text = "Generating SQLite file a.sqlite\nProcessing [a.sqlite]...\n" + NSYS
     text += '50.0,500,344,1453.5,1.0,1,2,0.1,"void moe_kernel<(unsigned int)512, (bool)1>(float *)"\n'
     text += "25.0,250,344,1.0,1.0,1,2,0.1,[CUDA memcpy Host-to-Device]\n"
     artifact = analyzed(run, text, "report_cuda_gpu_kern_sum.csv")
@@ -102,3 +102,8 @@ def test_profile_top_n_json_wins_over_a_csv_beside_it(run: Run) -> None:
     (run.round / "kernel_stats.csv").write_text(STATS + '"other",10,8380,838,8.38,1,2,0\n')
     artifact = run.topn({"name": "mine", "pct_gpu_time": 50, "base_latency_ms": 1}).env(**MI300X).analyze()
     assert [item["name"] for item in artifact["entries"]] == ["mine"]
+
+
+def test_the_list_itself_is_not_taken_for_counters(run: Run) -> None:
+    artifact = analyzed(run, STATS + '"a",10,8380,838,8.38,1,2,0\n', "counters_kernel_stats.csv")
+    assert not any("L4" in line["reason"] for line in artifact["degraded"])

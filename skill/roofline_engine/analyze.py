@@ -101,7 +101,9 @@ def find_sources(path: str) -> Sources:
         config=inputs.find(folder, inputs.CONFIG_NAME, 2),
         shapes=inputs.find(folder, inputs.SHAPES_NAME, 0),
         peaks=table,
-        counters=tuple(os.path.join(folder, name) for name in names if _is_counters(folder, name)),
+        counters=tuple(
+            os.path.join(folder, name) for name in names if name != os.path.basename(topn) and _is_counters(folder, name)
+        ),
     )
 
 

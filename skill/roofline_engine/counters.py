@@ -47,9 +47,9 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
 
 def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
     """The same from text."""
-    from . import rocprof
+    from . import amd, rocprof
 
-    tool = rocprof.Tool(gfx, rocprof.version(rocm))
+    tool = amd.Tool(gfx, amd.version(rocm))
     if text.lstrip()[:1] in ("{", "["):
         import json
 

@@ -69,11 +69,12 @@ class Group:
 
     def __init__(self, name: str, dispatches: Sequence[Dispatch], dead: Iterable[str]) -> None:
         self.name, self.dispatches, self.dead = name, dispatches, frozenset(dead)
+        self.names = {name for dispatch in dispatches for name in dispatch.values}
         self.problems: list[str] = []
         self.carriers: dict[str, frozenset[int]] = {}
 
     def has(self, name: str) -> bool:
-        return any(name in dispatch.values for dispatch in self.dispatches)
+        return name in self.names
 
     def live(self, name: str) -> bool:
         """Collected, and fed: not zero in the whole file."""

@@ -135,6 +135,7 @@ class Book:
         return None
 
     def _flops(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
+        refused = []
         for one in found:
             flops = one.kernel.flops
             if not flops or self._usable(entry, one, shapes):
@@ -151,7 +152,9 @@ class Book:
                 why = f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
             if not why:
                 return one
-            self._refuse(one.label, why, entry.name)
+            refused.append((one.label, why))
+        for label, why in refused:
+            self._refuse(label, why, entry.name)
         return None
 
     def _impossible(self, entry: Entry, judged: Entry, nbytes: _Found | None, flops: _Found | None) -> str:

@@ -443,6 +443,26 @@ def test_e8_ambiguous_numbers_are_thousands_only_where_they_count() -> None:
         counters.parse(details_csv(("0", "k", DRAM_PCT, "%", "5,40"), ("0", "k", DRAM_PCT, "%", "5.4")), "f.csv")
 
 
+@pytest.mark.parametrize(
+    ("unit", "value", "others", "right"),
+    [
+        ("usecond", "28.448", [], 28.448e-6),  # no comma anywhere: a decimal point
+        ("usecond", "28.448", ["5,40"], 28_448e-6),  # decimal commas elsewhere: thousands
+        ("usecond", "28,448", ["5.40"], 28_448e-6),
+        ("usecond", "28,448", ["5,40"], 28.448e-6),
+        ("usecond", "28,448", [], None),
+        ("usecond", "28.448", ["1,234"], None),
+        ("nsecond", "28,448", [], 28_448e-9),  # nanoseconds are whole
+        ("nsecond", "28.448", [], None),
+        ("nsecond", "2.128.448", [], 2_128_448e-9),
+    ],
+)
+def test_e8_what_three_digits_after_a_mark_mean(unit: str, value: str, others: list[str], right: float | None) -> None:
+    rows = [("0", "k", "gpu__time_duration.sum", unit, value)]
+    kernel = only(details_csv(*rows, *(("0", "k", "other__metric", "%", other) for other in others)), None)
+    assert kernel.t_s == (None if right is None else pytest.approx(right))
+
+
 def test_c10_ncu_tensor_paths_are_flops_directly() -> None:
     # The FP8 GEMM of 4096 x 3072 x 768: 2*M*N*K.
     exact = 2 * 4096 * 3072 * 768

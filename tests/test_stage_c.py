@@ -156,6 +156,12 @@ def test_launches_of_other_work_are_l4(run: Run) -> None:
     assert "take 2.00 of the profile's time: not the same work" in reason(judged(run, {**GOOD, "ns": 100_000}))
 
 
+def test_another_time_while_counted_is_noted(run: Run) -> None:
+    (only,) = judged(run, {**GOOD, "ns": 60_000})["entries"]
+    assert only["stage"] == "C"
+    assert "one launch took 0.06 ms while counted, 0.05 ms in the profile" in only["notes"]
+
+
 def test_a_guess_is_not_raised_by_the_other_roof(run: Run) -> None:
     run.topn(gemm_row(t_ms=T_MS, est_shape={"M": 64, "N": 8192, "K": 8192, "dtype": "bf16"}))
     artifact = judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 512})

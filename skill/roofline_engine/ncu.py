@@ -36,6 +36,7 @@ _PREFIX = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _SECONDS = {"s": "", "sec": "", "second": "", "ms": "m", "us": "u", "ns": "n"}
 _SECONDS.update({"msecond": "m", "usecond": "u", "nsecond": "n", "msec": "m", "usec": "u", "nsec": "n"})
+_WHOLE = ("byte", "bytes", "inst", "nsecond", "ns", "nsec")
 _COUNTED = re.compile(r"([kKMGTP]i?)?(bytes?|B|inst|cycle|op|ops|request|sector)?$")
 
 
@@ -71,7 +72,8 @@ def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
     if units[name_at].strip():
         raise ValueError(f"{table.label}: line {units_line}: expected the units under the header, found a launch")
     columns = [(at, name) for at, name in enumerate(table.header) if _wanted(name)]
-    decimal = _decimal_comma((cells[at] for _, cells in table.rows[1:] for at, _ in columns), table.label)
+    metrics = [at for at, name in enumerate(table.header) if "__" in name]
+    decimal = _decimal_comma((cells[at] for _, cells in table.rows[1:] for at in metrics), table.label)
     dispatches = []
     for line, cells in table.rows[1:]:
         values = {}
@@ -93,8 +95,7 @@ def _details(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
     if id_at is None or unit_at is None or value_at is None or metric_at is None or name_at is None:
         raise ValueError(f"{table.label}: expected the columns ID, Kernel Name, Metric Name, Metric Unit and Metric Value")
     metrics = [_LABELS.get(cells[metric_at].strip(), cells[metric_at].strip()) for _, cells in table.rows]
-    used = [cells[value_at] for (_, cells), metric in zip(table.rows, metrics) if _wanted(metric)]
-    decimal = _decimal_comma(used, table.label)
+    decimal = _decimal_comma((cells[value_at] for _, cells in table.rows), table.label)
     launches: dict[tuple[str, str], tuple[dict[str, float], str]] = {}
     for (line, cells), metric in zip(table.rows, metrics):
         grid = cells[grid_at] if grid_at is not None else ""
@@ -117,14 +118,19 @@ def _dispatch(name: str, values: dict[str, float], grid: str) -> Dispatch:
 def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
     """Whether commas are decimal in this file: True, False, or None when no number tells.
 
+    ``1.234`` alone says nothing, but where no number has a comma it is a decimal point: a locale of decimal commas
+    would have written one somewhere.
+
     Raises:
         ValueError: when some numbers say one and some the other.
     """
     comma = point = ""
+    commas = False
     for cell in cells:
         text = cell.strip().lstrip("+-")
         if not re.match(r"[\d.,]+$", text):
             continue
+        commas = commas or "," in text
         last = max(text.rfind(","), text.rfind("."))
         if last < 0:
             continue
@@ -139,7 +145,7 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
             point = point or cell
     if comma and point:
         raise ValueError(f"{label}: {comma!r:.30} has a decimal comma and {point!r:.30} a decimal point: not read")
-    return True if comma else False if point else None
+    return True if comma else False if point or not commas else None
 
 
 def _cell(text: str, unit: str, what: str, decimal_comma: bool | None, problems: list[str]) -> float | None:
@@ -150,19 +156,16 @@ def _cell(text: str, unit: str, what: str, decimal_comma: bool | None, problems:
         return None
     if decimal_comma:
         plain = plain.replace(".", "").replace(",", ".")
-    elif decimal_comma is None and re.match(r"[+-]?\d{1,3}[.,]\d{3}$", plain) and not ("," in plain and _is_base_count(unit)):
-        # Nothing in the file tells a thousands comma from a decimal one; only a count of base units must be whole.
-        problems.append(f"{what} is {plain!r}: thousands or decimals, the file does not tell: skipped")
-        return None
+    elif re.match(r"[+-]?\d{1,3}[.,]\d{3}$", plain):
+        # Only a count of base units tells: it is whole, so its comma groups thousands and its point is no decimal point.
+        if "." in plain if unit.strip() in _WHOLE else decimal_comma is None:
+            problems.append(f"{what} is {plain!r}: thousands or decimals, the file does not tell: skipped")
+            return None
     try:
         return number(plain, what, minimum=0) * factor(unit)
     except ValueError as error:
         problems.append(str(error) if what in str(error) else f"{what}: {error}")
         return None
-
-
-def _is_base_count(unit: str) -> bool:
-    return unit.strip() in ("", "byte", "bytes", "inst", "cycle", "op", "ops", "nsecond", "ns", "nsec")
 
 
 def factor(unit: str) -> float:

@@ -20,6 +20,8 @@ COMPULSORY = 0.9
 _MORE = 1.1
 #: Launches whose counted time is this far from the profile's were not the same work.
 _SAME_TIME = 1.5
+#: Counting serialises launches and may lock clocks; beyond this it is worth a note.
+_NOTED_TIME = 0.1
 _STANDS = "the analytic result stands"
 
 
@@ -201,6 +203,9 @@ def _said(entry: Entry, work: Work, nbytes: _Found | None, flops: _Found | None,
                 line += " (re-reads)" if unit == "B" else " (padding or recomputation is in it)"
         said.append(line)
     for one in found:
+        t_ms = one.kernel.t_s * 1e3 if one.kernel.t_s else None
+        if t_ms and entry.t_ms and abs(t_ms / entry.t_ms - 1) > _NOTED_TIME:
+            said.append(f"one launch took {t_ms:.4g} ms while counted, {entry.t_ms:.4g} ms in the profile")
         shares = ", ".join(f"{name} {value:.3g} %" for name, value in one.kernel.corroboration.items())
         if shares:
             said.append(f"counters beside it: {shares}")

@@ -122,6 +122,7 @@ def test_the_sound_artifact_is_accepted(sound: dict[str, Any]) -> None:
         ("entries.0.unknown_reason", "infeasible", "attainable_speedup is 1.02244 although infeasible, expected null"),
         ("entries.0.confidence", "high", "confidence is high at stage B"),
         ("entries.0.measurement_basis", "counters", "measurement_basis is counters at stage B"),
+        ("entries.0.stage", "C", "measurement_basis is model at stage C"),
         ("peaks.confidence", "low", "confidence is medium although the peaks are low"),
         ("entries.0.op_class", "elementwise", "op_class is elementwise, but moe is moe"),
         ("entries.0.route", "kernel_track", "route is kernel_track, but class, bound and share give byte_reduction_track"),

@@ -14,11 +14,21 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from roofline_engine.amd import GFX950_ROCM, LINE_BYTES, MOPS_FLOPS
+from roofline_engine.counters import WANTED
 from roofline_engine.entry import FIELDS
 from roofline_engine.inputs import read_env, read_shapes, read_topn
+from roofline_engine.measured import KNOWN_COPY_BAND
 from roofline_engine.models import OPS, work
+from roofline_engine.stagec import COMPULSORY
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "inputs.md", ROOT / "docs" / "artifact.md", ROOT / "AGENTS.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "inputs.md",
+    ROOT / "docs" / "artifact.md",
+    ROOT / "docs" / "counters.md",
+    ROOT / "AGENTS.md",
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -79,6 +89,18 @@ def test_the_artifact_page_is_the_definition_of_the_fields() -> None:
         if line.startswith("| `"):
             rows[cells[0].strip("`")] = cells[1:]
     assert rows == {name: [form.unit, ", ".join(form.choices), form.doc] for name, form in FIELDS.items()}
+
+
+def test_the_counters_page_is_what_the_engine_does() -> None:
+    text = " ".join((ROOT / "docs" / "counters.md").read_text(encoding="utf-8").split())
+    assert f"A line is 128 bytes on {', '.join(list(LINE_BYTES)[:-1])} and {list(LINE_BYTES)[-1]}, else 64." in text
+    assert set(LINE_BYTES.values()) == {128}
+    assert f"only from ROCm {'.'.join(map(str, GFX950_ROCM))} on" in text
+    assert f"| FLOPs, AMD | {MOPS_FLOPS} x " in text
+    assert f"under {COMPULSORY} of what the op must move" in text
+    assert f"within {KNOWN_COPY_BAND:.0%}".replace("%", " %") in text
+    wanted = [name for purpose, names in WANTED.items() if purpose.startswith("bytes") for name in names]
+    assert not [name for name in wanted if f"`{name}`" not in text]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

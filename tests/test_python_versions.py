@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import EXAMPLE, ROOT, run_tool
+from conftest import EXAMPLE, GEMM, MI300X, ROOT, Run, run_tool
+from test_counters import details_csv, long_csv
 
 ENGINE = sorted((ROOT / "skill").rglob("*.py"))
 
@@ -31,6 +32,25 @@ def test_the_worked_example_is_the_same_on(version: str, tmp_path: Path) -> None
     assert json.loads(there.out) == json.loads(here.out)
     assert run_tool("validate", tmp_path / "profile_roofline.json", python=python).code == 0
     assert run_tool("peaks", "audit", python=python).code == 0
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_counters_are_the_same_on(version: str, run: Run) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    (run.round / "kernel_stats.csv").write_text('"Name","Calls","TotalDurationNs"\n"gemm_kernel",2,100000\n')
+    (run.round / "counter_collection.csv").write_text(
+        long_csv({"FETCH_SIZE": 140_000, "WRITE_SIZE": 1_000, "ns": 50_000}, name="gemm_kernel")
+    )
+    (run.round / "ncu.csv").write_text(details_csv(("0", "k", "dram__bytes.sum", "Mbyte", "2523,00")))
+    run.shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    here = run_tool("analyze", run.round, "--json")
+    assert json.loads(here.out)["stage"] == "C"
+    assert run_tool("analyze", run.round, "--json", python=python).out == here.out
+    for name in ("counter_collection.csv", "ncu.csv"):
+        shown = [run_tool("counters", "show", run.round / name, "--json", python=one).out for one in (sys.executable, python)]
+        assert shown[0] == shown[1] != ""
 
 
 @pytest.mark.parametrize("path", ENGINE, ids=lambda path: path.name)

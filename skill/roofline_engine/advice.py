@@ -59,7 +59,7 @@ def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
     levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time go{named}")
     if entry.op == "moe":
         every = next((model for model in entry.byte_models if model.model == "all_experts"), None)
-        if every is not None and entry.bytes_est:
+        if every is not None and entry.bytes_est and every.bytes > entry.bytes_est:
             waste = quantity(every.bytes - entry.bytes_est, "B")
             ruled_out = " (this time rules out all of it; look for part of it)" if every.feasible is False else ""
             levers.append(
@@ -117,7 +117,13 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
     cap = entry.t_ms / 1e3 / DISPATCH_FLOOR_S if entry.t_ms else None
     if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
         said.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")
-    if entry.roof_axis == "memory" and entry.roofline_pct and entry.roofline_pct > STREAMING_FRACTION and not entry.suspect:
+    if (
+        entry.roof_axis == "memory"
+        and entry.roofline_pct
+        and entry.roofline_pct > STREAMING_FRACTION
+        and not entry.suspect
+        and entry.stage != "C"
+    ):
         said.append(f"above the {STREAMING_FRACTION:g} of the pin rate that plain streaming reaches: worth counters")
     if entry.rankable and entry.expected_e2e_gain_pct is not None and entry.attainable_speedup:
         if entry.attainable_speedup <= 1 + ISOLATED_NOISE:

@@ -16,6 +16,7 @@ from .units import printable
 
 if TYPE_CHECKING:
     from .modelconfig import ModelConfig
+    from .stagec import Book
 
 #: The artifact format's version, the specification's; it changes with the format, not with the package.
 SKILL_VERSION = "1"
@@ -88,25 +89,48 @@ def find_sources(path: str) -> Sources:
         ValueError: when there is no Top-N to analyse.
     """
     folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
-    topn = os.path.join(path, inputs.TOPN_NAME) if os.path.isdir(path) else path
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    topn = _topn_in(path, names) if os.path.isdir(path) else path
     if not os.path.isfile(topn):
         expected = f"{inputs.TOPN_NAME} in it" if os.path.isdir(path) else "a Top-N file or a directory with one"
         raise ValueError(f"{printable(path)}: expected {expected}")
     table = peaktable.locate()
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return Sources(
         topn=topn,
         env=inputs.find(folder, inputs.ENV_NAME, 2),
         config=inputs.find(folder, inputs.CONFIG_NAME, 2),
         shapes=inputs.find(folder, inputs.SHAPES_NAME, 0),
         peaks=table,
-        counters=tuple(name for name in names if _is_counters(name)),
+        counters=tuple(
+            os.path.join(folder, name) for name in names if name != os.path.basename(topn) and _is_counters(folder, name)
+        ),
     )
 
 
-def _is_counters(name: str) -> bool:
+def _topn_in(folder: str, names: list[str]) -> str:
+    """profile_topN.json of a folder, or the one CSV in it that a profiler wrote as such a list."""
+    topn = os.path.join(folder, inputs.TOPN_NAME)
+    if not os.path.isfile(topn) and any(name.lower().endswith(".csv") for name in names):
+        from .topcsv import is_topn
+
+        lists = [name for name in names if is_topn(name)]
+        if len(lists) == 1:
+            return os.path.join(folder, lists[0])
+    return topn
+
+
+def _is_counters(folder: str, name: str) -> bool:
+    """By name; a JSON of results must also say that rocprofv3 wrote it, since many tools leave a results.json."""
     low = name.lower()
-    return low.endswith((".csv", ".json")) and ("counter" in low or low.startswith("pmc_"))
+    if low.endswith(".csv"):
+        return "counter" in low or low.startswith(("pmc_", "ncu"))
+    if low.endswith("results.json"):
+        try:
+            with open(os.path.join(folder, name), "rb") as handle:
+                return b"rocprofiler-sdk-tool" in handle.read(4096)
+        except OSError:
+            return False
+    return low.endswith(".json") and "counter" in low
 
 
 def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX) -> Report | None:
@@ -118,15 +142,8 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     report = Report(_resolve(sources, env, errors), errors, head_pct, head_max)
     config = _read_config(sources.config, errors)
     shapes = _read_shapes(sources.shapes, errors)
-    for name in sources.counters:
-        report.degraded.append(
-            {
-                "name": printable(name),
-                "reason": "L4: counters are not read; the analytic result stands, at its confidence",
-            }
-        )
     try:
-        topn = inputs.read_topn(inputs.read_json(sources.topn), os.path.basename(sources.topn))
+        topn = _read_topn(sources.topn)
     except ValueError as error:
         errors.append(f"L5: {error}")
         return report
@@ -134,11 +151,30 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     _name_strangers(shapes, topn, errors)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
-    judge = Judge(topn, env, config, shapes, report.peaks)
+    book = _read_counters(sources.counters, topn, env, report.peaks)
+    judge = Judge(topn, env, config, shapes, report.peaks, book)
     report.entries = [judge.entry(row) for row in head]
-    report.degraded += judge.degraded
+    report.degraded += judge.degraded + (book.degraded if book else [])
     errors += judge.errors
     return report
+
+
+def _read_topn(path: str) -> TopN:
+    label = os.path.basename(path)
+    if not path.lower().endswith(".csv"):
+        return inputs.read_topn(inputs.read_json(path), label)
+    from . import measured, topcsv
+
+    return topcsv.read(measured.read_text(path), printable(label))
+
+
+def _read_counters(paths: tuple[str, ...], topn: TopN, env: Env, peaks: Peaks) -> Book | None:
+    """The counters of the run; loaded only where there are some, since most runs have none."""
+    if not paths:
+        return None
+    from .stagec import Book
+
+    return Book(paths, topn.rows, peaks.gfx or env.device.gfx, env.rocm_version)
 
 
 def select_head(rows: Iterable[Row], head_pct: float, head_max: int) -> list[Row]:

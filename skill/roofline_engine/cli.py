@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .units import number, printable
+from .units import number, printable, whole
 
 TYPE_CHECKING = False  # typing costs more to import than everything else here
 if TYPE_CHECKING:
+    from .measured import Counters
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
@@ -56,6 +57,7 @@ def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
         ("analyze", "a Top-N profile to profile_roofline.json and .md", _add_analyze),
         ("validate", "check an artifact's arithmetic and closed sets", _add_validate),
         ("peaks", "the hardware peak table", _add_peaks),
+        ("counters", "what a file of hardware counters says, and whether to believe it", _add_counters),
         ("skill", "the skill's folder", _add_skill),
     ):
         one = commands.add_parser(name, help=what, description=what)
@@ -65,12 +67,13 @@ def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _add_analyze(one: argparse.ArgumentParser) -> None:
-    one.add_argument("path", metavar="DIR|TOPN", help="a directory with profile_topN.json, or the file")
+    one.add_argument("path", metavar="DIR|TOPN", help="a directory with a Top-N (JSON or CSV), or the file")
     one.add_argument("--env", metavar="FILE", help="env_report.json (default: beside the Top-N or up to two folders above)")
     one.add_argument("--config", metavar="FILE", help="the model's config.json (default: likewise)")
     one.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json beside the Top-N)")
     one.add_argument("--peaks", metavar="FILE", help="another peak table, or ceilings another tool measured")
     one.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
+    one.add_argument("--counters", metavar="FILE", action="append", help="counters, stage C (default: those beside the Top-N)")
     one.add_argument("--out", metavar="DIR", help="write there instead of beside the Top-N")
     one.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default 5)")
     one.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default 8)")
@@ -96,6 +99,25 @@ def _add_peaks(one: argparse.ArgumentParser) -> None:
             sub.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
         sub.add_argument("--peaks", metavar="FILE", help="another peak table" + (", or measured ceilings" * (action == "show")))
         if action != "audit":
+            sub.add_argument("--json", action="store_true", help="one JSON document")
+        sub.set_defaults(run=run)
+
+
+def _add_counters(one: argparse.ArgumentParser) -> None:
+    actions = one.add_subparsers(dest="action", metavar="show|check", required=True)
+    for action, run, what in (
+        ("show", _counters_show, "bytes by level, FLOPs and time of each kernel, the mean over its dispatches"),
+        ("check", _counters_check, "prove the counters by a copy of known traffic: within 2 %% or exit 1"),
+    ):
+        sub = actions.add_parser(action, help=what)
+        sub.add_argument("path", metavar="FILE", help="rocprofv3, rocprof-compute or Nsight Compute output, or --list-avail")
+        sub.add_argument("--gfx", metavar="GFX", help="the architecture, where the files beside FILE do not say it")
+        sub.add_argument("--rocm", metavar="VERSION", help="ROCm's version, likewise")
+        sub.add_argument("--skip", metavar="N", default="0", help="leave out the first N dispatches of each kernel")
+        if action == "check":
+            sub.add_argument("--bytes", metavar="N", required=True, help="bytes the copy moved, read and written together")
+            sub.add_argument("--kernel", metavar="NAME", help="the copy's kernel, where the file has several")
+        else:
             sub.add_argument("--json", action="store_true", help="one JSON document")
         sub.set_defaults(run=run)
 
@@ -126,6 +148,11 @@ def _analyze(options: argparse.Namespace) -> int:
             if not os.path.isfile(named):
                 raise ValueError(f"--{name} {printable(named)}: no such file")
             sources = sources._replace(**{name: named})
+    for named in options.counters or ():
+        if not os.path.isfile(named):
+            raise ValueError(f"--counters {printable(named)}: no such file")
+    if options.counters:
+        sources = sources._replace(counters=tuple(options.counters))
     sources = sources._replace(peaks_shipped=options.peaks is None, peaks_device=options.peaks_device)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
     report = analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
@@ -257,6 +284,58 @@ def _peaks_audit(options: argparse.Namespace) -> int:
         return FAILED
     print(f"{len(table.products)} products, {figures} figures: no problem found")
     return DONE
+
+
+def _counters_show(options: argparse.Namespace) -> int:
+    from . import counters, measured
+    from .artifact import to_json
+    from .units import quantity
+
+    label = printable(os.path.basename(options.path))
+    text = measured.read_text(options.path)
+    if counters.is_list_avail(text):
+        available = counters.list_avail(text, label)
+        if options.json:
+            found = {arch: sorted(names) for arch, names in available.counters.items()}
+            sys.stdout.write(to_json({"available": found, "cut": available.cut}))
+        else:
+            print("\n".join(counters.show_available(available)))
+        return DONE
+    read = _counters(options)
+    if options.json:
+        document = {"source": read.source, "gfx": read.gfx, "problems": list(read.problems)}
+        sys.stdout.write(to_json({**document, "kernels": [kernel.to_dict() for kernel in read.kernels]}))
+        return DONE
+    print(f"{read.label}: {read.source}, {read.gfx or 'gfx not known'}, {len(read.kernels)} kernels, means over dispatches")
+    for kernel in read.kernels:
+        time = "no time" if kernel.t_s is None else f"{kernel.t_s * 1e6:.6g} us"
+        print(f"{printable(kernel.name)[:100]}: {kernel.dispatches} dispatches, {time}")
+        for title, figures, unit in (("bytes", kernel.bytes, "B"), ("FLOPs", kernel.flops, "FLOP")):
+            for name, value in figures.items():
+                rate = f", {quantity(value / kernel.t_s, unit + '/s')}" if kernel.t_s else ""
+                print(f"  {title:6} {name:12} {value:.9g} ({quantity(value, unit)}){rate}")
+        for name, value in kernel.corroboration.items():
+            print(f"  share  {name} {value:.4g} %")
+        for problem in kernel.problems:
+            print(f"  note   {printable(problem)}")
+    for problem in read.problems:
+        print(printable(problem), file=sys.stderr)
+    return DONE
+
+
+def _counters_check(options: argparse.Namespace) -> int:
+    from . import counters
+
+    nbytes = number(options.bytes, "--bytes", above=0)
+    holds, line = counters.check_copy(_counters(options), nbytes, options.kernel)
+    print(line)
+    return DONE if holds else FAILED
+
+
+def _counters(options: argparse.Namespace) -> Counters:
+    from . import counters
+
+    return counters.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))
 
 
 def _skill_path(options: argparse.Namespace) -> int:

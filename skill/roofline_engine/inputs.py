@@ -68,6 +68,7 @@ class Env(Record):
     expert_parallel: int | None = None
     data_parallel: int | None = None
     backends: tuple[str, ...] = ()
+    rocm_version: str | None = None
     problems: tuple[str, ...] = ()
 
 
@@ -243,7 +244,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
         row.problems.append(f"{row.where}: regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
     return Row(
         name=name,
-        short_name=row.text("short_name") or _short(name),
+        short_name=row.text("short_name") or short_name(name),
         pct=pct,
         pct_basis=basis,
         calls=calls,
@@ -260,7 +261,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
     )
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """A label of at most 60 characters: without template arguments, parameters and return type."""
     text = name.split("(")[0] if not name.startswith("(") else name
     text = text.split("<")[0].strip() or name
@@ -305,6 +306,7 @@ def read_env(data: object, label: str) -> Env:
         expert_parallel=env.whole("ep", "expert_parallel_size") or load.whole("ep"),
         data_parallel=env.whole("dp", "data_parallel_size", "dp_size") or load.whole("dp"),
         backends=tuple(item for item in offered if isinstance(item, str)) if isinstance(offered, list) else (),
+        rocm_version=env.text("rocm_version"),
         problems=tuple(problems),
     )
 

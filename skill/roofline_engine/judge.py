@@ -13,6 +13,7 @@ from .units import number, printable
 
 if TYPE_CHECKING:
     from .modelconfig import ModelConfig
+    from .stagec import Book
 
 #: Captured calls are the row's launches when they add up to them within this.
 _SAME_CALLS = 0.02
@@ -31,9 +32,16 @@ class Judge:
     """What every entry of one run needs, and the lines about what could not be done."""
 
     def __init__(
-        self, topn: TopN, env: Env, config: ModelConfig | None, shapes: dict[str, list[dict[str, object]]], peaks: Peaks
+        self,
+        topn: TopN,
+        env: Env,
+        config: ModelConfig | None,
+        shapes: dict[str, list[dict[str, object]]],
+        peaks: Peaks,
+        counters: Book | None = None,
     ) -> None:
         self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
+        self.counters = counters
         self._beside: list[Row] | None = None
         self.degraded: list[dict[str, str]] = []
         self.errors: list[str] = []
@@ -83,7 +91,11 @@ class Judge:
             conflict = conflict or not same_roof
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
-        return assess(entry, done, self.peaks, conflict=conflict), done.notes
+        if self.counters is not None:
+            entry = self.counters.assess(entry, done, self.peaks, notes, conflict=conflict, shapes=len(cases))
+        else:
+            entry = assess(entry, done, self.peaks, conflict=conflict)
+        return entry, done.notes
 
     def _folded(self, entry: Entry, row: Row, cases: list[Case], launches: float, notes: list[str]) -> tuple[Entry, Work, bool]:
         """Several shapes as one, and whether one ratio can speak for them.

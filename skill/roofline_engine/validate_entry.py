@@ -276,6 +276,8 @@ class EntryCheck:
             self.found.append(f"confidence is {confidence} at stage {stage}, expected {' or '.join(expected)}")
         if stage in ("A", "B") and self.entry.get("measurement_basis") not in (None, "model"):
             self.found.append(f"measurement_basis is {self.entry.get('measurement_basis')} at stage {stage}, expected model")
+        if stage == "C" and self.entry.get("measurement_basis") == "model":
+            self.found.append("measurement_basis is model at stage C, expected mixed or counters")
         low_everywhere = self.peaks.get("confidence") == "low" and not self.peaks.get("low_confidence_axes")
         if expected and low_everywhere and confidence != "low":
             self.found.append(f"confidence is {confidence} although the peaks are low")

@@ -1,0 +1,170 @@
+"""Reading a file of counters, whichever tool wrote it, and proving the counters by a copy of known traffic."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .measured import KNOWN_COPY_BAND, Counters, Measured, read_table, read_text
+from .record import Record
+from .units import printable
+
+#: What the skill collects, by what for. FETCH_SIZE needs a new ROCm on gfx950, where the 128 B request counter does it.
+WANTED = {
+    "bytes": ("FETCH_SIZE", "WRITE_SIZE"),
+    "bytes on gfx950": ("TCC_EA0_RDREQ", "TCC_EA0_RDREQ_32B", "TCC_EA0_RDREQ_128B", "TCC_EA0_WRREQ", "TCC_EA0_WRREQ_64B"),
+    "FLOPs": tuple(f"SQ_INSTS_VALU_MFMA_MOPS_{dtype}" for dtype in ("F8", "F16", "BF16", "F32", "F64", "I8")),
+    "corroboration": ("MemUnitStalled", "MfmaUtil", "OccupancyPercent"),
+}
+_NOT_COUNTERS = (
+    ("TotalDurationNs", "a Top-N or statistics list: give it to analyze"),
+    ("Total Time (ns)", "a Top-N list: give it to analyze"),
+    ("HBMBw", "measured ceilings, not counters"),
+    ("workload_name", "a description of the system, not counters"),
+    ("Gfx_Target_Version", "a list of agents, not counters"),
+)
+
+
+class Available(Record):
+    """``rocprofv3 --list-avail``: the counters of each GPU by architecture, and whether the list was cut."""
+
+    label: str
+    counters: dict[str, frozenset[str]]
+    cut: bool
+
+
+def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
+    """The kernels that a file of counters holds.
+
+    gfx, rocm: the architecture and ROCm's version where the caller knows them; else the files beside it are asked
+    (sysinfo.csv of rocprof-compute, agent_info.csv of rocprofv3). skip: warm-up dispatches of each kernel to leave out.
+
+    Raises:
+        ValueError: with one line that names the file, the place, and why it cannot be read.
+    """
+    return parse(read_text(path), printable(os.path.basename(path)), *_context(path, gfx, rocm), skip)
+
+
+def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
+    """The same from text."""
+    from . import amd, rocprof
+
+    tool = amd.Tool(gfx, amd.version(rocm))
+    if text.lstrip()[:1] in ("{", "["):
+        import json
+
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{label}: not JSON: {error}") from None
+        return rocprof.from_json(data, label, tool, skip)
+    if not text.strip():
+        raise ValueError(f"{label}: empty")
+    head = text[:4000]
+    if '"Kernel Name"' in head or re.search(r"(?m)^[^\n]*\bKernel Name\b", head):
+        from . import ncu
+
+        return ncu.from_table(text, label, skip)
+    if not re.search(r"Kernel_?Name", head):
+        for mark, what in _NOT_COUNTERS:
+            if mark in head:
+                raise ValueError(f"{label}: {what}")
+    return rocprof.from_table(text, label, tool, skip)
+
+
+def _context(path: str, gfx: str | None, rocm: str | None) -> tuple[str | None, str | None]:
+    folder, name = os.path.split(os.path.abspath(path))
+    prefix = re.sub(r"(counter_collection|kernel_trace)\.csv$", "", name)
+    for beside in ("sysinfo.csv", f"{prefix}agent_info.csv"):
+        other = os.path.join(folder, beside)
+        if beside == name or not os.path.isfile(other):
+            continue
+        try:
+            table = read_table(read_text(other), beside, lambda header: "gpu_arch" in header or "Gfx_Target_Version" in header)
+        except ValueError:
+            continue
+        arch_at, rocm_at = table.at("gpu_arch", "Name"), table.at("rocm_version")
+        archs = {cells[arch_at] for _, cells in table.rows if arch_at is not None and cells[arch_at].startswith("gfx")}
+        if gfx is None and len(archs) == 1:
+            gfx = archs.pop()
+        if rocm is None and rocm_at is not None and table.rows:
+            rocm = table.rows[0][1][rocm_at]
+    return gfx, rocm
+
+
+def list_avail(text: str, label: str) -> Available:
+    """What ``rocprofv3 --list-avail`` printed. Raises ValueError when no counter is in it."""
+    counters: dict[str, set[str]] = {}
+    arch = ""
+    for line in text.splitlines():
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            continue
+        if key == "Name" and value.startswith("gfx"):
+            arch = value
+        elif key in ("Counter_Name", "Name"):
+            counters.setdefault(arch, set()).add(value)
+    if not counters:
+        raise ValueError(f"{label}: no Counter_Name in it, expected the output of rocprofv3 --list-avail")
+    cut = any(line.strip() == "..." for line in text.splitlines())
+    return Available(label, {name: frozenset(found) for name, found in counters.items()}, cut)
+
+
+def is_list_avail(text: str) -> bool:
+    return re.search(r"(?m)^\s*Counter_Name\s*:", text) is not None
+
+
+def show_available(available: Available) -> list[str]:
+    """For each GPU, which of the wanted counters exist and what their absence means."""
+    lines = []
+    for arch, names in available.counters.items():
+        lines.append(
+            f"{printable(arch) or 'unknown gfx'}: {len(names)} counters" + (", the list is cut" if available.cut else "")
+        )
+        for purpose, wanted in WANTED.items():
+            if ("gfx950" in purpose) != (arch == "gfx950"):
+                continue
+            have = [name for name in wanted if name in names or f"{name}_sum" in names]
+            lacks = [name for name in wanted if name not in have]
+            lines.append(f"  {purpose}: {', '.join(have) or 'none'}" + (f"; absent: {', '.join(lacks)}" if lacks else ""))
+            if lacks and purpose.startswith("bytes"):
+                lines.append(f"  L4: {lacks[0]} is absent, so bytes cannot be counted here")
+    return lines
+
+
+def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[bool, str]:
+    """Whether a copy that moved ``nbytes`` in total is counted as such, within 2 %, and the line that says so.
+
+    Raises:
+        ValueError: when no one kernel is meant.
+    """
+    one = _chosen(counters, kernel)
+    counted = one.bytes.get("hbm")
+    name = printable(one.name)[:60]
+    if counted is None:
+        why = "; ".join(one.problems + counters.problems) or "no byte counters in it"
+        return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
+    off = counted / nbytes - 1
+    said = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"
+    if abs(off) <= KNOWN_COPY_BAND:
+        return True, f"{said}: within {KNOWN_COPY_BAND:.0%}, the counters hold"
+    return False, f"{said}: over {KNOWN_COPY_BAND:.0%}, these counters are L4 on this stack"
+
+
+def _chosen(counters: Counters, kernel: str | None) -> Measured:
+    if kernel is not None:
+        found = [one for one in counters.kernels if kernel in (one.name, stem(one.name))]
+        if len(found) != 1:
+            raise ValueError(f"{counters.label}: {len(found)} kernels are named {printable(kernel)}, expected one")
+        return found[0]
+    if len(counters.kernels) != 1:
+        names = ", ".join(printable(one.name)[:40] for one in counters.kernels[:4])
+        raise ValueError(f"{counters.label}: {len(counters.kernels)} kernels ({names}): say which with --kernel")
+    return counters.kernels[0]
+
+
+def stem(name: str) -> str:
+    """A kernel's name without return type, template arguments and parameters, as truncated names have it."""
+    text = name[len("void ") :] if name.startswith("void ") else name
+    text = text.replace("(anonymous namespace)", "{anonymous}")
+    return re.split(r"[<(]", text, maxsplit=1)[0].strip() or name

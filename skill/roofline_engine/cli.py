@@ -162,8 +162,8 @@ def _analyze(options: argparse.Namespace) -> int:
     from .report import markdown
 
     written = []
-    document = artifact.to_json(report.to_dict())
-    for name, text in ((artifact.ARTIFACT_NAME, document), (artifact.REPORT_NAME, markdown(report))):
+    shown = (artifact.to_json(report.to_dict()), markdown(report))
+    for name, text in zip((artifact.ARTIFACT_NAME, artifact.REPORT_NAME), shown):
         path = os.path.join(folder, name)
         try:
             os.makedirs(folder, exist_ok=True)
@@ -171,7 +171,9 @@ def _analyze(options: argparse.Namespace) -> int:
             written.append(path)
         except OSError as error:
             report.skill_errors.append(f"L5: not written: {error}")
-    sys.stdout.write(artifact.to_json(report.to_dict()) if options.json else markdown(report))
+    if len(written) < len(shown):  # what was not written is in the report
+        shown = (artifact.to_json(report.to_dict()), markdown(report))
+    sys.stdout.write(shown[0] if options.json else shown[1])
     for line in report.skill_errors:
         print(printable(line), file=sys.stderr)
     for path in written:

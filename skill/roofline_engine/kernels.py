@@ -6,6 +6,8 @@ rule that fits decides; a name that fits none is unknown and is not guessed.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .record import Record
 from .units import Dtype, parse_dtype
 
@@ -223,6 +225,7 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
     return Hint(op, stage, _spelled(low, "a"), _spelled(low, "w"))
 
 
+@lru_cache(maxsize=2**16)  # a Top-N is looked through twice: for the verdicts, and for the neighbours to fuse with
 def _match(low: str) -> str:
     if low in ("comm", "communication"):
         return "collective"

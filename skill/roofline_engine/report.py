@@ -10,6 +10,9 @@ from .entry import Entry, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
+#: How many kernels that stand elsewhere by gain than by share are told in words; the two lists show all.
+_MOVES_TOLD = 8
+
 
 def markdown(report: Report) -> str:
     """The report for people. Kernel names are shown escaped."""
@@ -153,16 +156,16 @@ def _rankings(entries: Sequence[Entry]) -> str:
 def _disagreement(entries: Sequence[Entry], gains: Sequence[Entry]) -> str:
     if not any(entry.rankable for entry in entries):
         return "Nothing can be ranked by gain yet, so both lists are in the order of GPU time."
-    moved = [
-        f"{_label(entry)} is {_nth(place)} by gain and {_nth(position)} by share"
-        for place, entry in enumerate(gains, 1)
-        if entry.rankable
-        for position in [next(at for at, other in enumerate(entries, 1) if other is entry)]
-        if place != position
-    ]
+    positions = {id(entry): position for position, entry in enumerate(entries, 1)}
+    moved = [(place, entry) for place, entry in enumerate(gains, 1) if entry.rankable and place != positions[id(entry)]]
     if not moved:
         return "The two lists agree."
-    return "They disagree: " + "; ".join(moved) + "."
+    told = [
+        f"{_label(entry)} is {_nth(place)} by gain and {_nth(positions[id(entry)])} by share"
+        for place, entry in moved[:_MOVES_TOLD]
+    ]
+    more = f", and {len(moved) - _MOVES_TOLD} more" if len(moved) > _MOVES_TOLD else ""
+    return "They disagree: " + "; ".join(told) + f"{more}."
 
 
 def _nth(number: int) -> str:

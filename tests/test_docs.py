@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -109,11 +110,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_the_map_names_every_module() -> None:
-    text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
-    for module in (ROOT / "skill" / "roofline_engine").glob("*.py"):
-        if module.stem != "__init__":
-            assert f"`{module.stem}`" in text, module.stem
+def test_the_map_names_every_module_and_data_flows_in_its_order() -> None:
+    lines = (ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    order = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    modules = {path.stem: path for path in (ROOT / "skill" / "roofline_engine").glob("*.py") if path.stem != "__init__"}
+    assert sorted(order) == sorted(modules)
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                for used in [node.module] if node.module else [alias.name for alias in node.names]:
+                    assert order.index(used) < order.index(name), f"{name} imports {used}"
 
 
 def test_no_page_and_no_code_names_a_machines_paths() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from conftest import ROOT, Outcome, Run, entry, run_tool
 
-from roofline_engine.overlay import Ceiling, Overlay, apply, read
+from roofline_engine.ceilings import Ceiling, Overlay, read
+from roofline_engine.overlay import apply
 from roofline_engine.peaks import Device, Peaks, resolve
 from roofline_engine.peaktable import load
 

@@ -199,11 +199,11 @@ def _read_env(path: str | None, errors: list[str]) -> Env:
 def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
     table, measured, path, shipped = None, None, sources.peaks, sources.peaks_shipped
     if path is not None and not shipped:
-        from . import overlay
+        from . import ceilings, overlay
 
         given, path = path, peaktable.locate()  # measured ceilings lie over the shipped table
         try:
-            measured = overlay.read(given, sources.peaks_device)
+            measured = ceilings.read(given, sources.peaks_device)
             path = given if measured is None else path
         except (OSError, ValueError) as error:
             errors.append(f"L1: peaks: {error}")

@@ -239,9 +239,9 @@ def _peaks_show(options: argparse.Namespace) -> int:
 
     measured = None
     if options.peaks is not None:
-        from . import overlay
+        from . import ceilings, overlay
 
-        measured = overlay.read(options.peaks, options.peaks_device)
+        measured = ceilings.read(options.peaks, options.peaks_device)
         options.peaks = options.peaks if measured is None else None
     table = _table(options)
     gfx = architecture(options.name)

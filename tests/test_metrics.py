@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from conftest import ROOT
 
 from roofline_engine.entry import ByteModel, Entry
 from roofline_engine.metrics import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
 from roofline_engine.models import Work
-from roofline_engine.peaks import Peaks
+from roofline_engine.peaks import Device, Peaks, resolve
+from roofline_engine.peaktable import load
 from roofline_engine.units import parse_dtype
 
 #: Round peaks: ridge at 100 FLOP/B.
@@ -262,6 +264,34 @@ def test_nersc_v100_gpp_lies_on_or_under_the_roof_at_every_level() -> None:
             p = point(gflops * 1e9 / intensity, gflops * 1e9, 1.0, bandwidth, 7068.86e9)
             assert p.raw is not None
             assert p.raw <= 1.0
+
+
+#: RRZE-HPC/gpu-benches 1038c5d, gpu-roofline: an FP32 kernel of growing intensity, (FLOP/B, GB/s, GFLOP/s) at its start, about
+#: the ridge and at its end; before it the data sheet's GB/s and FP32 GFLOP/s without tensor cores.
+RRZE = {
+    "a100-sxm-40": (1555, 19.5e3, (0.25, 1371, 343), (10.25, 1283, 13148), (14.25, 1147, 16342), (116.25, 163, 18999)),
+    "a40": (696, 37.4e3, (0.25, 679, 170), (26.25, 669, 17551), (60.25, 367, 22099), (126.25, 185, 23340)),
+    "l40": (864, 90.5e3, (0.25, 844, 211), (30.25, 840, 25412), (40.25, 708, 28516), (126.25, 315, 39731)),
+    "h200-sxm": (4800, 66.9e3, (0.25, 3759, 940), (8.25, 3232, 26667), (20.25, 1838, 37227), (100.25, 425, 42558)),
+    "mi300x": (5300, 163.4e3, (0.25, 4073, 1018), (12.25, 3342, 40940), (62.75, 1206, 75647), (253.25, 381, 96524)),
+}
+
+
+@pytest.mark.parametrize("product", RRZE)
+def test_rrze_roofline_sweep_lies_under_both_roofs(product: str) -> None:
+    bandwidth, peak, *rows = RRZE[product]
+    peaks = resolve(load(str(ROOT / "peaks.md")), Device(device_name=product))
+    fp32 = parse_dtype("fp32")
+    for intensity, gb_s, gflops in rows:
+        flops = gb_s * 1e9 * intensity  # of one second
+        model = ByteModel("counted", gb_s * 1e9, flops)
+        done = Work("elementwise", "elementwise", (model,), "vector", fp32, fp32, ())
+        entry = assess(Entry("sweep", t_ms=1000.0, t_unit_ms=1000.0, stage="B"), done, peaks)
+        assert flops == pytest.approx(gflops * 1e9, rel=0.01)  # the file's own columns agree
+        assert entry.roof_axis == ("memory" if intensity < peak / bandwidth else "compute")
+        assert entry.roofline_pct_raw == pytest.approx(max(gb_s / bandwidth, flops / 1e9 / peak), rel=0.01)
+        assert entry.roofline_pct_raw < 1
+        assert not entry.suspect
 
 
 @pytest.mark.parametrize(("nbytes", "flops"), [(0.0, 0.0), (0.0, 1e9), (1e9, 0.0)])

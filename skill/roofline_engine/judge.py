@@ -6,7 +6,7 @@ from . import advice, fold, inputs, kernels, share
 from .entry import Entry
 from .inputs import Env, Row, TopN
 from .metrics import DISPATCH_FLOOR_S, assess, route, unmodelled
-from .models import OPS, Work, work
+from .models import OPS, Work, op_class, work
 from .peaks import Peaks
 from .record import TYPE_CHECKING, Record
 from .units import number, printable
@@ -131,7 +131,7 @@ class Judge:
     def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
         self.degraded.append({"name": entry.name, "reason": reason})
         notes.insert(0, reason)
-        return unmodelled(entry, hint.op, kernels.OP_CLASS.get(hint.op, "unknown"))
+        return unmodelled(entry, hint.op, op_class(hint.op))
 
     def _time(self, row: Row, notes: list[str]) -> tuple[str, float | None]:
         """The regime that carries the launches, and the time of one launch in it."""

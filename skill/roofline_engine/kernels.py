@@ -11,32 +11,6 @@ from functools import lru_cache
 from .record import Record
 from .units import Dtype, parse_dtype
 
-#: op_class of every op this package names; ops without a model keep their class so that a report can group them.
-OP_CLASS = {
-    **dict.fromkeys(("gemm", "grouped_gemm", "conv", "conv1d", "conv2d", "conv3d"), "gemm"),
-    "moe": "moe",
-    **dict.fromkeys(("attn_decode", "attn_prefill", "attn_backward", "mla_decode"), "attn"),
-    **dict.fromkeys(
-        (
-            "elementwise",
-            "copy",
-            "transpose",
-            "cat",
-            "softmax",
-            "rmsnorm",
-            "layernorm",
-            "reduce",
-            "gather",
-            "rope",
-            "quantise",
-            "cross_entropy",
-            "topk",
-            "optimiser",
-        ),
-        "elementwise",
-    ),
-}
-
 #: Why an op that is recognised has no model here.
 UNMODELLED = {
     "collective": "a collective: bound by the interconnect, which this roofline has no axis for",

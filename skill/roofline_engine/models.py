@@ -129,6 +129,13 @@ class _Ops(Mapping):  # type: ignore[type-arg]  # a subscripted base needs Pytho
 OPS = _Ops()
 
 
+def op_class(op: str) -> str:
+    """The class of an op, also of a convolution whose dimensions the name does not say; ``unknown`` where none is fit."""
+    if op == "conv":
+        return "gemm"
+    return OPS[op].op_class if op in OPS else "unknown"
+
+
 def op(
     *names: str, op_class: str, source: str, leaves_out: str, **parameters: object
 ) -> Callable[[Callable[[Params], Work]], Callable[[Params], Work]]:

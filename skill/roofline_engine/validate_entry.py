@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .entry import CLOSED_SETS, Entry
-from .kernels import OP_CLASS
 from .metrics import (
     DISPATCH_FLOOR_S,
     LATENCY_THRESHOLD,
@@ -18,6 +17,7 @@ from .metrics import (
     throughput_gain_pct,
     time_saved_pct,
 )
+from .models import op_class
 from .units import number, parse_dtype
 
 _RELATIVE = 2e-3
@@ -281,10 +281,10 @@ class EntryCheck:
         low_everywhere = self.peaks.get("confidence") == "low" and not self.peaks.get("low_confidence_axes")
         if expected and low_everywhere and confidence != "low":
             self.found.append(f"confidence is {confidence} although the peaks are low")
-        op, op_class = self.entry.get("op"), self.entry.get("op_class")
-        right = OP_CLASS.get(op) if isinstance(op, str) else None
-        if right is not None and op_class not in (None, right):
-            self.found.append(f"op_class is {op_class}, but {op} is {right}")
+        op, named = self.entry.get("op"), self.entry.get("op_class")
+        right = op_class(op) if isinstance(op, str) else "unknown"
+        if right != "unknown" and named not in (None, right):
+            self.found.append(f"op_class is {named}, but {op} is {right}")
 
     def _advice(self) -> None:
         verdict, bound, share = self.entry.get("headroom_class"), self.entry.get("bound_type"), self.value("pct_gpu_time")

@@ -67,10 +67,20 @@ def test_one_of_the_two_is_mixed(run: Run) -> None:
     assert (only["bytes_est"], only["flops_est"]) == (COUNTED, FLOPS)
 
 
-def test_flops_alone_keep_the_models_bytes(run: Run) -> None:
-    (only,) = judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 512})["entries"]
-    assert (only["stage"], only["measurement_basis"], only["bytes_est"]) == ("C", "mixed", BYTES)
-    assert only["byte_models"][0]["model"] != "counters"
+def test_flops_alone_do_not_raise_a_verdict_on_the_memory_roof(run: Run) -> None:
+    why = reason(judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 512}))
+    assert "the verdict stands on the memory roof, and only the model speaks for it" in why
+
+
+def test_flops_alone_are_enough_on_the_compute_roof(run: Run) -> None:
+    size, bytes_alone = 8192, {"FETCH_SIZE": 300_000, "WRITE_SIZE": 140_000}  # 402,653,184 B are compulsory
+    run.topn(gemm_row(t_ms=2.0)).shapes(gemm_kernel=[{"op": "gemm", "M": size, "N": size, "K": size, "dtype": "bf16"}])
+    (only,) = judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": 2 * size**3 // 512, "ns": 2_000_000})["entries"]
+    assert (only["stage"], only["measurement_basis"], only["roof_axis"]) == ("C", "mixed", "compute")
+    assert (only["bytes_est"], only["byte_models"][0]["model"]) == (3 * 2 * size**2, "a_b_c")
+    artifact = judged(run, {**bytes_alone, "ns": 2_000_000})
+    assert (artifact["entries"][0]["stage"], artifact["entries"][0]["measurement_basis"]) == ("B", "model")
+    assert "the verdict stands on the compute roof" in artifact["degraded"][0]["reason"]
 
 
 def test_two_passes_in_two_files_make_both(run: Run) -> None:
@@ -166,7 +176,7 @@ def test_a_guess_is_not_raised_by_the_other_roof(run: Run) -> None:
     run.topn(gemm_row(t_ms=T_MS, est_shape={"M": 64, "N": 8192, "K": 8192, "dtype": "bf16"}))
     artifact = judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 512})
     assert (artifact["entries"][0]["modeled"], artifact["entries"][0]["stage"]) == (True, "A")
-    assert "which only guessed shapes speak for" in artifact["degraded"][0]["reason"]
+    assert "the verdict stands on the memory roof" in artifact["degraded"][0]["reason"]
 
 
 @pytest.mark.parametrize("name", ["void gemm_kernel<128, true>(float*)", "gemm_kernel"])

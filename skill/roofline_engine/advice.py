@@ -58,9 +58,10 @@ def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
     named = f": in this profile {', '.join(others)}" if others else ""
     levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time go{named}")
     if entry.op == "moe":
-        every = next((model for model in entry.byte_models if model.model == "all_experts"), None)
-        if every is not None and entry.bytes_est and every.bytes > entry.bytes_est:
-            waste = quantity(every.bytes - entry.bytes_est, "B")
+        models = {model.model: model for model in entry.byte_models}
+        every, routed = models.get("all_experts"), models.get("experts_routed") or models.get("experts_hit")
+        if every is not None and routed is not None and every.bytes > routed.bytes:
+            waste = quantity(every.bytes - routed.bytes, "B")
             ruled_out = " (this time rules out all of it; look for part of it)" if every.feasible is False else ""
             levers.append(
                 f"stop reading what is not used: streaming every expert is {waste} a unit over the routed ones{ruled_out}"

@@ -167,9 +167,8 @@ class Book:
         for util, roof, counted in over:
             if counted is not None and util is not None and util > 1:
                 return f"{util:.2f} of the {roof} roof by its counters: passes mixed, or the time is of other work"
-        axis = nbytes if judged.roof_axis == "memory" else flops
-        if entry.stage == "A" and axis is None:
-            return f"the verdict stands on the {judged.roof_axis} roof, which only guessed shapes speak for"
+        if (nbytes if judged.roof_axis == "memory" else flops) is None:
+            return f"the verdict stands on the {judged.roof_axis} roof, and only the model speaks for it"
         return ""
 
 

@@ -190,6 +190,11 @@ def _prefill_pairs(p: Params) -> _Prefill:
     pairs = 0 if empty else sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
     seen = 0 if empty else sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
     mask = ("causal" if causal else "full") + (f" window={window}" if window is not None else "")
+    given = p.maybe_size("pairs", minimum=0)
+    if given is not None:
+        if given > pairs:
+            raise ValueError(f"{p.name('pairs')} is {given}, expected at most the {pairs} that the {mask} mask leaves")
+        pairs, mask = given, f"{mask}, {given} pairs of it"
     rows_q, rows_kv = (sum(item[at] for item in sequences) for at in (0, 1))
     return _Prefill(pairs, rows_q, rows_kv, seen, f"{said} {mask}")
 
@@ -207,6 +212,7 @@ _PREFILL = {
     "window": None,
     "window_left": None,
     "window_right": None,
+    "pairs": None,
     "kv_dtype": None,
 }
 

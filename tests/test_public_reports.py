@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import GEMM, MI300X, ROOT, Run, entry, gemm_row
+from conftest import GEMM, MI300X, ROOT, Run, entry, gemm_row, run_tool
 from test_counters import MIB, VECCOPY_MI300, long_csv, only, wide_csv
 from test_overlay import over, rocprof
 
@@ -86,6 +86,8 @@ def test_a24_the_run_clock_is_read_from_env_report(run: Run) -> None:
     full = run.env(**MI300X).analyze()["entries"][0]
     half = run.env(**MI300X, run_clock_khz=1_050_000).analyze()["entries"][0]
     assert half["roofline_pct"] == pytest.approx(2 * full["roofline_pct"], rel=1e-6)
+    done = run_tool("validate", run.round / "profile_roofline.json")
+    assert done.code == 0, done.out
 
 
 # B and bug_reports A. Bytes: caches, units, widths.

@@ -214,11 +214,6 @@ def cache_bytes(peaks: Peaks) -> float:
     return max(peaks.l2_bytes or 0.0, peaks.mall_bytes or 0.0) or LARGEST_CACHE
 
 
-def _feasible(p: Point) -> bool | None:
-    """Whether the bytes fit under the bandwidth roof in that time; None without a roof."""
-    return None if p.hbm_util is None else 0 < p.hbm_util <= 1.0
-
-
 def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) -> bool | None:
     """Whether a faster time could contradict the roof: its time must exceed what dispatch alone costs."""
     if peaks.hbm_bw_bytes_s is None:

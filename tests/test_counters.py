@@ -103,11 +103,13 @@ def test_k5_counters_are_averaged_per_dispatch_and_never_summed() -> None:
 
 
 def test_e7_percent_counters_are_averaged_not_summed() -> None:
+    """rocprofv3's long format: a row per dispatch and counter, in scientific notation."""
     kernel = only(long_csv({"OccupancyPercent": "4.34e-02"}, {"OccupancyPercent": "8.0e-02"}))
     assert kernel.corroboration == {"OccupancyPercent": pytest.approx(0.0617)}
 
 
 def test_e3_a_column_of_zeros_is_missing() -> None:
+    """rocprofiler-sdk#47, #57; rocm-systems#5953, #8523: counters that are listed and always 0."""
     kernel = only(long_csv({"FETCH_SIZE": "0.00000000e+00", "WRITE_SIZE": 10}, {"FETCH_SIZE": 0, "WRITE_SIZE": 20}))
     assert "hbm" not in kernel.bytes
     assert "FETCH_SIZE is zero in the whole file" in said(kernel)
@@ -197,8 +199,8 @@ def test_c7_olcf_user_docs_574_973_mops_are_512_flops_for_every_dtype(suffix: st
     assert kernel.flops == {dtype: exact}
 
 
-def test_c7_bmm_of_rocprof_compute_gives_its_own_flops() -> None:
-    # bug_reports B7: 4,194,304 MOPS_BF16 are 2*128*128*128*512 FLOPs exactly.
+def test_b7_olcf_user_docs_574_bmm_of_rocprof_compute_gives_its_own_flops() -> None:
+    # 4,194,304 MOPS_BF16 are 2*128*128*128*512 FLOPs exactly.
     assert only(long_csv({"SQ_INSTS_VALU_MFMA_MOPS_BF16": 4_194_304})).flops == {"bf16": 2 * 128 * 128 * 128 * 512}
 
 
@@ -247,6 +249,7 @@ def test_wide_without_the_architecture_says_what_it_took() -> None:
 
 
 def test_e6_mangled_timestamps_give_no_time() -> None:
+    """rocprof-compute's MI300 workloads: 8.1097E+14 at both ends."""
     found = counters.parse(wide_csv(VECCOPY_MI300, VECCOPY_MI300), "f.csv", "gfx942")
     assert found.kernels[0].t_s is None
     assert found.problems == (
@@ -269,7 +272,7 @@ def test_wide_gfx90a_sums_channels_where_there_is_no_sum() -> None:
 
 
 @pytest.mark.parametrize(("gfx", "line"), [("gfx942", 128), ("gfx950", 128), ("gfx90a", 64), ("gfx908", 64)])
-def test_b7_rocm_systems_6339_line_sizes_by_architecture(gfx: str, line: int) -> None:
+def test_b7_rocm_systems_6339_rocprofiler_compute_598_line_sizes_by_architecture(gfx: str, line: int) -> None:
     one = {"TCP_TCC_READ_REQ_sum": 1000, "TCP_TCC_WRITE_REQ_sum": 10, "TCP_TOTAL_CACHE_ACCESSES_sum": 5000}
     kernel = only(wide_csv(one), gfx)
     assert kernel.bytes["l2"] == 1000 * line + 10 * 64
@@ -289,7 +292,7 @@ def test_b8_rocprofiler_compute_690_intensity_grows_by_level_or_is_refused() -> 
     assert "intensity must grow by level" in said(kernel)
 
 
-def test_e5_499_and_header_only_files_are_refused_with_the_reason() -> None:
+def test_e5_rocprofiler_compute_499_and_header_only_files_are_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"^f\.csv: a header without a row: the profile matched no kernel$"):
         counters.parse("Dispatch_ID,Kernel_Name\n", "f.csv")
 
@@ -362,7 +365,7 @@ def test_results_json_counters() -> None:
     assert kernel.bytes == {"hbm_read": 100 * 1024, "hbm_write": 25 * 1024, "hbm": 125 * 1024}  # instances are summed
 
 
-def test_f7_ninfer_3090_60_overlapping_dispatches_are_told_from_their_sum() -> None:
+def test_d2_nsys_ai_93_f7_ninfer_3090_60_overlapping_dispatches_are_told_from_their_sum() -> None:
     found = counters.parse(json.dumps(results([], [launch(0, 100), launch(50, 150), launch(400, 500)])), "r.json")
     assert found.problems[0] == "r.json: dispatches overlap: their sum is 300 ns, their union 250 of a span of 500 ns"
     assert rocprof.overlap([]) == (0.0, 0.0, 0.0)

@@ -63,7 +63,7 @@ def test_k8_a_ratio_of_zero_is_suspect() -> None:
     assert nothing.bound_type == "unknown"
 
 
-def test_k7_attainable_and_gain_identity() -> None:
+def test_k7_d12_attainable_and_gain_identity_of_geaks_minimax() -> None:
     entry = judged(0.3)
     assert entry.attainable_speedup == pytest.approx(0.9 / 0.3)
     assert entry.expected_e2e_gain_pct == pytest.approx(20.0 * (1 - 1 / 3.0))
@@ -245,7 +245,7 @@ def test_point_refuses_a_time_that_is_no_time() -> None:
         ("nsys-ai#385: MFU 369 % accepted", 0.0369, 10_000.0),
         ("tinygrad#14626 and ninfer-3090#51: 418 % of bandwidth", 4.18, 1.0),
         ("nanoGPT#464: 104 % MFU", 0.0104, 10_000.0),
-        ("nvbench#270: 114.41 % of peak", 1.1441, 1.0),
+        ("nvbench#270: 114.41 % of peak, L2 hits", 1.1441, 1.0),
     ],
 )
 def test_over_one_hundred_percent_is_suspect_and_never_saturated(report: str, share: float, intensity: float) -> None:

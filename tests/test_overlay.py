@@ -205,7 +205,7 @@ def test_a6_gfx90a_bf16_with_the_old_instruction(tmp_path: Path) -> None:
 
 
 def test_a7_equal_and_both_too_low(tmp_path: Path) -> None:
-    """rocm-systems#3506: FP16 1.02, BF16 1.1, I8 2.19 PFLOP/s on gfx950 agree with each other; 1.8, 2.0, 4.2 were right."""
+    """rocm-systems#3506, #3948, #3837: FP16 1.02, BF16 1.1, I8 2.19 PFLOP/s on gfx950 agree; 1.8, 2.0, 4.2 were right."""
     wrong = {"HBMBw": 6914, "MFMAF16Flops": 1.02e6, "MFMABF16Flops": 1.1e6, "MFMAI8Ops": 2.19e6}
     peaks, refused = over(rocprof(tmp_path / "r.csv", wrong), "MI350X")
     assert [line.split(": ")[1] for line in refused] == ["line 2, MFMABF16Flops", "line 2, MFMAF16Flops", "line 2, MFMAI8Ops"]
@@ -269,12 +269,13 @@ def test_a16_a17_a_thousand_times_too_large_or_small(tmp_path: Path) -> None:
 
 
 def test_b12_gib_written_as_gb(tmp_path: Path) -> None:
-    """A HBM bus run at its limit and multiplied by 1.074 is over the bus; the line says what it looks like."""
+    """torchcomms#142, nvbench#217: a bus run at its limit and multiplied by 1.074 is over the bus, and the line says why."""
     _, refused = over(rocprof(tmp_path / "r.csv", {"HBMBw": 1638.4 * 1.0737, "MFMABF16Flops": 160e3}), "MI210")
     assert "a binary prefix, GiB read as GB?" in refused[0]
 
 
 def test_b4_a_bandwidth_over_the_l2s_was_measured_in_a_cache(tmp_path: Path) -> None:
+    """intellikit#186: 557 GB/s of a 512 GB/s part, out of its Infinity Cache."""
     _, refused = over(rocprof(tmp_path / "r.csv", {"HBMBw": 1600, "L2Bw": 1500, "MFMABF16Flops": 160e3}), "MI210")
     assert "is over the 1.5 TB/s of the L2: measured out of a cache" in refused[0]
 
@@ -332,6 +333,7 @@ def test_tracelens_scaled_over_the_hardware(tmp_path: Path) -> None:
 
 
 def test_a13_a14_another_products_file_is_not_used(tmp_path: Path) -> None:
+    """nsys-ai#577: H200 given H100's figures; tritonbench#78: the SXM part given the PCIe card's."""
     done = show(tracelens(tmp_path / "a.json", "MI300X", matrix_bf16=708), "MI325X")
     assert (done.code, done.err) == (2, "a.json: measured on MI300X, the run was made on mi325x\n")
     assert show(tracelens(tmp_path / "a.json", "MI300X", matrix_bf16=708), "gfx950").code == 2

@@ -238,6 +238,7 @@ def test_a_device_name_that_says_nothing_leaves_the_other_keys_to_decide() -> No
 
 
 def test_a17_a_clock_in_the_wrong_unit_is_refused_by_magnitude() -> None:
+    """pytorch#196372: kHz read as MHz, 1000 times too low."""
     peaks = found(gfx="sm_90", device_name="unlisted", cu_count=1, memory_clock_khz=2619, memory_bus_bits=5120)
     assert peaks.hbm_bw_bytes_s is None
 

@@ -206,6 +206,7 @@ def test_the_ratio_does_not_depend_on_the_units(nbytes: float, flops: float, t_s
 
 @given(experts=st.integers(1, 4096), tokens=st.integers(1, 100_000), top_k=st.integers(1, 64))
 def test_experts_hit_is_bounded(experts: int, tokens: int, top_k: int) -> None:
+    """vLLM#54228, AMD-Ecosystem/llama.cpp#50: min(M k, E) is a bound; as the figure it passed 100 % of the bandwidth."""
     top_k = min(top_k, experts)
     bound = min(tokens * top_k, experts) * (1 + 1e-12)
     replaced, distinct = experts_hit(experts, tokens * top_k), experts_hit_distinct(experts, tokens, top_k)

@@ -37,7 +37,7 @@ def test_flashinfer_2341_moe_bytes_are_those_of_routed_experts() -> None:
         work("moe", **shape, routing=[3, 9])
 
 
-def test_inference_sim_764_expected_experts_of_mixtral() -> None:
+def test_inference_sim_764_789_790_expected_experts_of_mixtral() -> None:
     assert experts_hit_distinct(8, 3, 2) == pytest.approx(4.625)
     assert experts_hit(8, 6) == pytest.approx(4.41, abs=0.005)  # with replacement, 4.6 % low
 
@@ -55,7 +55,7 @@ def test_flashmla_30_h20_mla_decode() -> None:
     assert done.flops == 2 * 128 * 4096 * 16 * (576 + 512)
 
 
-def test_flashinfer_2479_and_1638_used_lengths_not_the_allocation() -> None:
+def test_flashinfer_2479_1638_2069_used_lengths_not_the_allocation() -> None:
     lengths = [100, 900, 4000, 0]
     done = work("mla_decode", batch=4, n_q_heads=128, seq_lens=lengths, dtype="bf16")
     assert done.bytes == sum(lengths) * 576 * 2
@@ -91,7 +91,7 @@ def test_aiter_dsv3_bandwidth_is_recomputed_from_the_shape() -> None:
     assert done.bytes / 15.2391e-6 / 1e9 == pytest.approx(4349, abs=1)  # the file says 4.35, its siblings are in GB/s
 
 
-def test_kimi_k3_activations_are_read_once_not_once_per_expert() -> None:
+def test_a9_agent_kernel_arena_kimi_k3_activations_are_read_once_not_once_per_expert() -> None:
     done = work("moe", 4 << 20, tokens=16384, hidden=3584, inter=512, experts=8, top_k=2, stage=1, dtype="bf16")
     weights = 8 * 2 * 3584 * 512 * 2
     written = 16384 * 2 * 512 * 2
@@ -130,7 +130,7 @@ def test_deepgemm_readme_grouped_and_block_scaled() -> None:
     assert int4.bytes == 4096 * 2 + 4096 * 4096 / 2 + 32 * 4096 * 2 + 4096 * 2
 
 
-def test_gpt_oss_attention_the_kv_dtype_decides() -> None:
+def test_a10_gpt_oss_120b_attention_the_kv_dtype_decides() -> None:
     shape = {"batch": 64, "n_q_heads": 32, "n_kv_heads": 4, "head_dim": 64, "seq_len": 8704, "dtype": "bf16"}
     assert work("attn_decode", **shape).bytes / 108.3e-6 / 1e12 == pytest.approx(5.27, abs=0.005)
     fp8 = work("attn_decode", **shape, kv_dtype="fp8")
@@ -146,7 +146,7 @@ def test_pytorch_195460_sdpa_counts_something() -> None:
     assert work("attn_prefill", **shape, causal=False).flops == 12_582_912
 
 
-def test_maxtext_1972_causal_attention_is_half() -> None:
+def test_maxtext_1972_1988_causal_attention_is_half() -> None:
     n = 4096
     full = attention_pairs(n, n)
     assert attention_pairs(n, n, right=0) == n * (n + 1) // 2
@@ -213,7 +213,7 @@ def test_aiter_815_causal_backward_counted_full_reads_twice_the_truth() -> None:
     assert work("attn_backward", **shape).flops / 20893e-6 / 1e12 == pytest.approx(1052.5, rel=0.001)  # printed: 2105
 
 
-def test_tinygrad_2114_more_flops_than_the_roof_is_suspect_not_clamped() -> None:
+def test_b9_tinygrad_2114_more_flops_than_the_roof_is_suspect_not_clamped() -> None:
     # A Winograd convolution executes fewer FLOPs than its definition: the ratio may pass 1 and says so.
     done = work("conv2d", batch=1, in_channels=256, out_channels=256, input=[64, 64], kernel=[3, 3], padding=1, dtype="fp32")
     assert done.flops == 2 * 256 * 64 * 64 * 256 * 9
@@ -221,7 +221,7 @@ def test_tinygrad_2114_more_flops_than_the_roof_is_suspect_not_clamped() -> None
     assert p.raw == pytest.approx(148.177 / 35)
 
 
-def test_add_with_a_default_alpha_is_one_flop() -> None:
+def test_b8_add_with_a_default_alpha_is_one_flop() -> None:
     assert work("elementwise", numel=1000, inputs=2, dtype="fp32").flops == 1000
 
 

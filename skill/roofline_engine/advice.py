@@ -16,6 +16,7 @@ from .metrics import (
     ISOLATED_NOISE,
     SERVING_NOISE,
     STREAMING_FRACTION,
+    cache_bytes,
 )
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
@@ -104,6 +105,9 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
         )
     elif reason == "dispatch_bound":
         said.append(f"one launch is within the dispatch floor of {DISPATCH_FLOOR_S * 1e6:g} us: fuse it or capture a graph")
+    elif reason == "cache_resident":
+        moved, cache = quantity(entry.bytes_est or 0, "B"), quantity(cache_bytes(peaks), "B")
+        said.append(f"launches repeated over {moved} can be served in part out of {cache} of cache: flush it between them")
     elif reason == "unvalidated_peak" and entry.roofline_pct_raw is None:
         missing = "bandwidth" if peaks.hbm_bw_bytes_s is None else f"{entry.dtype} compute"
         said.append(f"no {missing} peak for this device, so no ratio")

@@ -138,7 +138,7 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             continue
         rate = rates.maybe(axis) if rates else None
         # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
-        clock = _clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
+        clock = engine_clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
         if rates and not rate:
             found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
         elif rate and counts and clock:
@@ -175,8 +175,8 @@ def _copied(block: Block, axis: str, value: float) -> str:
     return ""
 
 
-def _clock(block: Block, engine: str) -> float | None:
-    """MHz from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
+def engine_clock(block: Block, engine: str) -> float | None:
+    """The MHz of ``matrix``, ``vector`` or ``max`` from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
     line = block.line("clock_mhz")
     parts = (line.value, *line.fields) if line else ()
     found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")

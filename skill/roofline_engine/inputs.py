@@ -291,6 +291,7 @@ def read_env(data: object, label: str) -> Env:
         memory_bytes=env.number("memory_bytes", "total_memory", above=0),
         clock_khz=env.number("clock_khz", "clock_rate", "clockRate", above=0),
         memory_clock_khz=env.number("memory_clock_khz", "memory_clock_rate", "memoryClockRate", above=0),
+        run_clock_khz=env.number("run_clock_khz", above=0),
         memory_bus_bits=env.number("memory_bus_bits", "memory_bus_width", "memoryBusWidth", above=0),
     )
     return Env(

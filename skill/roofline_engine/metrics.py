@@ -31,6 +31,11 @@ ISOLATED_NOISE = 0.034
 SERVING_NOISE = 0.005
 #: Plain streaming reaches about this part of the pin rate (8.2); a memory roofline_pct above it deserves counters.
 STREAMING_FRACTION = 0.85
+#: The largest last-level cache in peaks.md (MI300X's MALL), for a device whose own are not known.
+LARGEST_CACHE = 268435456
+#: A warm working set of up to this many caches is partly served by them: 1.29x too fast at 1.33 of an RTX 5090's L2, 1.06x
+#: at 1.01 of a GB200's and right at 2.02 (NVIDIA/TileGym#82, #118).
+CACHE_REACH = 2.0
 
 #: With these there is nothing to multiply: attainable_speedup and the gains are null.
 NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
@@ -119,10 +124,12 @@ def bound(p: Point) -> str:
     return p.roof_axis
 
 
-def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) -> Entry:
+def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, warm: bool = False) -> Entry:
     """Fill in every metric of ``entry``, whose identity, times and stage are set, from its work and the peaks.
 
     conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
+    warm: an isolated timing without a known flush, whose operands may have stayed in a cache between its launches; a
+    serving run is cold.
     """
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
     entry = entry._replace(
@@ -172,10 +179,11 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
         return _decided(entry, "infeasible", axis, peaks)
     if t_launch <= DISPATCH_FLOOR_S:
         return _decided(entry._replace(bound_type="latency"), "dispatch_bound", axis, peaks)
+    resident = "cache_resident" if warm and axis == "memory" and work.bytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
-        return _decided(entry, "unvalidated_peak", axis, peaks)
+        return _decided(entry, resident or "unvalidated_peak", axis, peaks)
     if entry.target_eff is None:
-        return _decided(entry, "no_target", axis, peaks)
+        return _decided(entry, resident or "no_target", axis, peaks)
 
     target = entry.target_eff
     points = [q for model, q in placed if model.in_range and q.raw is not None and SUSPECT_LOW <= q.raw <= 1.0]
@@ -193,15 +201,17 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False) ->
         expected_throughput_gain_pct=throughput_gain_pct(gains[0]),
         indicative_class=headroom(p.raw, target),
     )
+    if resident:
+        return _decided(entry, resident, axis, peaks)._replace(stage_c_candidate=True)
     one_axis = all(q.roof_axis == p.roof_axis for q in points)
     if conflict or not one_axis or headroom(low, target) != headroom(high, target):
         return _decided(entry, "conflicting_models", axis, peaks)._replace(stage_c_candidate=True)
     return _decided(entry, None, axis, peaks)
 
 
-def _feasible(p: Point) -> bool | None:
-    """Whether the bytes fit under the bandwidth roof in that time; None without a roof."""
-    return None if p.hbm_util is None else 0 < p.hbm_util <= 1.0
+def cache_bytes(peaks: Peaks) -> float:
+    """What the last level of cache holds."""
+    return max(peaks.l2_bytes or 0.0, peaks.mall_bytes or 0.0) or LARGEST_CACHE
 
 
 def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .entry import ByteModel
 from .models import REQUIRED, Params, Work, op
+from .record import Record
 from .units import number, wider
 
 
@@ -26,6 +27,16 @@ def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int 
     upto = n_q * n_kv if right is None else ramp(last + right + 1, n_kv) - ramp(first + right, n_kv)
     before = 0 if left is None else ramp(last - left) - ramp(first - left - 1)
     return upto - before
+
+
+def keys_seen(n_q: int, n_kv: int, *, left: int | None = None) -> int:
+    """Keys that some query sees under the same mask; the others need not be read.
+
+    The first query reaches back to n_kv - n_q - left and the last one always to the last key, whatever ``right`` is.
+    """
+    if n_q == 0:
+        return 0
+    return n_kv if left is None else min(n_kv, max(0, n_q + left))
 
 
 def _heads(p: Params) -> tuple[int, int]:
@@ -138,8 +149,17 @@ def _mla_decode(p: Params) -> Work:
     return _decode(p, rank + rope, 2.0 * heads * (2 * rank + rope), q_and_out, note)
 
 
-def _prefill_pairs(p: Params) -> tuple[int, int, int, str]:
-    """(pairs of one head over the batch, query rows, key rows, words for the note)."""
+class _Prefill(Record):
+    """What the mask leaves of a batch, per head: (query, key) pairs, query rows, key rows and those that a query sees."""
+
+    pairs: int
+    rows_q: int
+    rows_kv: int
+    seen_kv: int
+    said: str
+
+
+def _prefill_pairs(p: Params) -> _Prefill:
     causal = p.flag("causal")
     window = p.maybe_size("window", minimum=0)
     left, right = p.maybe_size("window_left", minimum=0), p.maybe_size("window_right", minimum=0)
@@ -168,8 +188,15 @@ def _prefill_pairs(p: Params) -> tuple[int, int, int, str]:
         counts[sequence] = counts.get(sequence, 0) + 1
     empty = causal and window == 0
     pairs = 0 if empty else sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
+    seen = 0 if empty else sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
     mask = ("causal" if causal else "full") + (f" window={window}" if window is not None else "")
-    return pairs, sum(item[0] for item in sequences), sum(item[1] for item in sequences), f"{said} {mask}"
+    given = p.maybe_size("pairs", minimum=0)
+    if given is not None:
+        if given > pairs:
+            raise ValueError(f"{p.name('pairs')} is {given}, expected at most the {pairs} that the {mask} mask leaves")
+        pairs, mask = given, f"{mask}, {given} pairs of it"
+    rows_q, rows_kv = (sum(item[at] for item in sequences) for at in (0, 1))
+    return _Prefill(pairs, rows_q, rows_kv, seen, f"{said} {mask}")
 
 
 _PREFILL = {
@@ -185,6 +212,7 @@ _PREFILL = {
     "window": None,
     "window_left": None,
     "window_right": None,
+    "pairs": None,
     "kv_dtype": None,
 }
 
@@ -193,7 +221,7 @@ _PREFILL = {
     "attn_prefill",
     op_class="attn",
     source="2 FLOPs per MAC of QK^T and PV over the (query, key) pairs the mask leaves, by query heads; Q, K, V and output "
-    "once, K and V by KV heads (FlashAttention's accounting; causal N(N+1)/2 pairs)",
+    "once, K and V by KV heads and of the keys that a query sees (FlashAttention's accounting; causal N(N+1)/2 pairs)",
     leaves_out="softmax FLOPs, K and V read again for each block of queries, masked tiles that are computed anyway",
     **_PREFILL,
 )
@@ -203,11 +231,11 @@ def _attn_prefill(p: Params) -> Work:
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
     kv = p.dtype("kv_dtype", a)
-    pairs, rows_q, rows_kv, said = _prefill_pairs(p)
-    flops = 2.0 * pairs * q_heads * (dim + dim_v)
-    nbytes = rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
-    nbytes += rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    note = f"attention prefill: {said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    left = _prefill_pairs(p)
+    flops = 2.0 * left.pairs * q_heads * (dim + dim_v)
+    nbytes = left.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
+    nbytes += left.seen_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    note = f"attention prefill: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
     return Work("attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider(a, kv), kv, (note,))
 
 
@@ -228,9 +256,10 @@ def _attn_backward(p: Params) -> Work:
     dim = p.size("head_dim")
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
-    pairs, rows_q, rows_kv, said = _prefill_pairs(p)
+    left = _prefill_pairs(p)
     again = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0
-    flops = 2.0 * pairs * q_heads * (again + 2 * dim + 2 * dim_v)
-    nbytes = a.nbytes * (rows_q * q_heads * 2 * (dim + dim_v) + rows_kv * kv_heads * 2 * (dim + dim_v))
-    note = f"attention backward: {said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    flops = 2.0 * left.pairs * q_heads * (again + 2 * dim + 2 * dim_v)
+    rows_kv = left.seen_kv + left.rows_kv  # read; gradients written, those of unseen keys as zeros
+    nbytes = a.nbytes * (2 * left.rows_q * q_heads + rows_kv * kv_heads) * (dim + dim_v)
+    note = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
     return Work("attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", a, a, (note,))

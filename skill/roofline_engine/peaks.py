@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from .audit import faults
+from .audit import engine_clock, faults
 from .peaktable import Block, Table, normalise, unit_counts
 from .record import Record
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
@@ -93,7 +93,10 @@ class Peaks(Record):
 
 
 class Device(Record):
-    """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them."""
+    """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them.
+
+    clock_khz: the highest the units can run at. run_clock_khz: what they did run at, locked or sampled while the kernels ran.
+    """
 
     gfx: str | None = None
     device_name: str | None = None
@@ -102,6 +105,7 @@ class Device(Record):
     clock_khz: float | None = None
     memory_clock_khz: float | None = None
     memory_bus_bits: float | None = None
+    run_clock_khz: float | None = None
 
 
 def architecture(text: str) -> str:
@@ -121,6 +125,35 @@ def resolve(table: Table | None, device: Device) -> Peaks:
     Raises:
         ValueError: when the block that was found has a line that cannot be read (names file and line).
     """
+    peaks = _resolved(table, device)
+    return peaks if device.run_clock_khz is None else _at_run_clock(table, peaks, device.run_clock_khz)
+
+
+def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
+    """FLOP/s at the clock the units ran at: units x clock x rate, so in proportion to the clock behind the rated figure.
+
+    A kernel at 48 % of what a GB200 locked to 1200 MHz can do is at 28 % of its rated peak (NVIDIA/cudnn-frontend#314).
+    The memory has a clock of its own.
+    """
+    run, block = _hertz(run_khz), table.products.get(peaks.product or "") if table else None
+    rated, top = (engine_clock(block, "matrix"), engine_clock(block, "max")) if block else (None, None)
+    vector = (engine_clock(block, "vector") if block else None) or rated
+    if run is None or rated is None or vector is None or run > 1e6 * max(rated, vector, top or 0.0):
+        why = "the clock behind the rated FLOP/s is not known" if run else "no plausible kHz figure"
+        why = f"over the highest clock of {peaks.product}" if run and rated and vector else why
+        peaks = peaks._replace(note=joined(f"run_clock_khz {run_khz:g} not used: {why}", peaks.note))
+        if peaks.confidence == "low" and not peaks.low_axes:
+            return peaks
+        compute = (*(f"matrix.{dtype}" for dtype in peaks.flops), *(f"vector.{dtype}" for dtype in peaks.vector))
+        return peaks._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *compute))))
+    said = f"FLOP/s at the {run / 1e6:g} MHz of the run, rated at {rated:g} (matrix) and {vector:g} (vector)"
+    # The FP64 tensor rate is published at the clock of the vector units, as the audit has it.
+    flops = {dtype: rate * run / 1e6 / (vector if dtype == "fp64" else rated) for dtype, rate in peaks.flops.items()}
+    units = {dtype: rate * run / 1e6 / vector for dtype, rate in peaks.vector.items()}
+    return peaks._replace(flops=flops, flops_max=flops, vector=units, vector_max=units, note=joined(said, peaks.note))
+
+
+def _resolved(table: Table | None, device: Device) -> Peaks:
     gfx = architecture(device.gfx) if device.gfx else None
     if table is None:
         return _derived(None, device, gfx, "no peak table was found")

@@ -76,10 +76,6 @@ def _is_digits(text: str) -> bool:
 _LARGEST_SIZE = 10**15
 
 
-#: No tensor dimension comes near this; it keeps products of dimensions inside a double.
-_LARGEST_SIZE = 10**15
-
-
 def whole(value: object, what: str, *, minimum: int = 1) -> int:
     """Return ``value`` as an int of at least ``minimum``; 64.0 is 64, 64.5 raises ValueError."""
     result = number(value, what, minimum=minimum)

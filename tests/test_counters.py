@@ -95,7 +95,7 @@ def test_b11_renderdoc_2037_fetch_size_is_in_kib() -> None:
 
 def test_k5_counters_are_averaged_per_dispatch_and_never_summed() -> None:
     kernel = only(
-        long_csv({"FETCH_SIZE": 100, "WRITE_SIZE": 50, "ns": 4000}, {"FETCH_SIZE": 300, "WRITE_SIZE": 50, "ns": 8000})
+        long_csv({"FETCH_SIZE": 180, "WRITE_SIZE": 50, "ns": 4000}, {"FETCH_SIZE": 220, "WRITE_SIZE": 50, "ns": 8000})
     )
     assert kernel.dispatches == 2
     assert kernel.bytes["hbm"] == (200 + 50) * 1024

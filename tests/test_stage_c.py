@@ -216,9 +216,85 @@ def test_nvidia_counters_on_an_nvidia_device(run: Run) -> None:
     assert (only["stage"], only["measurement_basis"]) == ("C", "counters")
     assert only["bytes_est"] == pytest.approx(141.5e6)
     artifact = finished(run)  # the same file in a run on an MI300X
-    assert "ncu raw page is not of this device (gfx942)" in artifact["degraded"][0]["reason"]
+    assert "counted on sm_90, not on gfx942" in artifact["degraded"][0]["reason"]
 
 
 def test_a_results_json_of_another_tool_is_not_counters(run: Run) -> None:
     (run.round / "results.json").write_text(json.dumps({"speedup": 1.2}))
     assert finished(run)["degraded"] == []
+
+
+# A hostile reading: counters that are somebody else's.
+
+
+def test_counters_of_another_template_instantiation_are_not_credited(run: Run) -> None:
+    run.topn(gemm_row("void gemm_kernel<64, 64>(float*)", t_ms=T_MS)).shapes(gemm_kernel=[GEMM])
+    assert "no kernel of the Top-N is in it by name" in reason(judged(run, GOOD, kernel="void gemm_kernel<256, 128>(float*)"))
+
+
+def test_a_joined_file_whose_dispatch_names_two_kernels_mixes_neither(run: Run) -> None:
+    head, *first = long_csv({"FETCH_SIZE": FETCH_KIB, "ns": 50_000}, name="gemm_kernel").splitlines(keepends=True)
+    _, *second = long_csv({"WRITE_SIZE": WRITE_KIB, "ns": 50_000}, name="fill").splitlines(keepends=True)
+    (run.round / "counter_collection.csv").write_text("".join([head, *first, *second]))
+    assert "WRITE_SIZE was not collected" in reason(finished(run))
+
+
+def test_two_processes_under_ncu_are_two_launches(run: Run) -> None:
+    header = "ID,Process ID,Kernel Name,Metric Name,Metric Unit,Metric Value"
+    rows = [
+        f'"0","{process}","gemm_kernel","{name}","{unit}","{value}"'
+        for process, value in ((1, 150_000_000), (2, 130_000_000))
+        for name, unit, value in (("dram__bytes.sum", "byte", value), ("gpu__time_duration.sum", "nsecond", 50_000))
+    ]
+    (run.round / "ncu.csv").write_text("\n".join([header, *rows]) + "\n")
+    (only,) = finished(run, gfx="sm_90", device_name="NVIDIA H100 80GB HBM3")["entries"]
+    assert (only["stage"], only["bytes_est"]) == ("C", 140_000_000)
+
+
+@pytest.mark.parametrize(("cc", "stage"), [("8.0", "B"), ("9.0", "C")])
+def test_the_compute_capability_of_the_rows_is_the_runs(run: Run, cc: str, stage: str) -> None:
+    rows = [f'"0","gemm_kernel","{cc}","dram__bytes.sum","Mbyte","140.5"']
+    (run.round / "ncu.csv").write_text("\n".join(["ID,Kernel Name,CC,Metric Name,Metric Unit,Metric Value", *rows]) + "\n")
+    artifact = finished(run, gfx="sm_90", device_name="NVIDIA H100 80GB HBM3")
+    assert artifact["entries"][0]["stage"] == stage
+    assert (artifact["degraded"] == []) == (stage == "C")
+
+
+def test_the_agent_info_beside_a_file_is_compared_with_the_run(run: Run) -> None:
+    (run.round / "agent_info.csv").write_text('"Node_Id","Name","Gfx_Target_Version"\n1,"gfx950",90500\n')
+    assert "counted on gfx950, not on gfx942" in reason(judged(run, GOOD))
+
+
+def test_dispatches_that_differ_make_no_mean(run: Run) -> None:
+    other = {"FETCH_SIZE": 4 * FETCH_KIB, "WRITE_SIZE": WRITE_KIB}
+    artifact = judged(run, GOOD, {**GOOD, **other})
+    assert artifact["entries"][0]["stage"] == "B"
+    assert any("not launches of one kind" in line["reason"] for line in artifact["degraded"])
+
+
+def test_more_than_the_model_needs_a_time_to_be_believed(run: Run) -> None:
+    more = {**GOOD, "FETCH_SIZE": 3 * FETCH_KIB // 2}
+    (only,) = judged(run, more)["entries"]
+    assert only["stage"] == "C"
+    artifact = judged(run, {**more, "ns": 0})
+    assert artifact["entries"][0]["stage"] == "B"
+    assert any("no time of the counted launches shows the same work" in line["reason"] for line in artifact["degraded"])
+
+
+def test_rows_that_were_left_out_are_said_in_the_artifact(run: Run) -> None:
+    text = long_csv({**GOOD, "ns": 50_000}, name="gemm_kernel")
+    (run.round / "counter_collection.csv").write_text(text + "1,2,3\n")
+    artifact = finished(run)
+    assert artifact["entries"][0]["stage"] == "C"
+    assert any("has 3 cells" in line["reason"] for line in artifact["degraded"])
+
+
+def test_counters_that_no_arithmetic_takes_leave_the_model(run: Run) -> None:
+    assert "no finite rates" in reason(judged(run, {"FETCH_SIZE": "1e308", "WRITE_SIZE": "1e308"}))
+
+
+def test_vector_flops_do_not_speak_for_a_matrix_op(run: Run) -> None:
+    only = {"FETCH_SIZE": FETCH_KIB, "WRITE_SIZE": WRITE_KIB, "SQ_INSTS_VALU_FMA_F32": FLOPS // 128}
+    artifact = judged(run, only)
+    assert artifact["entries"][0]["measurement_basis"] == "mixed"
+    assert "the model has them on the matrix units" in artifact["degraded"][0]["reason"]

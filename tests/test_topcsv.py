@@ -33,7 +33,7 @@ def test_a_cut_list_is_not_renormalised(run: Run) -> None:
 
 def test_nsys_preamble_templates_and_memory_rows(run: Run) -> None:
     text = "Generating SQLite file a.sqlite\nProcessing [a.sqlite]...\n" + NSYS
-    text += '50.0,500,344,1453.5,1.0,1,2,0.1,"void moe_kernel<(unsigned int)512, (bool)1>(float *)"\n'
+    text += '50.0,500004,344,1453.5,1.0,1,2,0.1,"void moe_kernel<(unsigned int)512, (bool)1>(float *)"\n'
     text += "25.0,250,344,1.0,1.0,1,2,0.1,[CUDA memcpy Host-to-Device]\n"
     artifact = analyzed(run, text, "report_cuda_gpu_kern_sum.csv")
     (only,) = artifact["entries"]
@@ -94,7 +94,7 @@ def test_two_lists_in_a_folder_are_not_chosen_between(run: Run) -> None:
         (run.round / name).write_text(STATS + '"a",10,8380,838,8.38,1,2,0\n')
     done = run_tool("analyze", run.round)
     assert done.code == 2
-    assert "expected profile_topN.json in it" in done.err
+    assert "expected one Top-N list in it, found a_kernel_stats.csv, b_kernel_stats.csv: name one" in done.err
     assert run_tool("analyze", run.round / "a_kernel_stats.csv").code == 0
 
 
@@ -107,3 +107,21 @@ def test_profile_top_n_json_wins_over_a_csv_beside_it(run: Run) -> None:
 def test_the_list_itself_is_not_taken_for_counters(run: Run) -> None:
     artifact = analyzed(run, STATS + '"a",10,8380,838,8.38,1,2,0\n', "counters_kernel_stats.csv")
     assert not any("L4" in line["reason"] for line in artifact["degraded"])
+
+
+def test_columns_that_contradict_each_other_give_no_time(run: Run) -> None:
+    artifact = analyzed(run, STATS + '"copy_kernel",100,60000000,250000,60.0,1,2,0\n')
+    assert artifact["entries"][0]["t_ms"] is None
+    assert any("0.25 ms on average, but 0.6 ms by total and calls" in line for line in artifact["skill_errors"])
+
+
+@pytest.mark.parametrize(("shares", "said"), [((0.6, 0.2), "are they fractions?"), ((90, 70), "add up to 160.0 %")])
+def test_shares_of_no_whole_are_said(run: Run, shares: tuple[float, float], said: str) -> None:
+    artifact = analyzed(run, STATS + "".join(f'"{name}",10,8380,838,{pct},1,2,0\n' for name, pct in zip("ab", shares)))
+    assert any(said in line for line in artifact["skill_errors"])
+
+
+def test_a_row_without_a_name_is_said(run: Run) -> None:
+    artifact = analyzed(run, STATS + '"",10,8380,838,60,1,2,0\n"b",10,8380,838,20,1,2,0\n')
+    assert [item["name"] for item in artifact["entries"]] == ["b"]
+    assert any("has no name: left out" in line for line in artifact["skill_errors"])

@@ -79,6 +79,7 @@ def measure(group: Group, tool: Tool, source: str) -> Measured:
         {name: value for name, value in utilisation.items() if group.live(name)},
         tuple(group.problems),
         group.grids(),
+        group.spread,
     )
 
 

@@ -93,6 +93,9 @@ def find_sources(path: str) -> Sources:
     topn = _topn_in(path, names) if os.path.isdir(path) else path
     if not os.path.isfile(topn):
         expected = f"{inputs.TOPN_NAME} in it" if os.path.isdir(path) else "a Top-N file or a directory with one"
+        lists = _csv_lists(names) if os.path.isdir(path) else []
+        if lists:
+            expected = f"one Top-N list in it, found {', '.join(map(printable, lists))}: name one"
         raise ValueError(f"{printable(path)}: expected {expected}")
     table = peaktable.locate()
     return Sources(
@@ -110,13 +113,16 @@ def find_sources(path: str) -> Sources:
 def _topn_in(folder: str, names: list[str]) -> str:
     """profile_topN.json of a folder, or the one CSV in it that a profiler wrote as such a list."""
     topn = os.path.join(folder, inputs.TOPN_NAME)
-    if not os.path.isfile(topn) and any(name.lower().endswith(".csv") for name in names):
-        from .topcsv import is_topn
+    lists = [] if os.path.isfile(topn) else _csv_lists(names)
+    return os.path.join(folder, lists[0]) if len(lists) == 1 else topn
 
-        lists = [name for name in names if is_topn(name)]
-        if len(lists) == 1:
-            return os.path.join(folder, lists[0])
-    return topn
+
+def _csv_lists(names: list[str]) -> list[str]:
+    if not any(name.lower().endswith(".csv") for name in names):
+        return []
+    from .topcsv import is_topn
+
+    return [name for name in names if is_topn(name)]
 
 
 def _is_counters(folder: str, name: str) -> bool:

@@ -320,7 +320,7 @@ def _counters_show(options: argparse.Namespace) -> int:
             print(f"  share  {name} {value:.4g} %")
         for problem in kernel.problems:
             print(f"  note   {printable(problem)}")
-    for problem in read.problems:
+    for problem in (*read.problems, *filter(None, [read.lacks])):
         print(printable(problem), file=sys.stderr)
     return DONE
 

@@ -42,7 +42,16 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     Raises:
         ValueError: with one line that names the file, the place, and why it cannot be read.
     """
-    return parse(read_text(path), printable(os.path.basename(path)), *_context(path, gfx, rocm), skip)
+    label = printable(os.path.basename(path))
+    archs, found_rocm = _context(path)
+    known = gfx or (archs[0] if len(archs) == 1 else None)
+    found = parse(read_text(path), label, known, rocm or found_rocm, skip)
+    archs = found.archs or archs
+    if len(archs) > 1:
+        raise ValueError(f"{label}: of {' and '.join(archs)}, whose dispatches are not told apart")
+    if gfx and archs and not _same_arch(gfx, archs[0]):
+        raise ValueError(f"{label}: counted on {printable(archs[0])}, not on {printable(gfx)}")
+    return found
 
 
 def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
@@ -72,7 +81,16 @@ def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None
     return rocprof.from_table(text, label, tool, skip)
 
 
-def _context(path: str, gfx: str | None, rocm: str | None) -> tuple[str | None, str | None]:
+def _same_arch(first: str, second: str) -> bool:
+    """``gfx942:sramecc+:xnack-`` is gfx942, sm_90a is sm_90."""
+    plain = [re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", text.partition(":")[0].strip().lower()) for text in (first, second)]
+    return plain[0] == plain[1]
+
+
+def _context(path: str) -> tuple[tuple[str, ...], str | None]:
+    """The architectures and ROCm's version that the profiler wrote beside a file of counters."""
+    gfx: tuple[str, ...] = ()
+    rocm = None
     folder, name = os.path.split(os.path.abspath(path))
     prefix = re.sub(r"(counter_collection|kernel_trace)\.csv$", "", name)
     for beside in ("sysinfo.csv", f"{prefix}agent_info.csv"):
@@ -85,8 +103,7 @@ def _context(path: str, gfx: str | None, rocm: str | None) -> tuple[str | None, 
             continue
         arch_at, rocm_at = table.at("gpu_arch", "Name"), table.at("rocm_version")
         archs = {cells[arch_at] for _, cells in table.rows if arch_at is not None and cells[arch_at].startswith("gfx")}
-        if gfx is None and len(archs) == 1:
-            gfx = archs.pop()
+        gfx = gfx or tuple(sorted(archs))
         if rocm is None and rocm_at is not None and table.rows:
             rocm = table.rows[0][1][rocm_at]
     return gfx, rocm
@@ -142,10 +159,12 @@ def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[b
     counted = one.bytes.get("hbm")
     name = printable(one.name)[:60]
     if counted is None:
-        why = "; ".join(one.problems + counters.problems) or "no byte counters in it"
+        why = "; ".join(one.problems + counters.problems) or counters.lacks or "no byte counters in it"
         return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
     off = counted / nbytes - 1
     said = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"
+    if one.spread > 2 * KNOWN_COPY_BAND:
+        return False, f"{said}, but the dispatches differ by {one.spread:.0%} of their mean: L4 on this stack"
     if abs(off) <= KNOWN_COPY_BAND:
         return True, f"{said}: within {KNOWN_COPY_BAND:.0%}, the counters hold"
     return False, f"{said}: over {KNOWN_COPY_BAND:.0%}, these counters are L4 on this stack"

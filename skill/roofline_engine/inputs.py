@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .peaks import Device
 from .record import Record
@@ -190,14 +190,21 @@ def read_topn(data: object, label: str) -> TopN:
     found = (_row(reader, ms, total_ms, of) for reader, ms in zip(readers, times))
     rows = [row for row in found if row is not None]
     steps = whole.group("serving")
-    if rows and max(row.pct for row in rows) <= 1.0 and not any(row.pct_basis for row in rows):
-        problems.append(f"{label}: no share is over 1: are they fractions? pct_gpu_time is a percentage")
+    problems += doubtful_shares(label, rows)
     return TopN(
         tuple(rows),
         steps.number("n_decode_steps", minimum=0),
         steps.number("n_prefill_steps", minimum=0),
         tuple(problems),
     )
+
+
+def doubtful_shares(label: str, rows: Sequence[Row]) -> list[str]:
+    """A line when the shares of a list cannot be percentages of one whole."""
+    if rows and max(row.pct for row in rows) <= 1.0 and not any(row.pct_basis for row in rows):
+        return [f"{label}: no share is over 1: are they fractions? pct_gpu_time is a percentage"]
+    total = sum(row.pct for row in rows)
+    return [f"{label}: the shares add up to {total:.1f} %: not of one whole, so no gain is right"] if total > 101 else []
 
 
 def _row_ms(row: _Reader) -> float | None:

@@ -14,6 +14,9 @@ from .record import Record
 from .units import number, printable
 
 _LARGEST_FILE = 512 * 2**20
+#: Dispatches whose HBM counters differ by more than this part of their mean are not of one kind. The writes of a copy that
+#: still lie in the L2 differ by 0.38 (vecCopy of 8 MiB on MI200); decode steps of an MoE by their routing.
+MOST_SPREAD = 0.5
 #: Timestamps coarser than this part of the duration have lost it (a spreadsheet writes 8.1097E+14).
 _COARSEST = 0.01
 
@@ -32,7 +35,8 @@ class Measured(Record):
 
     bytes: by level: ``hbm`` (with ``hbm_read`` and ``hbm_write``), ``l2``, ``l1``. flops: by dtype on the matrix units,
     ``vector_`` before a dtype elsewhere, ``sparse_`` before one that used structured sparsity. A level or a dtype that
-    cannot be had is not in them; ``problems`` says why. grids: how many grid sizes ran under the name.
+    cannot be had is not in them; ``problems`` says why. grids: how many grid sizes ran under the name. spread: of the HBM
+    counters over the dispatches, (largest - smallest) / mean.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Measured(Record):
     corroboration: Mapping[str, float]
     problems: tuple[str, ...]
     grids: int = 1
+    spread: float = 0.0
 
     def to_dict(self) -> dict[str, object]:
         """Plain builtins, ready for JSON."""
@@ -55,13 +60,18 @@ class Measured(Record):
 
 
 class Counters(Record):
-    """One file of counters as read. gfx is None where neither the caller nor the file says it."""
+    """One file of counters as read. gfx is None where neither the caller nor the file says it.
+
+    archs: the architectures that the file itself names, or a file beside it. lacks: what a file without byte counters has.
+    """
 
     label: str
     source: str
     gfx: str | None
     kernels: tuple[Measured, ...]
     problems: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    lacks: str = ""
 
 
 class Group:
@@ -72,6 +82,7 @@ class Group:
         self.names = {name for dispatch in dispatches for name in dispatch.values}
         self.problems: list[str] = []
         self.carriers: dict[str, frozenset[int]] = {}
+        self.spread = 0.0
 
     def has(self, name: str) -> bool:
         return name in self.names
@@ -104,7 +115,23 @@ class Group:
             self.problems.append(f"{what}: passes are mixed ({counts} of {len(self.dispatches)} dispatches)")
             return None
         self.carriers[what] = frozenset(carriers[names[0]])
+        if what.startswith("hbm") and not self._one_kind(what, names):
+            return None
         return {name: self.mean(name) or 0.0 for name in names}
+
+    def _one_kind(self, what: str, names: Sequence[str]) -> bool:
+        """Whether the dispatches moved about the same: a warm-up, another shape or another GPU makes a mean of no launch."""
+        totals = [sum(one.values[name] for name in names) for one in self.dispatches if names[0] in one.values]
+        least, most, mean = min(totals), max(totals), sum(totals) / len(totals)
+        spread = (most - least) / mean if mean > 0 else 0.0
+        self.spread = max(self.spread, spread)
+        if spread <= MOST_SPREAD:
+            return True
+        self.problems.append(
+            f"{what}: dispatches count from {least:.6g} to {most:.6g} of {' + '.join(names)}: not launches of one kind "
+            "(--skip leaves warm-ups out)"
+        )
+        return False
 
     def alike(self, what: str, *parts: str) -> bool:
         """Whether figures that ``together`` gave stand on the same dispatches, so that they may be added."""

@@ -53,7 +53,14 @@ def from_table(text: str, label: str, skip: int) -> Counters:
     kernels = tuple(_measure(group, source, volta) for group in grouped(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: no launch of a kernel in it")
-    return Counters(label, source, None, kernels, condensed(problems))
+    return Counters(label, source, None, kernels, condensed(problems), _archs(table))
+
+
+def _archs(table: Table) -> tuple[str, ...]:
+    """``sm_90`` for compute capability 9.0."""
+    at = table.at("CC")
+    found = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
+    return tuple(sorted("sm_" + cc.replace(".", "") for cc in found if re.match(r"\d+\.\d$", cc)))
 
 
 def _wanted(name: str) -> bool:
@@ -97,16 +104,17 @@ def _details(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
         raise ValueError(f"{table.label}: expected the columns ID, Kernel Name, Metric Name, Metric Unit and Metric Value")
     metrics = [_LABELS.get(cells[metric_at].strip(), cells[metric_at].strip()) for _, cells in table.rows]
     decimal = _decimal_comma((cells[value_at] for _, cells in table.rows), table.label)
-    launches: dict[tuple[str, str], tuple[dict[str, float], str]] = {}
+    keys = [at for at in (table.at("Process ID"), table.at("Device"), id_at, name_at) if at is not None]  # an ID per process
+    launches: dict[tuple[str, ...], tuple[str, dict[str, float], str]] = {}
     for (line, cells), metric in zip(table.rows, metrics):
         grid = cells[grid_at] if grid_at is not None else ""
-        values, _ = launches.setdefault((cells[id_at], cells[name_at]), ({}, grid))
+        _, values, _ = launches.setdefault(tuple(cells[at] for at in keys), (cells[name_at], {}, grid))
         if _wanted(metric):
             value = _cell(cells[value_at], cells[unit_at], f"{table.label}: line {line}: {metric}", decimal, problems)
             if value is not None:
                 values.setdefault(metric, value)
     volta = cc_at is not None and all(cells[cc_at].strip() == _VOLTA for _, cells in table.rows)
-    return [_dispatch(name, values, grid) for (_, name), (values, grid) in launches.items()], volta
+    return [_dispatch(name, values, grid) for name, values, grid in launches.values()], volta
 
 
 def _dispatch(name: str, values: dict[str, float], grid: str) -> Dispatch:
@@ -200,13 +208,17 @@ def _measure(group: Group, source: str, volta: bool) -> Measured:
                 levels[key] = group.mean(name) or 0.0
     read, write = ("dram__bytes_read.sum", "dram__bytes_write.sum")
     if group.live("dram__bytes.sum"):
-        levels["hbm"] = group.mean("dram__bytes.sum") or 0.0
+        whole = group.together("hbm", "dram__bytes.sum")
+        if whole:
+            levels["hbm"] = whole["dram__bytes.sum"]
     elif group.has(read) or group.has(write):
         found = group.together("hbm", read, write)
         if found:
             levels["hbm"] = found[read] + found[write]
     elif "hbm_read" in levels and "hbm_write" in levels:
-        levels["hbm"] = levels["hbm_read"] + levels["hbm_write"]
+        found = group.together("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
+        if found:
+            levels["hbm"] = sum(found.values())
     for level, name in _LEVELS.items():
         if group.live(name):
             levels[level] = group.mean(name) or 0.0
@@ -222,6 +234,7 @@ def _measure(group: Group, source: str, volta: bool) -> Measured:
         {label: value for label, value in shares.items() if value is not None},
         tuple(group.problems),
         group.grids(),
+        group.spread,
     )
 
 

@@ -186,6 +186,10 @@ def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: 
     bandwidth = roofs.get("memory", peaks.hbm_bw_bytes_s)
     limit = max(bandwidth or 0.0, peaks.hbm_bw_limit_bytes_s or 0.0) or None
     laid = laid._replace(flops=flops, vector=vector, hbm_bw_bytes_s=bandwidth, hbm_bw_limit_bytes_s=limit, source="measured")
+    if not (listed or overlay.host) and (
+        overlay.gfx is None or peaks.gfx is None
+    ):  # nothing says that the run's device was measured
+        return laid._replace(confidence="low", note=joined(laid.note, "nothing shows that they are of the run's device"))
     if not listed:
         partly = tuple(doubtful) if len(doubtful) < len(roofs) else ()
         return laid._replace(confidence="low" if doubtful else "high", low_axes=partly)

@@ -32,11 +32,12 @@ def evaluate(
     if not dispatches:
         raise ValueError(f"{label}: no dispatch of a kernel in it" + (f": {problems[0]}" if problems else ""))
     names = {name for dispatch in dispatches for name in dispatch.values}
+    lacks = ""
     if not any(BYTES_COUNTERS.match(name) for name in names):
         listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
-        problems.append(f"{label}: no byte counters in it{listed}")
+        lacks = f"{label}: no byte counters in it{listed}"
     kernels = tuple(measure(group, tool, source) for group in grouped(dispatches, skip))
-    return Counters(label, source, tool.gfx, kernels, condensed(problems))
+    return Counters(label, source, tool.gfx, kernels, condensed(problems), lacks=lacks)
 
 
 def _canonical(name: str) -> str:
@@ -50,7 +51,8 @@ def _long(table: Table, problems: list[str]) -> list[Dispatch]:
     dispatch_at = table.at("Dispatch_Id", "Dispatch_ID", "Correlation_Id")
     if name_at is None or counter_at is None or value_at is None or dispatch_at is None:
         raise ValueError(f"{table.label}: expected the columns Dispatch_Id, Kernel_Name, Counter_Name and Counter_Value")
-    keys = [at for at in (table.at("Process_Id"), table.at("Agent_Id"), dispatch_at) if at is not None]
+    # The name is part of it: files of several processes may be joined, whose ids repeat.
+    keys = [at for at in (table.at("Process_Id"), table.at("Agent_Id"), dispatch_at, name_at) if at is not None]
     found: dict[tuple[str, ...], Dispatch] = {}
     spoilt: set[tuple[tuple[str, ...], str]] = set()
     for line, cells in table.rows:
@@ -165,13 +167,14 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> Counters:
                     values[counter] = values.get(counter, 0.0) + value
             dispatches.append(Dispatch(clean_name(name), values, t_s, repr(info.get("grid_size"))))
     if tool.gfx is None and len(archs) == 1:
-        tool = tool._replace(gfx=archs.pop())
+        tool = tool._replace(gfx=next(iter(archs)))
     total, union, span = overlap(spans)
     if union and total > union * 1.001:
         problems.append(
             f"{label}: dispatches overlap: their sum is {total:.0f} ns, their union {union:.0f} of a span of {span:.0f} ns"
         )
-    return evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)
+    found = evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)
+    return found._replace(archs=tuple(sorted(archs)))
 
 
 def _objects(holder: object, key: str) -> list[Mapping[str, object]]:

@@ -58,19 +58,20 @@ class Book:
                 self._refuse(label, f"{found.source} is not of this device ({gfx})")
                 continue
             self._files.append(found)
+            self.degraded += [{"name": label, "reason": f"L4: {_bare(line, label)}"} for line in found.problems]
             if not any(self._match(found, row.name) for row in rows):
                 self._refuse(label, "no kernel of the Top-N is in it by name")
 
     def _refuse(self, label: str, why: str, kernel: str = "") -> None:
         where = f"{printable(kernel)[:60]}: " if kernel else ""
-        self.degraded.append({"name": label, "reason": f"L4: {where}{why}; {_STANDS}"})
+        self.degraded.append({"name": label, "reason": f"L4: {where}{_bare(why, label)}; {_STANDS}"})
 
     def _match(self, file: Counters, name: str) -> Measured | None:
         exact = [one for one in file.kernels if one.name == name]
         if exact:
             return exact[0]
         stem = counters.stem(name)
-        near = [one for one in file.kernels if counters.stem(one.name) == stem]
+        near = [one for one in file.kernels if counters.stem(one.name) == stem and _cut(one.name, name)]
         return near[0] if len(near) == 1 and self._stems.get(stem) == 1 else None
 
     def assess(self, entry: Entry, work: Work, peaks: Peaks, notes: list[str], *, conflict: bool, shapes: int) -> Entry:
@@ -90,8 +91,11 @@ class Book:
             sum(flops.kernel.flops.values()) * launches if flops else None,
         )
         basis = "counters" if nbytes and flops else "mixed"
-        judged = metrics.assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and nbytes is None)
-        why = self._impossible(entry, judged, nbytes, flops)
+        try:
+            judged = metrics.assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and nbytes is None)
+            why = self._impossible(judged, nbytes, flops)
+        except ValueError as error:  # figures that no arithmetic takes
+            judged, why = plain, str(error)
         if why:
             self._refuse((nbytes or flops or found[0]).label, why, entry.name)
             return plain
@@ -112,7 +116,8 @@ class Book:
         return ""
 
     def _bytes(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
-        need = min(model.bytes for model in work.candidates if model.in_range)
+        estimates = [model.bytes for model in work.candidates if model.in_range]
+        need, most = min(estimates), max(estimates)
         refused = []
         for one in found:
             counted = one.kernel.bytes.get("hbm")
@@ -129,6 +134,8 @@ class Book:
                     f"{quantity(counted * entry.launches_per_unit, 'B')} counted are under {COMPULSORY} of the "
                     f"{quantity(need, 'B')} the op must move: a warm cache, or counters that miss part"
                 )
+            elif not why and not one.kernel.t_s and (counted or 0.0) * entry.launches_per_unit > _MORE * most:
+                why = _untimed(quantity((counted or 0.0) * entry.launches_per_unit, "B"), quantity(most, "B"))
             if not why:
                 return one
             refused.append((one.label, why))
@@ -148,8 +155,12 @@ class Book:
             why = ""
             if sparse:
                 why = f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
-            elif work.engine == "matrix" and matrix and not _same_dtype(matrix, work.dtype.peak):
+            elif work.engine == "matrix" and not matrix:
+                why = f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
+            elif work.engine == "matrix" and not _same_dtype(matrix, work.dtype.peak):
                 why = f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
+            elif total > _MORE * work.flops and not one.kernel.t_s:
+                why = _untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
             elif total < COMPULSORY * work.flops:
                 why = f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
             if not why:
@@ -159,7 +170,7 @@ class Book:
             self._refuse(label, why, entry.name)
         return None
 
-    def _impossible(self, entry: Entry, judged: Entry, nbytes: _Found | None, flops: _Found | None) -> str:
+    def _impossible(self, judged: Entry, nbytes: _Found | None, flops: _Found | None) -> str:
         over = [
             (judged.hbm_util, "bandwidth", nbytes),
             (judged.compute_util, "compute", flops),
@@ -170,6 +181,22 @@ class Book:
         if (nbytes if judged.roof_axis == "memory" else flops) is None:
             return f"the verdict stands on the {judged.roof_axis} roof, and only the model speaks for it"
         return ""
+
+
+def _bare(line: str, label: str) -> str:
+    return line[len(label) + 2 :] if line.startswith(f"{label}: ") else line
+
+
+def _untimed(counted: str, model: str) -> str:
+    return (
+        f"{counted} counted are over the model's {model}, and no time of the counted launches shows that they are the profile's"
+    )
+
+
+def _cut(first: str, second: str) -> bool:
+    """Whether one name is the other cut short, as profilers do; two sets of template arguments are two kernels."""
+    first, second = (name[len("void ") :] if name.startswith("void ") else name for name in (first, second))
+    return first.startswith(second.rstrip(".")) or second.startswith(first.rstrip("."))
 
 
 def _same_dtype(matrix: dict[str, float], peak: str | None) -> bool:

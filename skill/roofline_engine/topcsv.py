@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from .inputs import Row, TopN, short_name
+from .inputs import Row, TopN, doubtful_shares, short_name
 from .measured import clean_name, condensed, read_table
 from .units import number, printable
 
 _UNITS_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+#: An average may be rounded to a unit of its column.
+_ROUNDED = 0.02
 #: Rows of domain_stats, hip_api_stats, memory_copy_stats and nsys's memory rows: time of the host or of a copy engine.
 _DOMAIN = re.compile(r"(HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG|OMPT|KERNEL|MEMORY|SCRATCH)_[A-Z_]+$")
 _API = re.compile(r"(__hip|hip|cuda|cu|hsaKmt)[A-Z]\w*$|hsa_\w+$")
@@ -45,14 +47,22 @@ def read(text: str, label: str) -> TopN:
     rows: list[Row] = []
     for line, cells in table.rows:
         name = cells[name_at].strip()
+        if not name:
+            problems.append(f"{label}: line {line} has no name: left out")
         if not name or _kind(name):
             continue
         where = f"{label}: line {line} ({printable(name)[:60]})"
         calls = _number(cells[calls_at], f"{where}: {table.header[calls_at]}", problems)
         total = _number(cells[total_at], f"{where}: {table.header[total_at]}", problems) if total_at is not None else None
         avg = _number(cells[avg_at], f"{where}: {table.header[avg_at]}", problems) if avg_at is not None else None
-        if avg is None and total and calls:
-            avg, avg_ms = total / calls, total_ms
+        t_ms = avg * avg_ms if avg else None
+        if total and calls:
+            per_call = total * total_ms / calls
+            if t_ms and abs(t_ms / per_call - 1) > _ROUNDED:
+                problems.append(f"{where}: {t_ms:.6g} ms on average, but {per_call:.6g} ms by total and calls: no time used")
+                t_ms = None
+            elif t_ms is None:
+                t_ms = per_call
         basis = ""
         if pct_at is not None:
             pct = _number(cells[pct_at], f"{where}: {table.header[pct_at]}", problems)
@@ -62,12 +72,10 @@ def read(text: str, label: str) -> TopN:
             problems.append(f"{where}: no usable share: left out")
             continue
         name = clean_name(name)
-        rows.append(
-            Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=avg * avg_ms if avg and avg > 0 else None)
-        )
+        rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
     if not rows:
         raise ValueError(f"{label}: no kernel in it" + (f": {problems[0]}" if problems else ""))
-    return TopN(tuple(rows), problems=condensed(problems))
+    return TopN(tuple(rows), problems=condensed(problems + doubtful_shares(label, rows)))
 
 
 def _kind(name: str) -> str:

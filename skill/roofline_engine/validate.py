@@ -29,6 +29,15 @@ def validate(document: object) -> list[str]:
     if not isinstance(peaks, Mapping):
         found.append("peaks is not an object")
         peaks = {}
+    for key, value in peaks.items():
+        if key in ("hbm_bw_bytes_s", "l2_bytes", "mall_bytes"):
+            _rate(found, f"peaks.{key}", value)
+        elif key in ("flops", "vector"):
+            if not isinstance(value, Mapping):
+                found.append(f"peaks.{key} is {value!r:.40}, expected an object of dtypes")
+            else:
+                for dtype, rate in value.items():
+                    _rate(found, f"peaks.{key}.{dtype}", rate)
     closed(found, "peaks.source", peaks.get("source"), PEAK_SOURCES)
     closed(found, "peaks.confidence", peaks.get("confidence"), PEAK_CONFIDENCES)
     closed(found, "stage", document.get("stage"), STAGES)
@@ -49,6 +58,12 @@ def validate(document: object) -> list[str]:
     for key in ("ranking_by_pct", "ranking_by_expected_gain"):
         found += _ranking(key, document.get(key), entries)
     return found + _selection(document, entries)
+
+
+def _rate(found: list[str], what: str, value: object) -> None:
+    rate = plain(value)
+    if value is not None and (rate is None or rate <= 0):
+        found.append(f"{what} is {value!r:.40}, expected a number above 0 or null")
 
 
 def _selection(document: Mapping[str, object], entries: list[Mapping[str, object]]) -> list[str]:

@@ -17,10 +17,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 
-from .audit import UNDER_ARITHMETIC, telltale
 from .peaks import AGREEMENT, Peaks, joined
 from .peaktable import Table
 from .record import Record
+from .rules import UNDER_ARITHMETIC, telltale
 from .units import (
     BANDWIDTH_BOUNDS,
     FLOPS_BOUNDS,

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from .audit import faults
 from .peaktable import Block, Table, normalise, unit_counts
 from .record import Record
+from .rules import faults
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
 #: Products behind one architecture agree when their peaks lie within this; MI350X and MI355X differ by 8.3 %.

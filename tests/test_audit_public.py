@@ -10,7 +10,8 @@ import pytest
 from conftest import ROOT
 
 from roofline_engine.audit import audit
-from roofline_engine.peaks import Device, resolve
+from roofline_engine.device import Device
+from roofline_engine.peaks import resolve
 from roofline_engine.peaktable import Table, load
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, Outcome, Run, entry, run_tool
 
+from roofline_engine.device import Device
 from roofline_engine.overlay import Ceiling, Overlay, apply, read
-from roofline_engine.peaks import Device, Peaks, resolve
+from roofline_engine.peaks import Peaks, resolve
 from roofline_engine.peaktable import load
 
 TABLE = load(str(ROOT / "peaks.md"))

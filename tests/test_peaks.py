@@ -9,7 +9,8 @@ import pytest
 from conftest import ROOT, run_tool
 
 from roofline_engine.audit import audit
-from roofline_engine.peaks import Device, Peaks, architecture, resolve
+from roofline_engine.device import Device, architecture
+from roofline_engine.peaks import Peaks, resolve
 from roofline_engine.peaktable import Table, load
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")

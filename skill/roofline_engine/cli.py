@@ -273,16 +273,20 @@ def _peaks_show(options: argparse.Namespace) -> int:
 
 
 def _peaks_audit(options: argparse.Namespace) -> int:
-    from .audit import audit
+    from .audit import audit, open_figures
 
     table = _table(options)
     figures, problems = audit(table)
     for line in problems:
         print(printable(line))
+    unchecked = [] if problems else open_figures(table)  # a table that cannot be read has no open figures to list
+    for line in unchecked:
+        print(printable(line))
     if problems:
         print(f"{len(problems)} problems in {figures} figures of {len(table.products)} products", file=sys.stderr)
         return FAILED
-    print(f"{len(table.products)} products, {figures} figures: no problem found")
+    rest = f", {len(unchecked)} of them unchecked" if unchecked else ""
+    print(f"{len(table.products)} products, {figures} figures{rest}: no problem found")
     return DONE
 
 

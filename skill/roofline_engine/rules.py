@@ -74,12 +74,9 @@ def telltale(ratio: float) -> str:
 
 def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
     """The rules a product's figures break, as (axis, line, what is wrong), less those the block waives with a reason."""
-    return [(axis, line, what) for rule, axis, line, what in unwaived(table, block) if rule not in _AUDIT_ONLY]
-
-
-def unwaived(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
     waived = {waiver for waiver, _ in waivers(block)}
-    return [fault for fault in broken(table, block) if waiver_key(fault) not in waived]
+    found = [fault for fault in broken(table, block) if waiver_key(fault) not in waived]
+    return [(axis, line, what) for rule, axis, line, what in found if rule not in _AUDIT_ONLY]
 
 
 def waiver_key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
@@ -163,7 +160,8 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
     found: list[tuple[str, str, Line, str]] = []
     values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
     half = values["bf16"][0] if "bf16" in values else None
-    matrix_clock = _clock(base, "matrix")
+    clocks = {engine: _clock(base, engine) for engine in ("matrix", "vector", "max")}
+    matrix_clock, top_clock = clocks["matrix"], clocks["max"]
     for dtype, (value, line) in values.items():
         axis = prefix + dtype
         low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
@@ -174,7 +172,7 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
         found += _off_second(block, axis, line)
         rate = rates.maybe(axis) if rates else None
         # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
-        clock = _clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
+        clock = clocks["vector" if dtype == "fp64" else prefix.rstrip(".")]
         if rates and not rate:
             found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
         elif rate and counts and clock:
@@ -193,7 +191,7 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             if not _VECTOR_CLOCK[0] <= value / exact <= _VECTOR_CLOCK[1]:
                 what = f"{value:.5g} is {value / exact:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(value / exact)}"
                 found.append(("vector_clock", axis, line, what))
-        top, top_clock = line.named("max"), _clock(base, "max")
+        top = line.named("max")
         if top and top != "unknown" and rate and counts and top_clock:
             exact = counts[0] * top_clock * 1e6 * rate
             ratio = block.value(line, top) / exact

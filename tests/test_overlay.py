@@ -13,8 +13,9 @@ import pytest
 from conftest import ROOT, Outcome, Run, entry, run_tool
 
 from roofline_engine.ceilings import Ceiling, Overlay, read
+from roofline_engine.device import Device
 from roofline_engine.overlay import apply
-from roofline_engine.peaks import Device, Peaks, resolve
+from roofline_engine.peaks import Peaks, resolve
 from roofline_engine.peaktable import load
 
 TABLE = load(str(ROOT / "peaks.md"))

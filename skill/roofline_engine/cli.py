@@ -235,7 +235,7 @@ def _tera(value: float | None) -> str:
 def _peaks_show(options: argparse.Namespace) -> int:
     from . import peaks
     from .artifact import to_json
-    from .peaks import architecture
+    from .device import Device, architecture
 
     measured = None
     if options.peaks is not None:
@@ -246,7 +246,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
     table = _table(options)
     gfx = architecture(options.name)
     by_arch = gfx in table.defaults or table.with_arch(gfx)
-    device = peaks.Device(gfx=gfx) if by_arch else peaks.Device(device_name=options.name)
+    device = Device(gfx=gfx) if by_arch else Device(device_name=options.name)
     found = peaks.resolve(table, device)
     if measured is not None:
         found, refused = overlay.apply(found, measured, table)
@@ -275,16 +275,20 @@ def _peaks_show(options: argparse.Namespace) -> int:
 
 
 def _peaks_audit(options: argparse.Namespace) -> int:
-    from .audit import audit
+    from .audit import audit, open_figures
 
     table = _table(options)
     figures, problems = audit(table)
     for line in problems:
         print(printable(line))
+    unchecked = [] if problems else open_figures(table)  # a table that cannot be read has no open figures to list
+    for line in unchecked:
+        print(printable(line))
     if problems:
         print(f"{len(problems)} problems in {figures} figures of {len(table.products)} products", file=sys.stderr)
         return FAILED
-    print(f"{len(table.products)} products, {figures} figures: no problem found")
+    rest = f", {len(unchecked)} of them unchecked" if unchecked else ""
+    print(f"{len(table.products)} products, {figures} figures{rest}: no problem found")
     return DONE
 
 

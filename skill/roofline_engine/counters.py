@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from .device import architecture
 from .measured import KNOWN_COPY_BAND, Counters, Measured, read_table, read_text
 from .record import Record
 from .units import printable
@@ -49,7 +50,7 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     archs = found.archs or archs
     if len(archs) > 1:
         raise ValueError(f"{label}: of {' and '.join(archs)}, whose dispatches are not told apart")
-    if gfx and archs and not _same_arch(gfx, archs[0]):
+    if gfx and archs and architecture(gfx) != architecture(archs[0]):
         raise ValueError(f"{label}: counted on {printable(archs[0])}, not on {printable(gfx)}")
     return found
 
@@ -79,12 +80,6 @@ def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None
             if mark in head:
                 raise ValueError(f"{label}: {what}")
     return rocprof.from_table(text, label, tool, skip)
-
-
-def _same_arch(first: str, second: str) -> bool:
-    """``gfx942:sramecc+:xnack-`` is gfx942, sm_90a is sm_90."""
-    plain = [re.sub(r"(?<=^sm_)(\d+)[af]$", r"\1", text.partition(":")[0].strip().lower()) for text in (first, second)]
-    return plain[0] == plain[1]
 
 
 def _context(path: str) -> tuple[tuple[str, ...], str | None]:

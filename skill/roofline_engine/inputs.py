@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from .peaks import Device
+from .device import Device
 from .record import Record
 from .units import number, printable
 

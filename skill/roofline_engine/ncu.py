@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .device import architecture
 from .measured import Counters, Dispatch, Group, Measured, Table, clean_name, condensed, grouped, plausible, read_table
 from .units import number, printable
 
@@ -57,10 +58,9 @@ def from_table(text: str, label: str, skip: int) -> Counters:
 
 
 def _archs(table: Table) -> tuple[str, ...]:
-    """``sm_90`` for compute capability 9.0."""
     at = table.at("CC")
     found = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
-    return tuple(sorted("sm_" + cc.replace(".", "") for cc in found if re.match(r"\d+\.\d$", cc)))
+    return tuple(sorted(architecture(cc) for cc in found if cc))
 
 
 def _wanted(name: str) -> bool:

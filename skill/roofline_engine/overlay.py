@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .audit import UNDER_ARITHMETIC, telltale
 from .ceilings import CACHES, Ceiling, Overlay
 from .peaks import AGREEMENT, Peaks, joined
 from .peaktable import Table
+from .rules import UNDER_ARITHMETIC, telltale
 from .units import (
     BANDWIDTH_BOUNDS,
     FLOPS_BOUNDS,

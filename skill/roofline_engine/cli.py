@@ -47,10 +47,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py") -> 
             gc.enable()
 
 
+class _Help(argparse.HelpFormatter):
+    """Of one width: asking the terminal for its own imports shutil and its compressors at each start."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=100)
+
+
 def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
     """The parser, with the arguments of the ``chosen`` command only: building all of them doubles the start-up."""
     parser = argparse.ArgumentParser(
-        prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage"
+        prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage", formatter_class=_Help
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=prog)
     for name, what, add in (
@@ -60,7 +67,7 @@ def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
         ("counters", "what a file of hardware counters says, and whether to believe it", _add_counters),
         ("skill", "the skill's folder", _add_skill),
     ):
-        one = commands.add_parser(name, help=what, description=what)
+        one = commands.add_parser(name, help=what, description=what, formatter_class=_Help)
         if name in chosen:
             add(one)
     return parser

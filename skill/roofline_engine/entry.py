@@ -173,11 +173,17 @@ FIELDS: dict[str, Field] = {
 }
 
 
+_TUPLES = [name for name, kind in Entry.__annotations__.items() if kind.startswith("tuple")]
+
+
 def to_dict(entry: Entry) -> dict[str, object]:
     """The entry as plain builtins, in the order of the definition."""
     out: dict[str, object] = entry._asdict()
+    for name in _TUPLES:
+        value = out[name]
+        out[name] = list(value) if isinstance(value, tuple) else value
     out["byte_models"] = [model._asdict() for model in entry.byte_models]
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in out.items()}
+    return out
 
 
 def show(entry: Entry, name: str) -> str:

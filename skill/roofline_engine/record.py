@@ -20,9 +20,24 @@ else:
             defaults = [space.pop(field) for field in types if field in space]
             made = namedtuple(name, types, defaults=defaults, module=space.pop("__module__"))
             made.__annotations__ = types
+            made._replace = _replacing(made)
             for key, value in space.items():
                 setattr(made, key, value)
             return made
+
+    def _replacing(made):
+        """``_replace`` in the time of the fields that change: ``namedtuple``'s looks every field up, fifty in an entry."""
+        places = {field: at for at, field in enumerate(made._fields)}
+
+        def _replace(self, **changes):
+            values = list(self)
+            for field, value in changes.items():
+                if field not in places:
+                    raise TypeError(f"{made.__name__} has no field {field}")
+                values[places[field]] = value
+            return made._make(values)
+
+        return _replace
 
     class Record(metaclass=_Build):
         pass

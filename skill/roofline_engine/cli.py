@@ -316,7 +316,7 @@ def _counters_show(options: argparse.Namespace) -> int:
         return DONE
     read = _counters(options)
     if options.json:
-        document = {"source": read.source, "gfx": read.gfx, "problems": list(read.problems)}
+        document = {"source": read.source, "gfx": read.gfx, "problems": list(read.remarks)}
         sys.stdout.write(to_json({**document, "kernels": [kernel.to_dict() for kernel in read.kernels]}))
         return DONE
     print(f"{read.label}: {read.source}, {read.gfx or 'gfx not known'}, {len(read.kernels)} kernels, means over dispatches")
@@ -331,7 +331,7 @@ def _counters_show(options: argparse.Namespace) -> int:
             print(f"  share  {name} {value:.4g} %")
         for problem in kernel.problems:
             print(f"  note   {printable(problem)}")
-    for problem in (*read.problems, *filter(None, [read.lacks])):
+    for problem in read.remarks:
         print(printable(problem), file=sys.stderr)
     return DONE
 

@@ -154,7 +154,7 @@ def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[b
     counted = one.bytes.get("hbm")
     name = printable(one.name)[:60]
     if counted is None:
-        why = "; ".join(one.problems + counters.problems) or counters.lacks or "no byte counters in it"
+        why = "; ".join(one.problems + counters.remarks) or "no byte counters in it"
         return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
     off = counted / nbytes - 1
     said = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"

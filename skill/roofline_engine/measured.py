@@ -73,6 +73,11 @@ class Counters(Record):
     archs: tuple[str, ...] = ()
     lacks: str = ""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to tell a reader of the file itself: its problems, and that it has no byte counters."""
+        return (*self.problems, self.lacks) if self.lacks else self.problems
+
 
 class Group:
     """The dispatches of one kernel; asks for means and keeps one line for each that cannot be given."""

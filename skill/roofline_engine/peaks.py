@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from .device import Device, architecture, derive, hertz
 from .peaktable import Block, Table, normalise, unit_counts
 from .record import Record
-from .rules import engine_clock, faults
+from .rules import clock_of, engine_clock, faults
 
 #: Products behind one architecture agree when their peaks lie within this; MI350X and MI355X differ by 8.3 %.
 AGREEMENT = 0.10
@@ -120,9 +120,9 @@ def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
         compute = (*(f"matrix.{dtype}" for dtype in peaks.flops), *(f"vector.{dtype}" for dtype in peaks.vector))
         return peaks._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *compute))))
     said = f"FLOP/s at the {run / 1e6:g} MHz of the run, rated at {rated:g} (matrix) and {vector:g} (vector)"
-    # The FP64 tensor rate is published at the clock of the vector units, as the audit has it.
-    flops = {dtype: rate * run / 1e6 / (vector if dtype == "fp64" else rated) for dtype, rate in peaks.flops.items()}
-    units = {dtype: rate * run / 1e6 / vector for dtype, rate in peaks.vector.items()}
+    slowed = {"matrix": run / 1e6 / rated, "vector": run / 1e6 / vector}
+    flops = {dtype: rate * slowed[clock_of(f"matrix.{dtype}")] for dtype, rate in peaks.flops.items()}
+    units = {dtype: rate * slowed["vector"] for dtype, rate in peaks.vector.items()}
     return peaks._replace(flops=flops, flops_max=flops, vector=units, vector_max=units, note=joined(said, peaks.note))
 
 

@@ -109,12 +109,12 @@ def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]
     if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
         return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
     found = []
-    if limit and limit != "unknown" and block.value(memory, limit) > _LIMIT_OVER_RATED * value:
+    top = block.value(memory, limit) if limit and limit != "unknown" else None
+    if top and top > _LIMIT_OVER_RATED * value:
         what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
         found.append(("magnitude", "memory", memory, what))
     found += _off_second(block, "memory", memory)
     bus = bus_bandwidth(base)
-    top = block.value(memory, limit) if limit and limit != "unknown" else None
     if bus and top and not _UNDER_BUS <= top / bus <= 1 + OVER_ARITHMETIC:
         what = f"the limit {limit} is {top / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(top / bus)}"
         found.append(("hard_limit", "memory", memory, what))
@@ -196,8 +196,7 @@ def _off_arithmetic(
     """A figure and its hard limit against units x rate (``per_mhz``) at the clocks of the product."""
     found = []
     value, top = block.value(line), line.named("max")
-    # NVIDIA publishes the FP64 tensor rate at the clock of the vector units (H100 white paper, table 3).
-    clock = clocks["vector" if axis.startswith("vector.") or axis == "matrix.fp64" else "matrix"]
+    clock = clocks[clock_of(axis)]
     if clock:
         exact = per_mhz * clock
         ratio = value / exact
@@ -231,6 +230,11 @@ def _copied(block: Block, axis: str, value: float) -> str:
             if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
                 return f" (also the figure of {prefix}{dtype})"
     return ""
+
+
+def clock_of(axis: str) -> str:
+    """The clock behind a rated figure: NVIDIA gives the FP64 tensor rate at the vector units' (H100 white paper, table 3)."""
+    return "vector" if axis.startswith("vector.") or axis == "matrix.fp64" else "matrix"
 
 
 def engine_clock(block: Block, engine: str) -> float | None:

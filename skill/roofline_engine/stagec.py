@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import counters, metrics
 from .entry import ByteModel, Entry
@@ -82,7 +82,8 @@ class Book:
         if not found:
             return plain
         nbytes, flops = self._bytes(entry, work, found, shapes), self._flops(entry, work, found, shapes)
-        if nbytes is None and flops is None:
+        source = nbytes or flops
+        if source is None:
             return plain
         launches = entry.launches_per_unit
         counted = _replaced(
@@ -97,7 +98,7 @@ class Book:
         except ValueError as error:  # figures that no arithmetic takes
             judged, why = plain, str(error)
         if why:
-            self._refuse((nbytes or flops or found[0]).label, why, entry.name)
+            self._refuse(source.label, why, entry.name)
             return plain
         notes += _said(entry, work, nbytes, flops, found)
         return judged._replace(measurement_basis=basis)
@@ -115,60 +116,68 @@ class Book:
                 return f"the counted launches take {ratio:.2f} of the profile's time: not the same work"
         return ""
 
-    def _bytes(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
-        estimates = [model.bytes for model in work.candidates if model.in_range]
-        need, most = min(estimates), max(estimates)
+    def _first(self, entry: Entry, found: Sequence[_Found], doubt: Callable[[_Found], str | None]) -> _Found | None:
+        """The first file without a doubt (None: it has nothing to say). Doubts are told only where no file is left."""
         refused = []
         for one in found:
-            counted = one.kernel.bytes.get("hbm")
-            why = self._usable(entry, one, shapes)
-            if not why and counted is None:
-                said = [problem for problem in one.kernel.problems if problem.startswith("hbm")]
-                if one.kernel.flops and not said:
-                    continue  # a pass for FLOPs alone
-                why = "; ".join(said) or "no byte counters in it"
-            elif not why and self.gfx is None:
-                why = "the gfx is not known, and what the byte counters count depends on it"
-            elif not why and counted is not None and counted * entry.launches_per_unit < COMPULSORY * need:
-                why = (
-                    f"{quantity(counted * entry.launches_per_unit, 'B')} counted are under {COMPULSORY} of the "
-                    f"{quantity(need, 'B')} the op must move: a warm cache, or counters that miss part"
-                )
-            elif not why and not one.kernel.t_s and (counted or 0.0) * entry.launches_per_unit > _MORE * most:
-                why = _untimed(quantity((counted or 0.0) * entry.launches_per_unit, "B"), quantity(most, "B"))
-            if not why:
+            why = doubt(one)
+            if why == "":
                 return one
-            refused.append((one.label, why))
+            if why:
+                refused.append((one.label, why))
         for label, why in refused:  # another file may have had what one lacks
             self._refuse(label, why, entry.name)
         return None
 
+    def _bytes(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
+        estimates = [model.bytes for model in work.candidates if model.in_range]
+        need, most = min(estimates), max(estimates)
+
+        def doubt(one: _Found) -> str | None:
+            why = self._usable(entry, one, shapes)
+            if why:
+                return why
+            counted = one.kernel.bytes.get("hbm")
+            if counted is None:
+                said = [problem for problem in one.kernel.problems if problem.startswith("hbm")]
+                if one.kernel.flops and not said:
+                    return None  # a pass for FLOPs alone
+                return "; ".join(said) or "no byte counters in it"
+            if self.gfx is None:
+                return "the gfx is not known, and what the byte counters count depends on it"
+            total = counted * entry.launches_per_unit
+            if total < COMPULSORY * need:
+                return (
+                    f"{quantity(total, 'B')} counted are under {COMPULSORY} of the {quantity(need, 'B')} the op must move: "
+                    "a warm cache, or counters that miss part"
+                )
+            if total > _MORE * most and not one.kernel.t_s:
+                return _untimed(quantity(total, "B"), quantity(most, "B"))
+            return ""
+
+        return self._first(entry, found, doubt)
+
     def _flops(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
-        refused = []
-        for one in found:
+        def doubt(one: _Found) -> str | None:
             flops = one.kernel.flops
             if not flops or self._usable(entry, one, shapes):
-                continue  # said with the bytes
+                return None  # said with the bytes
             total = sum(flops.values()) * entry.launches_per_unit
             matrix = {key: value for key, value in flops.items() if not key.startswith(("vector_", "sparse_"))}
             sparse = [key for key in flops if key.startswith("sparse_")]
-            why = ""
             if sparse:
-                why = f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
-            elif work.engine == "matrix" and not matrix:
-                why = f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
-            elif work.engine == "matrix" and not _same_dtype(matrix, work.dtype.peak):
-                why = f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
-            elif total > _MORE * work.flops and not one.kernel.t_s:
-                why = _untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
-            elif total < COMPULSORY * work.flops:
-                why = f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
-            if not why:
-                return one
-            refused.append((one.label, why))
-        for label, why in refused:
-            self._refuse(label, why, entry.name)
-        return None
+                return f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
+            if work.engine == "matrix" and not matrix:
+                return f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
+            if work.engine == "matrix" and not _same_dtype(matrix, work.dtype.peak):
+                return f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
+            if total > _MORE * work.flops and not one.kernel.t_s:
+                return _untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
+            if total < COMPULSORY * work.flops:
+                return f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
+            return ""
+
+        return self._first(entry, found, doubt)
 
     def _impossible(self, judged: Entry, nbytes: _Found | None, flops: _Found | None) -> str:
         over = [

@@ -30,6 +30,12 @@ def write_run(folder: Path, kernels: int = 8) -> None:
     (folder / "env_report.json").write_text(json.dumps({"gfx": "gfx942", "device_name": "AMD Instinct MI300X"}))
 
 
+def cached(folder: Path) -> dict[str, str]:
+    """An environment in which bytecode is cached, as in any installed copy; from a read-only folder each run compiles."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPYCACHEPREFIX": str(folder)}
+
+
 def seconds(command: list[str], environment: dict[str, str]) -> float:
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
@@ -42,9 +48,7 @@ def main() -> None:
         run = Path(name, "run")
         run.mkdir()
         write_run(run)
-        # Bytecode is cached, as in any installed copy; a run from a read-only folder compiles each time.
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPYCACHEPREFIX"] = str(Path(name, "cache"))
+        environment = cached(Path(name, "cache"))
         imports = f"import sys; sys.path.insert(0, {str(TOOL.parent)!r}); import roofline_engine.metrics"
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],

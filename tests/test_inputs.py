@@ -202,6 +202,21 @@ def test_shapes_that_cover_all_launches_meet_the_average_time(run: Run) -> None:
     assert len(item["byte_models"]) == 1
 
 
+@pytest.mark.parametrize(("avg_us", "said"), [(50.0, False), (90.0, False), (0.05, True), (120.0, True)])
+def test_a_base_latency_far_from_the_average_is_said(run: Run, avg_us: float, said: bool) -> None:
+    item = run.topn(gemm_row(t_ms=0.05, avg_us=avg_us)).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
+    assert item["t_ms"] == pytest.approx(0.05)
+    assert ("times the average over all launches" in item["notes"]) is said
+
+
+@pytest.mark.parametrize(("total_ms", "said"), [(200.0, False), (205.0, False), (120.0, True)])
+def test_a_share_that_its_own_time_contradicts_is_said(run: Run, total_ms: float, said: bool) -> None:
+    row = gemm_row(pct=20.0, total_ms=total_ms)
+    artifact = run.topn(row, total_gpu_time_ms=1000.0).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
+    assert artifact["entries"][0]["pct_gpu_time"] == 20.0  # as given
+    assert any("pct_gpu_time is 20, but its time is" in line for line in artifact["skill_errors"]) is said
+
+
 def test_a_t_us_of_each_shape_weights_the_fold(run: Run) -> None:
     # The ratio of the whole: all bytes over all time, wherever the commonest shape stands.
     cases = [{**GEMM, "M": 1, "calls": 300, "t_us": 40.0}, {**GEMM, "M": 128, "calls": 100, "t_us": 80.0}]

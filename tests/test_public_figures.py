@@ -55,6 +55,22 @@ def test_flashmla_30_h20_mla_decode() -> None:
     assert done.flops == 2 * 128 * 4096 * 16 * (576 + 512)
 
 
+@pytest.mark.parametrize(
+    ("batch", "context", "dtype", "us", "tflops", "tb_s"),
+    [
+        (16, 4096, "bf16", 34.7793, 131.21, 2.20279),
+        (128, 131072, "bf16", 3246.21, 359.875, 5.95656),
+        (16, 4096, "fp8", 26.8914, 169.697, 1.43421),
+        (128, 4096, "fp8", 78.1666, 467.044, 3.94725),
+    ],
+)
+def test_aiter_5456_sparse_mla_rows(batch: int, context: int, dtype: str, us: float, tflops: float, tb_s: float) -> None:
+    # The table of the pull request, 32 heads on MI355X, which counts what each sequence uses and a bf16 output.
+    done = work("mla_decode", batch=batch, n_q_heads=32, seq_len=context, dtype=dtype, out_dtype="bf16")
+    assert done.flops / us / 1e6 == pytest.approx(tflops, rel=1e-4)
+    assert model(done, "kv_cache_q_and_out") / us / 1e6 == pytest.approx(tb_s, rel=1e-4)
+
+
 def test_flashinfer_2479_1638_2069_used_lengths_not_the_allocation() -> None:
     lengths = [100, 900, 4000, 0]
     done = work("mla_decode", batch=4, n_q_heads=128, seq_lens=lengths, dtype="bf16")

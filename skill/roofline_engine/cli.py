@@ -55,21 +55,20 @@ class _Help(argparse.HelpFormatter):
 
 
 def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser, with the arguments of the ``chosen`` command only: building all of them doubles the start-up."""
+    """The parser, of the ``chosen`` command alone where there is one: building all of them doubles the start-up."""
     parser = argparse.ArgumentParser(
         prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage", formatter_class=_Help
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=prog)
-    for name, what, add in (
+    listed = (
         ("analyze", "a Top-N profile to profile_roofline.json and .md", _add_analyze),
         ("validate", "check an artifact's arithmetic and closed sets", _add_validate),
         ("peaks", "the hardware peak table", _add_peaks),
         ("counters", "what a file of hardware counters says, and whether to believe it", _add_counters),
         ("skill", "the skill's folder", _add_skill),
-    ):
-        one = commands.add_parser(name, help=what, description=what, formatter_class=_Help)
-        if name in chosen:
-            add(one)
+    )
+    for name, what, add in [command for command in listed if command[0] in chosen] or listed:
+        add(commands.add_parser(name, help=what, description=what, formatter_class=_Help))
     return parser
 
 

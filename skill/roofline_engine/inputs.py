@@ -21,6 +21,9 @@ SHAPES_NAME = "shapes.json"
 
 #: A share is a percentage; the slack is for lists whose rounded rows run a little over.
 _LARGEST_SHARE = 100.5
+#: Points of a share that rounding, or a total with a little idle time in it, may move.
+_SHARE_SLACK = 1.0
+_GIVEN = "the list's total"
 _LARGEST_FILE = 512 * 2**20
 
 
@@ -117,9 +120,9 @@ class _Reader:
             if self.data.get(key) is None:
                 continue
             try:
-                return number(self.data[key], f"{self.where}: {key}", above=above, minimum=minimum)
+                return number(self.data[key], key, above=above, minimum=minimum)
             except ValueError as error:
-                self.problems.append(str(error))
+                self.problems.append(f"{self.where}: {error}")
         return None
 
     def whole(self, *keys: str) -> int | None:
@@ -183,7 +186,7 @@ def read_topn(data: object, label: str) -> TopN:
         else:
             problems.append(f"{label}: row {index} is {type(raw).__name__}, expected an object with name and times")
     times = [_row_ms(reader) for reader in readers]
-    of = "the list's total"
+    of = _GIVEN
     if total_ms is None:
         total_ms = sum(time for time in times if time is not None) or None
         of = "the sum of the listed rows"
@@ -225,6 +228,10 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
     if pct is not None and pct > _LARGEST_SHARE:
         row.problems.append(f"{row.where}: pct_gpu_time is {pct}, expected a percentage of at most 100")
         return None
+    if pct is not None and of == _GIVEN and row_ms and total_ms and abs(pct - 100.0 * row_ms / total_ms) > _SHARE_SLACK:
+        row.problems.append(
+            f"{row.where}: pct_gpu_time is {pct:.4g}, but its time is {100.0 * row_ms / total_ms:.4g} % of the total given"
+        )
     if pct is None:
         if row_ms is None or not total_ms or row_ms > total_ms:
             row.problems.append(f"{row.where}: no usable share: give pct_gpu_time, or total_ms and the list's total")

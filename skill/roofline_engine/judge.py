@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Captured calls are the row's launches when they add up to them within this.
 _SAME_CALLS = 0.02
+#: A base_latency_ms this many times the average over all launches, or as many times under it, is worth a remark. Our own
+#: value: launches of two regimes differ by less in most profiles, a wrong unit by 1000.
+_FAR = 2.0
 
 
 class Case(Record):
@@ -150,10 +153,14 @@ class Judge:
             regime = "decode"
             if "decode" not in low:
                 notes.append("no step counts: decode assumed")
-        if regime in latency:
-            return regime, latency[regime]
-        if "" in latency:
-            return regime, latency[""]
+        given = latency.get(regime, latency.get(""))
+        if given is not None:
+            if row.avg_ms is not None and not 1 / _FAR <= given / row.avg_ms <= _FAR:
+                notes.append(
+                    f"base_latency_ms is {given / row.avg_ms:.2g} times the average over all launches ({row.avg_ms:.4g} ms): "
+                    "it is used, check that it is of this kernel and in ms"
+                )
+            return regime, given
         if row.avg_ms is not None:
             missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
             notes.append(f"{missing}: the average over all launches is used as the time of one")

@@ -164,15 +164,19 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
     return model.build(Params(model, parameters, l2_bytes))
 
 
+#: Parameters that every op takes.
+_ALWAYS = ("dtype", "out_dtype")
+
+
 class Params:
     """The parameters of one call, each checked when it is read; leftovers are refused."""
 
     def __init__(self, op: Op, raw: Mapping[str, object], l2_bytes: float | None) -> None:
         self.op, self.l2_bytes = op, l2_bytes
-        accepted = set(op.parameters) | {"dtype", "out_dtype"}
-        unknown = sorted(set(raw) - accepted)
+        unknown = [key for key in raw if key not in op.parameters and key not in _ALWAYS]
         if unknown:
-            raise ValueError(f"{op.name}: unknown parameter {', '.join(unknown)}; it takes {', '.join(sorted(accepted))}")
+            accepted = sorted({*op.parameters, *_ALWAYS})
+            raise ValueError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; it takes {', '.join(accepted)}")
         self.raw = {key: value for key, value in raw.items() if value is not None}
         missing = [key for key, default in op.parameters.items() if default is REQUIRED and key not in self.raw]
         missing += [] if "dtype" in self.raw else ["dtype"]
@@ -180,7 +184,10 @@ class Params:
             raise ValueError(f"{op.name}: missing {', '.join(missing)}")
 
     def size(self, key: str, *, minimum: int = 1) -> int:
-        return whole(self.raw.get(key, self.op.parameters[key]), self.name(key), minimum=minimum)
+        try:
+            return whole(self.raw.get(key, self.op.parameters[key]), key, minimum=minimum)
+        except ValueError as error:
+            raise ValueError(f"{self.op.name}: {error}") from None
 
     def maybe_size(self, key: str, *, minimum: int = 1) -> int | None:
         return self.size(key, minimum=minimum) if key in self.raw else None

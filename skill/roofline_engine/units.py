@@ -181,6 +181,8 @@ def parse_dtype(text: object) -> Dtype:
     """
     if isinstance(text, Dtype):
         return text
+    if isinstance(text, str) and text in _DTYPES:
+        return _DTYPES[text]
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"dtype is {_show(text)}, expected a name such as bf16, fp8 or torch.float8_e4m3fn")
     key = text.strip().lower()

@@ -42,19 +42,23 @@ def to_json(document: dict[str, object]) -> str:
     five times as fast. A number that JSON cannot hold becomes null rather than an unreadable file.
     """
     long = any(isinstance(value, list) and len(value) > _INDENTED for value in document.values())
-    write = _lines if long else json.JSONEncoder(allow_nan=False, indent=1).encode
+    encode = json.JSONEncoder(allow_nan=False, indent=None if long else 1).encode
+    write = _lines if long else _whole
     try:
-        return write(document) + "\n"
+        return write(document, encode) + "\n"
     except ValueError:
-        return write(_finite(document)) + "\n"
+        return write({key: _finite(value) for key, value in document.items()}, encode) + "\n"
 
 
 #: A list of the document is indented up to this length.
 _INDENTED = 200
 
 
-def _lines(document: dict[str, object]) -> str:
-    encode = json.JSONEncoder(allow_nan=False).encode
+def _whole(document: dict[str, object], encode: Callable[[object], str]) -> str:
+    return encode(document)
+
+
+def _lines(document: dict[str, object], encode: Callable[[object], str]) -> str:
     return "{\n" + ",\n".join([f"{encode(key)}: {_listed(value, encode)}" for key, value in document.items()]) + "\n}"
 
 

@@ -12,7 +12,6 @@ from .entry import Entry
 from .inputs import Row
 from .kernels import classify
 from .metrics import (
-    DISPATCH_FLOOR_S,
     ISOLATED_NOISE,
     SERVING_NOISE,
     STREAMING_FRACTION,
@@ -104,7 +103,8 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
             f"at most {quantity(entry.bytes_upper_bound or 0, 'B')} fit that time"
         )
     elif reason == "dispatch_bound":
-        said.append(f"one launch is within the dispatch floor of {DISPATCH_FLOOR_S * 1e6:g} us: fuse it or capture a graph")
+        floor_us = peaks.dispatch_floor_s * 1e6
+        said.append(f"one launch is within the dispatch floor of {floor_us:.3g} us: fuse it or capture a graph")
     elif reason == "cache_resident":
         moved, cache = quantity(entry.bytes_est or 0, "B"), quantity(cache_bytes(peaks), "B")
         said.append(f"launches repeated over {moved} can be served in part out of {cache} of cache: flush it between them")
@@ -119,7 +119,7 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
         said.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
         said.append("the roof time is under the dispatch floor: a faster time could not contradict it")
-    cap = entry.t_ms / 1e3 / DISPATCH_FLOOR_S if entry.t_ms else None
+    cap = entry.t_ms / 1e3 / peaks.dispatch_floor_s if entry.t_ms else None
     if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
         said.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")
     if (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import advice, fold, inputs, kernels, share
 from .entry import Entry
 from .inputs import Env, Row, TopN
-from .metrics import DISPATCH_FLOOR_S, assess, route, unmodelled
+from .metrics import assess, route, unmodelled
 from .models import OPS, Work, op_class, work
 from .peaks import Peaks
 from .record import TYPE_CHECKING, Record
@@ -109,7 +109,7 @@ class Judge:
         labels = fold.roofs([case.work for case in cases], self.peaks)
         if entry.t_ms is not None and all(case.t_s for case in cases):
             times = [case.t_s or 0.0 for case in cases]
-            labels = ["dispatch" if t / launches <= DISPATCH_FLOOR_S else label for t, label in zip(times, labels)]
+            labels = ["dispatch" if t / launches <= self.peaks.dispatch_floor_s else label for t, label in zip(times, labels)]
             weights = [case.calls * t for case, t in zip(cases, times)]
             kept, excluded = fold.heaviest(labels, weights)
             t_unit = entry.t_ms / 1e3 * launches

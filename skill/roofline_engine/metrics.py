@@ -10,7 +10,7 @@ import math
 
 from .entry import ByteModel, Entry
 from .models import TARGET_EFF, Work
-from .peaks import Peaks
+from .peaks import DISPATCH_FLOOR_S, Peaks
 from .record import Record
 
 # One definition of each constant; SKILL.md's table is held to these by a test.
@@ -19,8 +19,6 @@ LATENCY_THRESHOLD = 0.60
 #: Bands against target_eff, not against the roof: what is left is the distance to what a good kernel reaches (3.6).
 SATURATED_BAND = 0.9
 MODERATE_BAND = 0.6
-#: One launch costs about this much whatever it does (3.6); a GPU attribute, so a time near it is not the kernel's.
-DISPATCH_FLOOR_S = 5e-6
 #: A ratio under this is as impossible as one over 1: the model, the peak or the time is off by orders (6, L3).
 SUSPECT_LOW = 0.001
 #: Below this share Amdahl's law caps the gain under the noise, whatever the roofline says (3.0).
@@ -95,9 +93,9 @@ def headroom(roofline_pct: float, target_eff: float) -> str:
     return "underperforming"
 
 
-def attainable_speedup(roofline_pct: float, target_eff: float, t_launch_s: float) -> float:
+def attainable_speedup(roofline_pct: float, target_eff: float, t_launch_s: float, floor_s: float = DISPATCH_FLOOR_S) -> float:
     """max(1, target/pct), capped at what the dispatch floor leaves of one launch."""
-    cap = max(1.0, t_launch_s / DISPATCH_FLOOR_S)
+    cap = max(1.0, t_launch_s / floor_s)
     return min(max(1.0, target_eff / roofline_pct), cap)
 
 
@@ -177,7 +175,7 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, wa
         # The ratio is no evidence about the kernel, so neither is what it says of the bound.
         entry = entry._replace(bound_type="unknown", suspect=True, stage_c_candidate=True)
         return _decided(entry, "infeasible", axis, peaks)
-    if t_launch <= DISPATCH_FLOOR_S:
+    if t_launch <= peaks.dispatch_floor_s:
         return _decided(entry._replace(bound_type="latency"), "dispatch_bound", axis, peaks)
     resident = "cache_resident" if warm and axis == "memory" and work.bytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
@@ -189,7 +187,7 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, wa
     points = [q for model, q in placed if model.in_range and q.raw is not None and SUSPECT_LOW <= q.raw <= 1.0]
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
-    speedups = [attainable_speedup(pct, target, t_launch) for pct in (p.raw, high, low)]
+    speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]
     gains = [time_saved_pct(entry.pct_gpu_time, speedup) for speedup in speedups]
     entry = entry._replace(
         roofline_pct_range=(low, high),
@@ -219,7 +217,7 @@ def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) 
     if peaks.hbm_bw_bytes_s is None:
         return None
     roof_s = max(work.bytes / peaks.hbm_bw_bytes_s, work.flops / rate if rate else 0.0)
-    return roof_s > launches * DISPATCH_FLOOR_S
+    return roof_s > launches * peaks.dispatch_floor_s
 
 
 def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry:

@@ -17,6 +17,9 @@ from .peaktable import Block, Table, normalise, unit_counts
 from .record import Record
 from .rules import clock_of, engine_clock, faults
 
+#: One launch costs about this much whatever it does (specification 3.6), so a time near it is not the kernel's. Of a GPU; a
+#: CPU's own is a measured empty call.
+DISPATCH_FLOOR_S = 5e-6
 #: Products behind one architecture agree when their peaks lie within this; MI350X and MI355X differ by 8.3 %.
 AGREEMENT = 0.10
 
@@ -46,6 +49,7 @@ class Peaks(Record):
     low_axes: tuple[str, ...] = ()
     unvalidated: Mapping[str, str] = {}
     achievable: Mapping[str, float] = {}
+    dispatch_floor_s: float = DISPATCH_FLOOR_S
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from .entry import CLOSED_SETS, Entry
 from .metrics import (
-    DISPATCH_FLOOR_S,
     LATENCY_THRESHOLD,
     MODERATE_BAND,
     NO_NUMBERS,
@@ -18,6 +17,7 @@ from .metrics import (
     time_saved_pct,
 )
 from .models import op_class
+from .peaks import DISPATCH_FLOOR_S
 from .units import number, parse_dtype
 
 _RELATIVE = 2e-3

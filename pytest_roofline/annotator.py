@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, check, measured
+from roofline_engine.check import HOST, Baseline, Check, Measurement, check, measured, untimely
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -80,6 +80,8 @@ class Annotator:
         else:
             entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]
+            if case.measurement is not None and untimely(case.measurement, peaks):
+                notes.append("device work on a host's clock without a wait for the device: the time may be of the launch alone")
         if outcome is None:
             outcome = check(
                 entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise

@@ -90,7 +90,7 @@ class Devices:
         if name == HOST:
             return self.of_host()
         table, measured = self._tables()
-        machine = self.machine()
+        machine = self.machine() if self.chosen == AUTO else None
         if machine is not None and name == _label(machine):
             found = resolve(table, machine)
         else:

@@ -9,35 +9,32 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
+from roofline_engine.check import Baseline
 from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks
-from roofline_engine.units import number
 
 from .annotation import Annotation
-from .annotator import Annotator, Case, gate
-from .devices import AUTO, Devices, seen_on
-from .plain import plain
-from .plugin import Plain
+from .annotator import Annotator, gate
+from .cases import Cases, group, parameters
+from .devices import AUTO, Devices
 from .priors import Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning
+from .recorder import Recorder
 from .report import Document, write
 from .report.junit import properties
 from .report.terminal import section
 from .settings import Settings, SettingsError, resolve
-from .work import globs, names, records
 from .work.declared import Declared, declared
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
 
-_fixture_key = pytest.StashKey["Recorder"]()
+_recorder_key = pytest.StashKey[Recorder]()
 _rows_key = pytest.StashKey[list[Annotation]]()
 
 
@@ -92,7 +89,8 @@ class Session:
         baselines: Mapping[str, Baseline],
         problems: list[str],
     ) -> None:
-        self.config, self.settings, self.baselines = config, settings, baselines
+        self.config, self.settings = config, settings
+        self.cases = Cases(config, settings, baselines)
         devices = Devices(
             settings.device,
             settings.peaks,
@@ -104,7 +102,6 @@ class Session:
         self.document = Document(settings, predictions)
         self.problems = problems
         self.is_worker = hasattr(config, "workerinput")
-        self._leaders: dict[str, Baseline] = {}
 
     # Before the tests.
 
@@ -164,7 +161,7 @@ class Session:
     def _marked(self, item: pytest.Function, marker: pytest.Mark) -> Declared:
         if marker.args:
             raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-        return declared(marker.kwargs, _params(item), "marker")
+        return declared(marker.kwargs, parameters(item), "marker")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -172,9 +169,9 @@ class Session:
         first: dict[str, int] = {}
         place = {}
         for at, item in enumerate(items):
-            group, marker = _group(item), item.get_closest_marker("roofline")
-            start = at if group is None else first.setdefault(group, at)
-            leads = group is not None and marker is not None and marker.kwargs.get("baseline") is True
+            found, marker = group(item), item.get_closest_marker("roofline")
+            start = at if found is None else first.setdefault(found, at)
+            leads = found is not None and marker is not None and marker.kwargs.get("baseline") is True
             place[item] = (start, 0) if leads else (at, 1)
         items.sort(key=lambda item: place[item])
 
@@ -182,17 +179,17 @@ class Session:
 
     def fixture(self, item: pytest.Item) -> Recorder:
         """The ``roofline`` fixture of a test."""
-        recorder = Recorder(_params(item))  # a rerun starts afresh
-        item.stash[_fixture_key] = recorder
+        recorder = Recorder(parameters(item))  # a rerun starts afresh
+        item.stash[_recorder_key] = recorder
         return recorder
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         item.stash[_rows_key] = []
-        benchmarks = _codspeed_count(self.config)
+        before = self.cases.before()
         result = yield
         try:
-            rows = self._rows(item, benchmarks)
+            rows = self._rows(item, before)
         except Exception as error:  # L5: a fault of ours must not fail a test
             self._fault(item, error)
             return result
@@ -210,106 +207,14 @@ class Session:
     def _fault(self, item: pytest.Item, error: Exception) -> None:
         self.annotator.problems.append(f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}")
 
-    def _rows(self, item: pytest.Item, benchmarks: int) -> list[Annotation]:
-        cases, min_pct = self._cases(item, benchmarks)
+    def _rows(self, item: pytest.Item, before: int) -> list[Annotation]:
         rows = []
-        for case in cases:
+        for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
             row = self.annotator.annotate(case)
-            self._lead(item, case)
-            failed = gate(row, self.settings, min_pct)
-            row = dataclasses.replace(row, failed=failed)
+            row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
             self.config.hook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows
-
-    def _cases(self, item: pytest.Item, benchmarks: int) -> tuple[list[Case], float | None]:
-        """What there is to say of a test: each measurement of its own fixture, else the one of a benchmark plugin."""
-        recorder = item.stash.get(_fixture_key, None)
-        taken = recorder.taken if recorder is not None else []
-        fixture = getattr(item, "funcargs", {}).get("benchmark")
-        said, problem = self._declared(item, recorder, fixture)
-        path, line, _ = item.location
-        common: dict[str, Any] = {
-            "nodeid": item.nodeid,
-            "test": getattr(item, "originalname", None) or item.name,
-            "group": _group(item),
-            "path": path,
-            "line": (line or 0) + 1,
-            "problem": problem,
-        }
-        if taken:
-            many = len(taken) > 1
-            return [
-                Case(
-                    **{**common, "nodeid": f"{item.nodeid}#{at}" if many else item.nodeid},
-                    declared=_over(one.declared, said),
-                    measurement=one.measurement,
-                    baseline=one.baseline or self._baseline(item, _over(one.declared, said)),
-                    seen=one.seen,
-                )
-                for at, one in enumerate(taken, 1)
-            ], said.min_pct
-        measurement = self._benchmark_time(item, fixture, benchmarks)
-        if measurement is None and fixture is None and not said.source:
-            return [], None
-        if measurement is None:
-            found = records.of_properties(item.user_properties)
-            if found is not None:
-                t_s, keywords = found
-                measurement = Measurement("user", t_s)
-                said = said if said.work else declared(keywords, {}, "properties")
-        if measurement is None and said.work is None and fixture is None:
-            return [], None
-        seen = seen_on(list(getattr(item, "funcargs", {}).values()))
-        return [
-            Case(**common, declared=said, measurement=measurement, baseline=self._baseline(item, said), seen=seen)
-        ], said.min_pct
-
-    def _declared(self, item: pytest.Item, recorder: Recorder | None, fixture: Any) -> tuple[Declared, str]:
-        """What is said of a test's kernel, by the first source that says it, and why nothing is where that failed."""
-        params = _params(item)
-        marker = item.get_closest_marker("roofline")
-        marked = declared(marker.kwargs, params, "marker") if marker is not None else None
-        if recorder is not None and recorder.declared is not None:
-            return _over(recorder.declared, marked), ""
-        if marked is not None and marked.work is not None:
-            return marked, ""
-        problem = ""
-        for source, find in (
-            ("hook", lambda: self.config.hook.pytest_roofline_work(item=item, params=params)),
-            ("config", lambda: (globs.find(self.settings.work, item.nodeid) or ("", None))[1]),
-            ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
-            ("names", lambda: names.guess(getattr(item, "originalname", item.name), params)),
-        ):
-            try:
-                keywords = find()
-                if keywords is not None:
-                    found = declared(keywords, params, source, stage="A" if source == "names" else "B")
-                    return _over(found, marked), ""
-            except ValueError as error:
-                problem = problem or f"{source}: {error}"
-        return marked or Declared(), problem
-
-    def _benchmark_time(self, item: pytest.Item, fixture: Any, benchmarks: int) -> Measurement | None:
-        from .timing import benchmarks as stats
-
-        codspeed = self.config.pluginmanager.get_plugin("codspeed_plugin")
-        if codspeed is not None and getattr(codspeed, "is_codspeed_enabled", False):
-            return stats.of_codspeed(codspeed, benchmarks)
-        return stats.of_pytest_benchmark(fixture) if fixture is not None else None
-
-    def _baseline(self, item: pytest.Item, said: Declared) -> Baseline | None:
-        """The earlier time of this test, else the leader of its benchmark group."""
-        earlier = self.baselines.get(item.nodeid)
-        if earlier is not None:
-            return earlier
-        group = _group(item)
-        return None if group is None or said.baseline else self._leaders.get(group)
-
-    def _lead(self, item: pytest.Item, case: Case) -> None:
-        if case.declared.baseline and case.group is not None and case.measurement is not None:
-            m = case.measurement
-            self._leaders[case.group] = Baseline(case.declared.baseline_kind, t_s=m.t_s, spread=m.spread, source=item.nodeid)
 
     def _export(self, item: pytest.Item, rows: list[Annotation]) -> None:
         """JUnit properties and pytest-benchmark's extra_info; those of an earlier try of the same test are replaced."""
@@ -361,112 +266,6 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.is_worker and ("term", "") in self.settings.reports:
             section(terminalreporter, self.document)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """One measurement that a test took, with what had been declared by then."""
-
-    declared: Declared | None
-    measurement: Measurement
-    baseline: Baseline | None
-    seen: str | None
-
-
-class Recorder(Plain):
-    """The ``roofline`` fixture under ``--roofline``."""
-
-    def __init__(self, params: Mapping[str, Any]) -> None:
-        self.params = params
-        self.declared: Declared | None = None
-        self.taken: list[Taken] = []
-
-    def __call__(self, **work: object) -> None:
-        """Declare the work of what is measured next, or of the test's benchmark; keywords as those of the marker.
-
-        Raises:
-            ValueError: for keywords that cannot be meant.
-        """
-        self.declared = declared(work, self.params, "fixture")
-
-    def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
-        from .timing import measure
-
-        value, measurement = measure(fn, *args, **kwargs)
-        self._take(measurement, None, (value, args, kwargs))
-        return value
-
-    def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Time both by turns and return the candidate's value; the row is the candidate's, over the baseline."""
-        from .timing import compare
-
-        result = compare(baseline, candidate, *args, **kwargs)
-        before = result.baseline
-        self._take(
-            result.candidate,
-            Baseline("live", t_s=before.t_s, spread=before.spread, source="roofline.compare"),
-            (result.value, args, kwargs),
-        )
-        return result.value
-
-    def record(self, t_s: float, **measurement: Any) -> None:
-        """Take a time (s) that the test measured itself: ``q1_s``, ``q3_s``, ``rounds``, ``clock`` and ``cache`` say more.
-
-        Raises:
-            ValueError: for a time that is no positive number, or a keyword that is not known.
-        """
-        self._take(_measured(t_s, measurement), None, ())
-
-    def _take(self, measurement: Measurement, baseline: Baseline | None, values: object) -> None:
-        self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values)))
-
-
-def _measured(t_s: Any, said: Mapping[str, Any]) -> Measurement:
-    known = ("q1_s", "q3_s", "rounds", "clock", "cache")
-    unknown = [key for key in said if key not in known]
-    if unknown:
-        raise ValueError(f"record: unknown {', '.join(unknown)}; it takes t_s, {', '.join(known)}")
-    values: dict[str, Any] = {key: plain(value) for key, value in said.items() if value is not None}
-    for key in ("q1_s", "q3_s"):
-        if key in values:
-            values[key] = float(number(values[key], key, above=0))
-    for key, choices in (("clock", CLOCKS), ("cache", CACHES)):
-        if values.get(key, choices[0]) not in choices:
-            raise ValueError(f"{key} is {values[key]!r:.40}, expected one of {', '.join(choices)}")
-    if "rounds" in values:
-        values["rounds"] = int(number(values["rounds"], "rounds", minimum=1))
-    return Measurement("user", float(number(plain(t_s), "t_s", above=0)), **values)
-
-
-def _params(item: pytest.Item) -> Mapping[str, Any]:
-    return getattr(getattr(item, "callspec", None), "params", {})
-
-
-def _group(item: pytest.Item) -> str | None:
-    marker = item.get_closest_marker("benchmark")
-    group = marker.kwargs.get("group") if marker is not None else None
-    return group if isinstance(group, str) else None
-
-
-def _codspeed_count(config: pytest.Config) -> int:
-    instrument = getattr(config.pluginmanager.get_plugin("codspeed_plugin"), "instrument", None)
-    return len(getattr(instrument, "benchmarks", ()))
-
-
-def _over(first: Declared | None, second: Declared | None) -> Declared:
-    """``first`` where it says something, ``second`` elsewhere."""
-    if first is None or second is None:
-        return first or second or Declared()
-    fields = [field.name for field in dataclasses.fields(Declared)]
-    of_work = ("work", "source", "stage", "notes")
-    changed = {name: getattr(first, name) for name in fields if getattr(first, name) != getattr(_NOTHING, name)}
-    if first.work is not None:
-        changed.update({name: getattr(first, name) for name in of_work})
-    return dataclasses.replace(second, **changed)
-
-
-_NOTHING = Declared()
 
 
 def _machine() -> Device | None:

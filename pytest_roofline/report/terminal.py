@@ -59,7 +59,7 @@ def section(reporter: pytest.TerminalReporter, document: Document) -> None:
 
 def _table(reporter: pytest.TerminalReporter, rows: Sequence[Annotation]) -> None:
     columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
-    width = reporter._tw.fullwidth
+    width = reporter.config.get_terminal_writer().fullwidth
     while True:
         cells = [[column.title for column in columns], *[[column.text(row) for column in columns] for row in rows]]
         sizes = [max(len(line[at]) for line in cells) for at in range(len(columns))]

@@ -62,7 +62,9 @@ def _measurement(source: str, times: Mapping[str, Any], scale: float, iterations
         raise ValueError(f"{where}.median is {median!r}; expected a time above 0")
     if not 0 <= q1 <= median <= q3:
         raise ValueError(f"{where}.q1, median, q3 are {q1!r}, {median!r}, {q3!r}; expected them in this order")
-    rounds, batch = (_count(value, f"{where}.{key}") for key, value in (("rounds", times["rounds"]), ("iterations", iterations)))
+    rounds, batch = (
+        _count(value, f"{where}.{key}") for key, value in (("rounds", times["rounds"]), ("iterations", iterations))
+    )
     notes = (f"{batch} calls a round",) if batch > 1 else ()
     return Measurement(source, median, q1, q3, rounds, clock="host", cache="warm", notes=notes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,7 @@ class Declared:
 
     work: Work | None = None
     source: str = ""
-    stage: str = "B"
+    stage: str = "A"
     kernel: str | None = None
     device: str | None = None
     min_pct: float | None = None
@@ -51,10 +52,11 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
     values = {key: _filled(value, params) for key, value in keywords.items()}
     of_test = {key: values.pop(key) for key in _OF_TEST if key in values}
     of_test = {key: value for key, value in of_test.items() if value is not None}
+    done = build(values)
     return Declared(
-        work=build(values),
-        source=source,
-        stage=stage,
+        work=done,
+        source=source if done is not None else "",
+        stage=stage if done is not None else "A",
         kernel=_text(of_test, "kernel"),
         device=_text(of_test, "device"),
         min_pct=_number(of_test, "min_pct", minimum=0, maximum=100),
@@ -64,6 +66,23 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
         baseline_kind=_choice(of_test, "baseline_kind", BASELINE_KINDS, "live"),
         time=_text(of_test, "time"),
     )
+
+
+def over(first: Declared | None, second: Declared | None) -> Declared:
+    """``first`` where it says something, ``second`` elsewhere; the work of one is never mixed with the other's."""
+    if first is None or second is None:
+        return first or second or Declared()
+    nothing = Declared()
+    told = {field.name: getattr(first, field.name) for field in dataclasses.fields(Declared)}
+    changed = {name: value for name, value in told.items() if value != getattr(nothing, name)}
+    if first.work is None:
+        changed = {name: value for name, value in changed.items() if name not in _OF_WORK}
+    else:
+        changed.update({name: told[name] for name in _OF_WORK})
+    return dataclasses.replace(second, **changed)
+
+
+_OF_WORK = ("work", "source", "stage", "notes")
 
 
 def build(values: Mapping[str, Any]) -> Work | None:

@@ -18,6 +18,6 @@ def matches(glob: str, nodeid: str) -> bool:
     return _pattern(glob).fullmatch(nodeid) is not None
 
 
-def find(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The first glob that fits, with its keywords."""
-    return next(((glob, keywords) for glob, keywords in table.items() if matches(glob, nodeid)), None)
+def find(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mapping[str, Any] | None:
+    """The keywords of the first glob that fits."""
+    return next((keywords for glob, keywords in table.items() if matches(glob, nodeid)), None)

@@ -131,6 +131,11 @@ def limit(peaks: Peaks, axis: str, rated: float) -> tuple[float, str]:
     return over_rated(peaks.product), "the highest clock is not known"
 
 
+def untimely(measurement: Measurement, peaks: Peaks) -> bool:
+    """Whether a device's work was timed on a host's clock, with no wait for the device that is known of."""
+    return peaks.product != HOST and measurement.clock in ("host", "unknown")
+
+
 def measured(
     entry: Entry,
     work: Work,
@@ -148,7 +153,7 @@ def measured(
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
     entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff)
-    if peaks.product != HOST and measurement.clock in ("host", "unknown"):
+    if untimely(measurement, peaks):
         entry = entry._replace(
             headroom_class="unknown",
             unknown_reason=entry.unknown_reason or "low_confidence",

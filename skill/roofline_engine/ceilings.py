@@ -253,15 +253,11 @@ def _from_carm(records: list[tuple[int, object]], label: str, device: str | None
         if device is not None and machine != device:
             continue
         machines.add(machine)
-        level = str(row.get("cache_level")).strip().lower()
-        if row.get("type") == "memory" and level in (*CACHES, "dram"):
-            axis, key = "memory" if level == "dram" else level, "bandwidth_gbps"
-        elif row.get("type") == "arithmetic":
-            axis, key = f"vector.{_dtype(row.get('data_type'), where)}", "performance_gops"
-        else:
-            continue  # a mixed series shows the roof at chosen intensities, a sweep has sizes for levels
+        figure = carm_figure(row, where)
+        if figure is None:
+            continue
+        axis, key, value = figure
         setting = tuple(row.get(name) for name in ("isa", "data_type", "num_threads", "operation", "load_store_ratio"))
-        value = number(row.get(key), f"{where}, {key}", above=0) * 1e9
         rounds.setdefault((axis, machine, *map(str, setting)), []).append((value, f"{where}, {key}"))
     if len(machines) > 1:
         names = ", ".join(sorted(map(printable, machines)))
@@ -273,3 +269,19 @@ def _from_carm(records: list[tuple[int, object]], label: str, device: str | None
         if axis not in best or value > best[axis].value:
             best[axis] = Ceiling(axis, value, where, seen[-1][0] if len(seen) > 1 else None)
     return Overlay("carm-roofline", label, _some(best.values(), label), device=next(iter(machines), None), host=True)
+
+
+def carm_figure(row: Mapping[str, object], where: str) -> tuple[str, str, float] | None:
+    """Axis, key and figure (bytes/s or FLOP/s) of one of carm-roofline's records; None for one that is no roof.
+
+    Raises:
+        ValueError: naming ``where`` and the key.
+    """
+    level = str(row.get("cache_level")).strip().lower()
+    if row.get("type") == "memory" and level in (*CACHES, "dram"):
+        axis, key = "memory" if level == "dram" else level, "bandwidth_gbps"
+    elif row.get("type") == "arithmetic":
+        axis, key = f"vector.{_dtype(row.get('data_type'), where)}", "performance_gops"
+    else:
+        return None  # a mixed series shows the roof at chosen intensities, a sweep has sizes for levels
+    return axis, key, number(row.get(key), f"{where}, {key}", above=0) * 1e9

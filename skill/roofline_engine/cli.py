@@ -1,4 +1,4 @@
-"""The command line: ``analyze``, ``validate``, ``peaks``, ``skill path``. Results on stdout, diagnostics on stderr."""
+"""The command line: ``analyze``, ``validate``, ``peaks``, ``counters``, ``skill``. Results on stdout, diagnostics on stderr."""
 
 from __future__ import annotations
 
@@ -8,21 +8,37 @@ import os
 import sys
 from collections.abc import Sequence
 
+from .record import Record
 from .units import number, printable, whole
 
 TYPE_CHECKING = False  # typing costs more to import than everything else here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .measured import Counters
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py") -> int:
+class Extension(Record):
+    """A command of the caller's own, or one more action of a command here (``command`` peaks, ``action`` measure).
+
+    add: gives its parser the options, and ``run`` as a default: a function of the parsed options that returns the exit
+    status, or raises ValueError or OSError with the line to print. It is called when the command is chosen, and for help.
+    """
+
+    command: str
+    what: str
+    add: Callable[[argparse.ArgumentParser], None]
+    action: str | None = None
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Extension] = ()) -> int:
     """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises."""
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        options = _parser(prog, given[:1]).parse_args(given)
+        options = _parser(prog, given[:1], more).parse_args(given)
     except SystemExit as leaving:  # argparse printed why
         return leaving.code if isinstance(leaving.code, int) else UNREADABLE
     for stream in (sys.stdout, sys.stderr):
@@ -54,7 +70,7 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, width=100)
 
 
-def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(prog: str, chosen: Sequence[str], more: Sequence[Extension]) -> argparse.ArgumentParser:
     """The parser, of the ``chosen`` command alone where there is one: building all of them doubles the start-up."""
     parser = argparse.ArgumentParser(
         prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage", formatter_class=_Help
@@ -66,9 +82,14 @@ def _parser(prog: str, chosen: Sequence[str]) -> argparse.ArgumentParser:
         ("peaks", "the hardware peak table", _add_peaks),
         ("counters", "what a file of hardware counters says, and whether to believe it", _add_counters),
         ("skill", "the skill's folder", _add_skill),
+        *((one.command, one.what, one.add) for one in more if one.action is None),
     )
     for name, what, add in [command for command in listed if command[0] in chosen] or listed:
-        add(commands.add_parser(name, help=what, description=what, formatter_class=_Help))
+        actions = add(commands.add_parser(name, help=what, description=what, formatter_class=_Help))
+        for one in more:
+            if actions and one.command == name and one.action:
+                actions.metavar = f"{actions.metavar}|{one.action}"
+                one.add(actions.add_parser(one.action, help=one.what, description=one.what, formatter_class=_Help))
     return parser
 
 
@@ -92,7 +113,7 @@ def _add_validate(one: argparse.ArgumentParser) -> None:
     one.set_defaults(run=_validate)
 
 
-def _add_peaks(one: argparse.ArgumentParser) -> None:
+def _add_peaks(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     actions = one.add_subparsers(dest="action", metavar="list|show|audit", required=True)
     for action, run, what in (
         ("list", _peaks_list, "one line a product"),
@@ -107,9 +128,10 @@ def _add_peaks(one: argparse.ArgumentParser) -> None:
         if action != "audit":
             sub.add_argument("--json", action="store_true", help="one JSON document")
         sub.set_defaults(run=run)
+    return actions
 
 
-def _add_counters(one: argparse.ArgumentParser) -> None:
+def _add_counters(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     actions = one.add_subparsers(dest="action", metavar="show|check", required=True)
     for action, run, what in (
         ("show", _counters_show, "bytes by level, FLOPs and time of each kernel, the mean over its dispatches"),
@@ -126,11 +148,13 @@ def _add_counters(one: argparse.ArgumentParser) -> None:
         else:
             sub.add_argument("--json", action="store_true", help="one JSON document")
         sub.set_defaults(run=run)
+    return actions
 
 
-def _add_skill(one: argparse.ArgumentParser) -> None:
+def _add_skill(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
     actions = one.add_subparsers(dest="action", metavar="path", required=True)
     actions.add_parser("path", help="print the folder that holds SKILL.md").set_defaults(run=_skill_path)
+    return actions
 
 
 def _refuse(message: str) -> int:

@@ -1,0 +1,86 @@
+"""``roofline peaks measure``: the ceilings of this machine as a table or as one JSON document."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from roofline_engine.artifact import to_json
+from roofline_engine.units import number, printable
+
+from .measure import METHODS, ceilings
+from .record import Ceilings, shown
+from .rounds import Tick
+
+#: The exit status of a command that was interrupted, as shells give it.
+_INTERRUPTED = 130
+
+
+def add(one: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    one.add_argument("--method", choices=("auto", *reversed(METHODS)), default="auto", help="default auto: the best at hand")
+    one.add_argument("--seconds", metavar="N", help="spread the rounds over this long (carm: at least five passes)")
+    one.add_argument("--json", action="store_true", help="one JSON document")
+    one.add_argument("--force", action="store_true", help="measure although the cache holds this machine's ceilings")
+    one.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, unless the cache has it, and print."""
+    seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
+    try:
+        with _progress() as tick:
+            found = ceilings(options.method, seconds, force=options.force, say=_say, tick=tick)
+    except KeyboardInterrupt:
+        _say("interrupted, nothing kept")
+        return _INTERRUPTED
+    if options.json:
+        sys.stdout.write(to_json({"peaks": found.peaks().to_dict(), **found.to_json()}))
+    else:
+        print("\n".join(table(found)))
+    return 0
+
+
+def table(found: Ceilings) -> list[str]:
+    """Lines for a person: the machine, each ceiling with its spread, the peaks they make."""
+    machine, peaks = found.machine, found.peaks()
+    cache = "unknown" if machine.cache_bytes is None else f"{machine.cache_bytes / 2**20:.4g} MiB"
+    clock = "" if found.clock_mhz is None else f", {found.clock_mhz:.0f} MHz"
+    lines = [f"{printable(machine.cpu)}, {machine.cores} cores{clock}, last-level cache {cache}"]
+    lines += [f"measured {found.date} by {found.method}", ""]
+    lines.append(
+        f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13} {'spread':>7} {'rounds':>6}  by"
+    )
+    for item in found.items:
+        median = shown(item, item.median)
+        lines.append(
+            f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {shown(item):>13} {median:>13} "
+            f"{item.spread:7.1%} {item.rounds:6}  {item.method}"
+        )
+    lines += [
+        "",
+        *(f"roof {axis:12} {shown(item)}, confidence {peaks.axis_confidence(axis)}" for axis, item in found.axes().items()),
+    ]
+    lines += [f"empty call        {found.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in found.notes)]
+    return lines
+
+
+def _say(line: str) -> None:
+    print(printable(line), file=sys.stderr)
+
+
+@contextmanager
+def _progress() -> Iterator[Tick | None]:
+    """A bar on stderr while a terminal watches it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # No thread that redraws it beside the measurement: a round draws it.
+    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("measuring", total=1.0)
+        yield lambda part: bar.update(task, completed=part, refresh=True)

@@ -1,0 +1,177 @@
+"""The ceilings of this machine: from the cache, or measured by the best method it has."""
+
+from __future__ import annotations
+
+import importlib.util
+import timeit
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from roofline_engine.peaks import Peaks
+
+from . import cache, carm, crosscheck, rounds
+from .cache import Say
+from .machine import Machine, clock_mhz, this_machine
+from .record import Ceiling, Ceilings
+from .rounds import Kernel, Tick
+
+#: The better the later.
+METHODS = ("memory", "numpy", "carm")
+#: The budget of each; of carm the least it can be, five passes of half a minute.
+SECONDS = {"memory": 2.0, "numpy": 3.0, "carm": 150.0}
+
+
+def cpu_peaks(method: str = "quick", seconds: float | None = None, *, where: Path | None = None, say: Say = print) -> Peaks:
+    """This CPU's peaks, ``source`` measured; the arguments are those of ``ceilings``."""
+    return ceilings(method, seconds, where=where, say=say).peaks()
+
+
+def ceilings(
+    method: str = "quick",
+    seconds: float | None = None,
+    *,
+    force: bool = False,
+    where: Path | None = None,
+    say: Say = print,
+    tick: Tick | None = None,
+) -> Ceilings:
+    """The ceilings of this machine, from its cache file where that holds them.
+
+    method: ``carm``, ``numpy`` or ``memory``; ``auto`` the best of them that this machine has; ``quick`` the best that takes
+    a few seconds, and any better one that the cache holds. seconds: the budget, at least five rounds whatever it is.
+    force: measure although the cache holds them. where: the cache's folder. say: told in one line what went otherwise.
+
+    Raises:
+        ValueError: when ``method`` names one that this machine lacks.
+    """
+    machine = this_machine()
+    wanted = _choose(method, machine)
+
+    def good(found: Ceilings) -> bool:
+        if method in ("auto", "quick"):
+            return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
+        return found.method == wanted
+
+    def make() -> Ceilings:
+        budget = SECONDS[wanted] if seconds is None else seconds
+        if wanted != "carm":
+            return _quick(machine, wanted, budget, tick)
+        try:
+            return _long(machine, budget, say, tick)
+        except ValueError as error:
+            if method == "carm":
+                raise
+            say(f"{error}; measured by {_choose('quick', machine)} instead")
+            return _quick(machine, _choose("quick", machine), SECONDS["numpy"], tick)
+
+    return cache.once(cache.path_of(machine, where), machine, good, make, say, force)
+
+
+def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = print) -> Ceilings:
+    """Measure ``memory`` or ``vector.<dtype>`` once more, because a row exceeds it, and keep the larger of the two.
+
+    ``found`` itself where nothing came out larger; else the larger is in the cache file too.
+    """
+    again = rounds.measure(_kernels_of(found.machine, axis), _quick_method(), seconds)
+    return keep_larger(found, again, where=where, say=say)
+
+
+def keep_larger(found: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = print) -> Ceilings:
+    """``found`` with what ``again`` has larger, which goes into the cache file as well."""
+    if found.merged(*again) == found:
+        return found
+
+    def change(held: Ceilings | None) -> Ceilings:
+        return (held or found).merged(*found.items, *again)
+
+    return cache.settle(cache.path_of(found.machine, where), found.machine, change, say)
+
+
+def _choose(method: str, machine: Machine) -> str:
+    lacking = carm.missing(machine) if method in ("auto", "carm") else ""
+    if method == "auto":
+        return _quick_method() if lacking else "carm"
+    if method == "quick":
+        return _quick_method()
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}, expected auto, quick, {', '.join(METHODS)}")
+    if method == "numpy" and _quick_method() != "numpy":
+        lacking = "numpy is not installed (the extra: pytest-roofline[cpu])"
+    if lacking:
+        raise ValueError(f"method {method}: {lacking}")
+    return method
+
+
+def _quick_method() -> str:
+    return "numpy" if importlib.util.find_spec("numpy") else "memory"
+
+
+def _quick(machine: Machine, method: str, seconds: float, tick: Tick | None) -> Ceilings:
+    kernels, notes = _kernels(machine, method)
+    return _record(machine, method, rounds.measure(kernels, method, seconds, tick=tick), notes)
+
+
+def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceilings:
+    """carm's passes between two quick measurements: what a busy minute does to the one shows in the other."""
+    method = _quick_method()
+    kernels, notes = _kernels(machine, method)
+    before = rounds.measure(kernels, method, SECONDS[method] / 2)
+    passed = carm.measure(machine, seconds, tick)
+    quick = _record(machine, "carm", before, notes).merged(*rounds.measure(kernels, method, SECONDS[method] / 2))
+    wrong = crosscheck.refused(passed, quick.items)
+    for line in wrong.values():
+        say(line)
+    kept = quick.merged(*(item for item in passed if item not in wrong))
+    return replace(kept, notes=(*kept.notes, *wrong.values()))
+
+
+def _kernels(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
+    if method == "memory":
+        from . import memory_kernels
+
+        return memory_kernels.streams(machine)
+    from . import numpy_kernels
+
+    streams, notes = numpy_kernels.streams(machine)
+    gemms, more = numpy_kernels.gemms(machine)
+    return streams + gemms, notes + more
+
+
+def _kernels_of(machine: Machine, axis: str) -> list[Kernel]:
+    """Those that can raise the ceiling of one axis."""
+    from_memory: Callable[[Machine], tuple[list[Kernel], list[str]]]
+    if _quick_method() == "memory":
+        from . import memory_kernels
+
+        from_memory, gemms = memory_kernels.streams, []
+    else:
+        from . import numpy_kernels
+
+        from_memory, gemms = numpy_kernels.streams, numpy_kernels.gemms(machine)[0]
+    if axis != "memory":
+        return [kernel for kernel in gemms if axis == f"vector.{kernel.dtype}"]
+    return [kernel for kernel in from_memory(machine)[0] if kernel.threads == machine.cores]
+
+
+def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: list[str]) -> Ceilings:
+    return Ceilings(
+        machine=machine,
+        method=method,
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        clock_mhz=clock_mhz(),
+        call_s=empty_call_s(),
+        items=items,
+        notes=tuple(notes),
+    )
+
+
+def empty_call_s() -> float:
+    """What calling a function that does nothing costs: the dispatch floor of work that is called from Python."""
+    calls = 10_000
+    return min(timeit.repeat(_nothing, number=calls, repeat=5)) / calls
+
+
+def _nothing() -> None:
+    pass

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, check, measured, untimely
+from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, measured, untimely
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -41,7 +41,13 @@ class Case:
 class Annotator:
     """Holds what all rows of a run share."""
 
-    def __init__(self, settings: Settings, devices: Devices, predictions: Predictions | None, remeasure: Any = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        devices: Devices,
+        predictions: Predictions | None,
+        remeasure: Callable[[Peaks, str | None], Peaks],
+    ) -> None:
         self.settings, self.devices, self.predictions = settings, devices, predictions
         self.remeasure = remeasure
         self.problems: list[str] = []
@@ -105,7 +111,7 @@ class Annotator:
         )
 
     def _judged(
-        self, entry: Entry, work: Work, case: Case, peaks: Peaks, prediction: Any, device: str | None
+        self, entry: Entry, work: Work, case: Case, peaks: Peaks, prediction: Prediction | None, device: str | None
     ) -> tuple[Entry, Check, Peaks]:
         said, measurement = case.declared, case.measurement
 
@@ -119,7 +125,7 @@ class Annotator:
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
-        if exceeded and device == HOST and self.remeasure is not None:
+        if exceeded and device == HOST:
             better = self.remeasure(peaks, outcome.axis)
             if better != peaks:
                 self.devices.replace(HOST, better)

@@ -22,6 +22,7 @@ from .annotation import Annotation
 from .annotator import Annotator, gate
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
+from .host import Host
 from .priors import Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning
 from .recorder import Recorder
@@ -91,14 +92,9 @@ class Session:
     ) -> None:
         self.config, self.settings = config, settings
         self.cases = Cases(config, settings, baselines)
-        devices = Devices(
-            settings.device,
-            settings.peaks,
-            hook=self._hooked_peaks,
-            of_host=self._host_peaks,
-            of_machine=_machine,
-        )
-        self.annotator = Annotator(settings, devices, predictions, _remeasure)
+        host = Host(problems.append)
+        devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
+        self.annotator = Annotator(settings, devices, predictions, host.remeasure)
         self.document = Document(settings, predictions)
         self.problems = problems
         self.is_worker = hasattr(config, "workerinput")
@@ -128,11 +124,6 @@ class Session:
     def _hooked_peaks(self, device: str) -> Peaks | None:
         found: Peaks | None = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
         return found
-
-    def _host_peaks(self) -> Peaks:
-        from .ceilings import cpu_peaks
-
-        return cpu_peaks()
 
     def pytest_report_header(self) -> str:
         return f"roofline: {self.document.header(self.annotator.devices)}"
@@ -271,10 +262,5 @@ class Session:
 def _machine() -> Device | None:
     from .ceilings import find_device
 
-    return find_device()
-
-
-def _remeasure(peaks: Peaks, axis: str | None) -> Peaks:
-    from .ceilings import remeasure
-
-    return remeasure(peaks, axis)
+    found = find_device()
+    return None if found is None else found.device

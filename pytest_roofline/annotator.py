@@ -101,6 +101,7 @@ class Annotator:
             check=outcome,
             device=device,
             work_source=said.source or None,
+            engine=said.work.engine if said.work else None,
             measurement=case.measurement,
             baseline=case.baseline,
             prediction=prediction,

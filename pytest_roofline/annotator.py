@@ -147,6 +147,8 @@ class Annotator:
         if name is None:
             notes.append(NO_DEVICE)
             return None, None
+        if name == HOST and case.measurement is None:
+            return name, None  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:

@@ -102,7 +102,9 @@ def _peaks(peaks: dict[str, object]) -> str:
             parts += [
                 f"{dtype} {quantity(rates[dtype], 'FLOP/s')}" for dtype in ("fp64", "fp32", "bf16", "fp8") if dtype in rates
             ]
-    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {peaks.get('confidence')} confidence"
+    axes = peaks.get("low_confidence_axes")
+    doubt = f"low confidence on {', '.join(axes)}" if isinstance(axes, list) else f"{peaks.get('confidence')} confidence"
+    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {doubt}"
 
 
 def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
 from pytest_roofline.timing import Settings, compare, measure
 from pytest_roofline.timing.eviction import UNKNOWN_HOST_BYTES, host_cache, host_flush
@@ -175,6 +178,9 @@ class Event:
         self.log.append("elapsed")
         return stop.at_ms - self.at_ms
 
+    def synchronize(self) -> None:
+        self.log.append("wait for event")
+
 
 class Graph:
     def __init__(self, log: Log) -> None:
@@ -207,6 +213,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
         Event=functools.partial(Event, log),
         CUDAGraph=lambda: Graph(log),
         graph=Capture(log),
+        device=contextlib.nullcontext,
         current_stream=lambda device: f"stream of {device}",
         synchronize=lambda device=None: log.append(f"synchronize {device}"),
         get_device_properties=lambda device: SimpleNamespace(L2_cache_size=50 * 2**20),
@@ -406,3 +413,19 @@ def test_cupy_is_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=ndarray, cuda=cuda, zeros=zeros))  # type: ignore[arg-type]
     _, found = measure(kernel(log), ndarray(), settings=QUICK)
     assert (found.clock, found.cache, found.t_s) == ("device-event", "cold", 1e-3)
+
+
+def test_the_gpu_script_says_in_one_line_that_there_is_no_gpu(tmp_path: Path) -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        pytest.skip("there is one")
+    script = ROOT / "benchmarks" / "gpu" / "check_timing.py"
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "timing.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(block, "docs/timing.md", "exec"), {})
+    assert " us, " in capsys.readouterr().out

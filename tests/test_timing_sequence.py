@@ -28,6 +28,7 @@ class Recorder:
         self.resolution_s = resolution_s
         self.log: list[str] = []
         self.time = 0.0
+        self.straggles_s = 0.0
         self._capture, self._refuses = capture, refuses
         self._marks: dict[tuple[str, int], float] = {}
         self._queued: set[int] = set()
@@ -81,6 +82,9 @@ class Recorder:
         assert sample not in self._queued, "read before the device was waited for"
         self.log.append("read")
         return self._marks["stop", sample] - self._marks["start", sample]
+
+    def straggle_s(self, call: Call) -> float:
+        return self.straggles_s
 
     @property
     def rounds(self) -> list[str]:
@@ -270,7 +274,15 @@ def test_a_clock_that_reads_zero_gives_its_resolution_as_a_bound() -> None:
     clock = Recorder(resolution_s=5e-7)
     (found,), _ = run(Setup(clock, lambda: clock.flush(), "cold"), [clock.kernel("fn", steady(0.0))], QUICK, clock.now)
     assert found.t_s == 5e-7
-    assert any("read zero" in note for note in found.notes)
+    assert any("resolution, 5e-07 s" in note for note in found.notes)
+
+
+def test_work_that_goes_on_after_the_stop_is_said() -> None:
+    for straggle, said in ((1e-5, 0), (5e-3, 1)):
+        clock = Recorder()
+        clock.straggles_s = straggle
+        (found,), _ = run(Setup(clock), [clock.kernel("fn", steady(1e-2))], QUICK, clock.now)
+        assert sum("another stream" in note for note in found.notes) == said
 
 
 def test_an_exception_in_a_later_call_leaves_as_it_is() -> None:

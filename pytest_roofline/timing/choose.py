@@ -75,7 +75,7 @@ def _torch(device: int, settings: Settings) -> Setup:
     torch = loaded("torch")
     api = TorchEvents(torch.cuda, device)
     events = EventClock(api)
-    setup = Setup(GraphClock(api, torch.cuda), fallback=events) if settings.graph else Setup(events)
+    setup = Setup(GraphClock(api, torch.cuda, device), fallback=events) if settings.graph else Setup(events)
     return _device_eviction(setup, settings, lambda: torch_flush(torch, device, settings.llc_bytes))
 
 

@@ -22,13 +22,17 @@ class Place(NamedTuple):
     number: int
 
 
+#: Where an array of numpy, or of torch on the CPU, lies: nothing has to be waited for.
+HOST = Place("host", "cpu", 0)
+
+
 def loaded(name: str) -> Any:
     """The module if it has been imported, else None."""
     return sys.modules.get(name)
 
 
 def places(*objects: object) -> set[Place]:
-    """Where the arrays among these lie. Host memory that needs no wait (numpy, torch on the CPU) is no place."""
+    """Where the arrays among these lie."""
     return {place for thing in _inside(objects) for place in _places(thing)}
 
 
@@ -65,13 +69,15 @@ def _inside(objects: tuple[object, ...]) -> Iterator[object]:
 def _places(thing: Any) -> list[Place]:
     if _is(thing, "torch", "Tensor"):
         device = thing.device
-        return [] if device.type in ("cpu", "meta") else [Place("torch", str(device.type), int(device.index or 0))]
+        return [HOST if device.type in ("cpu", "meta") else Place("torch", str(device.type), int(device.index or 0))]
     if _is(thing, "jax", "Array"):
         if _is(thing, "jax.core", "Tracer"):
             return []
         return [Place("jax", str(device.platform), int(device.id)) for device in thing.devices()]  # sharded: several
     if _is(thing, "cupy", "ndarray"):
         return [Place("cupy", "cuda", int(thing.device.id))]
+    if _is(thing, "numpy", "ndarray"):
+        return [HOST]
     if not isinstance(thing, type) and getattr(type(thing), "__cuda_array_interface__", None) is not None:
         return [Place("cuda", "cuda", 0)]
     return []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .arrays import Place, loaded
+from .arrays import HOST, Place, loaded
 from .clock import Clock, HostClock
 from .events import CupyEvents, EventClock, GraphClock, TorchEvents
 from .eviction import Flush, cupy_flush, host_cache, host_flush, jax_flush, torch_flush
@@ -25,8 +25,10 @@ class Setup(NamedTuple):
 
 def choose(found: set[Place], settings: Settings) -> Setup:
     """One device: its own events. JAX: its own wait. Several devices, or one without events of ours: the host, with a wait."""
+    on_host = HOST in found
+    found = found - {HOST}
     if settings.graph and not (len(found) == 1 and _one(found)[:2] == ("torch", "cuda")):
-        setup = choose(found, replace(settings, graph=False))
+        setup = choose(found | ({HOST} if on_host else set()), replace(settings, graph=False))
         return setup._replace(
             notes=(
                 *setup.notes,
@@ -34,7 +36,7 @@ def choose(found: set[Place], settings: Settings) -> Setup:
             )
         )
     if not found:
-        return _host(settings)
+        return _host(on_host, settings)
     if len(found) == 1:
         place = _one(found)
         if place[:2] == ("torch", "cuda"):
@@ -51,9 +53,9 @@ def _one(found: set[Place]) -> Place:
     return place
 
 
-def _host(settings: Settings) -> Setup:
+def _host(on_host: bool, settings: Settings) -> Setup:
     cuda = getattr(loaded("torch"), "cuda", None)
-    if cuda is not None and cuda.is_initialized():
+    if not on_host and cuda is not None and cuda.is_initialized():
         note = "no array among the arguments, the closure or the result: timed by the host with the device waited for"
         return _no_flush(Setup(HostClock(cuda.synchronize), notes=(note,)), settings)
     return _host_eviction(Setup(HostClock()), settings)

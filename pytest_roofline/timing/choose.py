@@ -13,6 +13,9 @@ from .eviction import Flush, cupy_flush, host_cache, host_flush, jax_flush, torc
 from .settings import Settings
 
 
+NO_GRAPH = "no graph replay: it needs arrays of torch on one CUDA or HIP device"
+
+
 class Setup(NamedTuple):
     """fallback: the clock for a call that cannot be captured as a graph."""
 
@@ -25,27 +28,22 @@ class Setup(NamedTuple):
 
 def choose(found: set[Place], settings: Settings) -> Setup:
     """One device: its own events. JAX: its own wait. Several devices, or one without events of ours: the host, with a wait."""
-    on_host = HOST in found
-    found = found - {HOST}
-    if settings.graph and not (len(found) == 1 and _one(found)[:2] == ("torch", "cuda")):
-        setup = choose(found | ({HOST} if on_host else set()), replace(settings, graph=False))
-        return setup._replace(
-            notes=(
-                *setup.notes,
-                "graph replay needs arrays of torch on one CUDA or HIP device",
-            )
-        )
-    if not found:
-        return _host(on_host, settings)
-    if len(found) == 1:
-        place = _one(found)
+    devices = found - {HOST}
+    if settings.graph and {place[:2] for place in devices} != {("torch", "cuda")}:
+        setup = choose(found, replace(settings, graph=False))
+        return setup._replace(notes=(*setup.notes, NO_GRAPH))
+    if not devices:
+        return _host(HOST in found, settings)
+    if {place.framework for place in devices} == {"jax"}:
+        return _jax(devices, settings)
+    if len(devices) == 1:
+        place = _one(devices)
         if place[:2] == ("torch", "cuda"):
             return _torch(place.number, settings)
         if place.framework == "cupy":
             return _cupy(place.number, settings)
-    if {place.framework for place in found} == {"jax"}:
-        return _jax(found, settings)
-    return _waiting(found, settings)
+    setup = _waiting(devices, settings)
+    return setup._replace(notes=(*setup.notes, NO_GRAPH)) if settings.graph else setup
 
 
 def _one(found: set[Place]) -> Place:

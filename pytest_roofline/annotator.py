@@ -19,12 +19,17 @@ from .settings import Settings
 from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
+IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
 NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test and its time. test: the function's name. seen: what its arrays are on. problem: why its work is not known."""
+    """One test and its time.
+
+    test: the function's name. seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
+    took no time.
+    """
 
     nodeid: str
     test: str
@@ -33,6 +38,7 @@ class Case:
     baseline: Baseline | None = None
     seen: str | None = None
     problem: str = ""
+    idle: bool = False
     group: str | None = None
     path: str = ""
     line: int = 0
@@ -94,6 +100,8 @@ class Annotator:
             )
         if case.measurement is not None:
             notes += case.measurement.notes
+        elif case.idle:
+            notes.append(IDLE)
         entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
         return Annotation(
             nodeid=case.nodeid,

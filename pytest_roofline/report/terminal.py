@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
+from ..annotator import IDLE
 from .columns import ALARMS, COLUMNS, Column, kernel
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         if row.check.status in ALARMS:
             colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
             yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
+    idle = sum(IDLE in row.entry.notes for row in document.rows)
+    if idle:
+        yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
     if verbosity >= 0:
         yield from _reasons(rows)
         yield from _rankings(document, rows, full=verbosity > 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, measured, untimely
+from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, doubted, measured, untimely
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -20,6 +20,7 @@ from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
 IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
+SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
 NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
 
 
@@ -45,7 +46,11 @@ class Case:
 
 
 class Annotator:
-    """Holds what all rows of a run share."""
+    """Holds what all rows of a run share.
+
+    remeasure: larger peaks of the CPU, where measuring an axis once more gives them. shared: other processes of this run
+    measure at the same time.
+    """
 
     def __init__(
         self,
@@ -53,9 +58,11 @@ class Annotator:
         devices: Devices,
         predictions: Predictions | None,
         remeasure: Callable[[Peaks, str | None], Peaks],
+        shared: bool = False,
     ) -> None:
         self.settings, self.devices, self.predictions = settings, devices, predictions
         self.remeasure = remeasure
+        self.shared = shared
         self.problems: list[str] = []
         self._told: set[str] = set()
 
@@ -100,6 +107,7 @@ class Annotator:
             )
         if case.measurement is not None:
             notes += case.measurement.notes
+            notes += [SHARED] if self.shared and case.measurement.source == "roofline" else []
         elif case.idle:
             notes.append(IDLE)
         entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
@@ -129,6 +137,7 @@ class Annotator:
                 row = assess(entry, work, peaks, target_eff=said.target_eff)
             else:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
+                row = doubted(row) if self.shared and measurement.source == "roofline" else row
             noise = self.settings.noise
             return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
 

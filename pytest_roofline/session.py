@@ -96,7 +96,8 @@ class Session:
         self.cases = Cases(config, settings, baselines)
         host = Host(problems.append)
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
-        self.annotator = Annotator(settings, devices, predictions, host.remeasure)
+        shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
+        self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
         self.document = Document(settings, predictions)
         self.problems = problems
         self.is_worker = hasattr(config, "workerinput")

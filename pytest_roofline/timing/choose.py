@@ -12,7 +12,6 @@ from .events import CupyEvents, EventClock, GraphClock, TorchEvents
 from .eviction import Flush, cupy_flush, host_cache, host_flush, jax_flush, torch_flush
 from .settings import Settings
 
-
 NO_GRAPH = "no graph replay: it needs arrays of torch on one CUDA or HIP device"
 
 

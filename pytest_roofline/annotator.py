@@ -85,7 +85,7 @@ class Annotator:
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=said.kernel or case.nodeid.rpartition("::")[2],
+            short_name=case.nodeid.rpartition("::")[2],
             pct_gpu_time=prediction.pct_gpu_time if prediction else None,
             stage=said.stage,
             launches_per_unit=said.launches,

@@ -53,7 +53,7 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    call(python, "-m", "pip", "install", "--quiet", "--no-index", built[0])
+    call(python, "-m", "pip", "install", "--quiet", built[0])
     return python
 
 

@@ -111,9 +111,10 @@ class Project:
             result = self.pytester.runpytest_inprocess(*_arguments(plugins), *_ON, *map(str, args))
         return Ran(int(result.ret), f"{result.stdout.str()}\n{result.stderr.str()}".rstrip(), self.path)
 
-    def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool = True, **environment: str) -> Ran:
-        """In a process of its own."""
-        command = [sys.executable, "-m", "pytest", *_arguments(plugins), *(_ON if on else ()), *map(str, args)]
+    def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:
+        """In a process of its own; on: with the flag, without it (False), without the plugin (None)."""
+        named = _arguments(plugins)[2 if on is None else 0 :]
+        command = [sys.executable, "-m", "pytest", *named, *(_ON if on else ()), *map(str, args)]
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,

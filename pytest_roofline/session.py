@@ -18,6 +18,7 @@ import pytest
 from roofline_engine.check import Baseline
 from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks
+from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate
@@ -189,12 +190,8 @@ class Session:
             self._fault(item, error)
             return result
         item.stash[_rows_key] = rows
-        failures = [row.failed for row in rows if row.failed]
         self._export(item, rows)
-        for row in rows:
-            kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
-            if kind is not None:
-                item.warn(kind(f"{row.entry.short_name}: {row.check.status}: {row.check.message}"))
+        failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
         return result
@@ -289,6 +286,19 @@ class Session:
             terminalreporter.write_line(line.text, **dict.fromkeys(line.markup, True))
         if verbosity < 0:
             terminalreporter.write_line(title(self.document))
+
+
+def _warned(item: pytest.Item, row: Annotation) -> str | None:
+    """Warn of a contradiction at the test's line; the failure that the user's filters make of it, if they do."""
+    kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
+    if kind is None:
+        return None
+    warning = kind(printable(f"{row.entry.short_name}: {row.check.status}: {row.check.message}"))
+    try:
+        item.warn(warning)
+    except kind:
+        return f"{kind.__name__}: {warning}"
+    return None
 
 
 def _machine() -> Device | None:

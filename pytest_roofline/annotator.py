@@ -76,12 +76,12 @@ class Annotator:
         """The row of a case; what could not be known is a reason in it, never an error."""
         said = case.declared
         prediction = self.predictions.match(said.kernel, case.test) if self.predictions else None
-        notes = list(said.notes)
+        notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
         if prediction is not None and peaks is not None and self.predictions is not None:
             other = self.predictions.other_device(peaks)
             if other:
-                self._tell(f"{other}: not used")
+                self.tell(f"{other}: not used")
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
@@ -169,11 +169,12 @@ class Annotator:
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:
-            self._tell(str(error))
+            self.tell(str(error))
             notes.append(str(error))
             return name, None
 
-    def _tell(self, line: str) -> None:
+    def tell(self, line: str) -> None:
+        """Keep a line for the report, once."""
         if line not in self._told:
             self._told.add(line)
             self.problems.append(line)

@@ -6,6 +6,7 @@ numpy is an error, one of pydantic is slow.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -57,7 +58,7 @@ class Ran(NamedTuple):
     def counts(self) -> dict[str, int]:
         """Outcomes by name, from the last line that pytest prints."""
         words = self.out.strip().splitlines()[-1].strip("= ").replace(",", "").split()
-        pairs = [(word, after) for word, after in zip(words, words[1:]) if word.isdigit()]
+        pairs = [(word, after) for word, after in itertools.pairwise(words) if word.isdigit()]
         return {name.rstrip("s"): int(count) for count, name in pairs}
 
     @property

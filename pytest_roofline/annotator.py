@@ -20,6 +20,7 @@ from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
 IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
+UNTIMELY = "device work on a host's clock without a wait for the device: the time may be of the launch alone"
 SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
 NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
 
@@ -100,7 +101,7 @@ class Annotator:
             entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]
             if case.measurement is not None and untimely(case.measurement, peaks):
-                notes.append("device work on a host's clock without a wait for the device: the time may be of the launch alone")
+                notes.append(UNTIMELY)
         if outcome is None:
             outcome = check(
                 entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise

@@ -69,6 +69,7 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
     info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
     assert names == (
         {f"pytest_roofline/{name}" for name in ("__init__.py", "cli.py", "py.typed")}
+        | {f"pytest_roofline/ceilings/{path.name}" for path in (ROOT / "pytest_roofline" / "ceilings").glob("*.py")}
         | {f"roofline_engine/{name}" for name in engine_files()}
         | {f"{BUNDLE}/{name}" for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py")}
         | {f"{BUNDLE}/skill/roofline_engine/{name}" for name in engine_files()}

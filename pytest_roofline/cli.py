@@ -19,7 +19,5 @@ def _add_measure(one: argparse.ArgumentParser) -> None:
 
 
 _ADDED = (
-    cli.Extension(
-        "peaks", "measure this machine's CPU: bandwidth by level of memory, stacked compute ceilings", _add_measure, "measure"
-    ),
+    cli.Extension("peaks", "measure", "this machine's CPU: bandwidth by level of memory, compute ceilings", _add_measure),
 )

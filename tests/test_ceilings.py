@@ -42,20 +42,23 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.cpu = 0.0
         self.order: list[str] = []
 
     def __call__(self) -> float:
         return self.now
 
-    def kernel(self, name: str, *seconds: float) -> Kernel:
-        """1 GB in each of ``seconds`` by turns; the first call is the warm-up."""
+    def kernel(self, name: str, *seconds: float, threads: int = 1) -> Kernel:
+        """1 GB in each of ``seconds`` by turns, of which half a second on the cores; the first call is the warm-up."""
         left = list(seconds)
 
         def call() -> None:
             self.order.append(name)
-            self.now += left.pop(0) if len(left) > 1 else left[0]
+            spent = left.pop(0) if len(left) > 1 else left[0]
+            self.now += spent
+            self.cpu += min(spent, 0.5) * threads
 
-        return Kernel(name=name, kind="bandwidth", level="DRAM", dtype="fp64", threads=1, work=1e9, call=call)
+        return Kernel(name=name, kind="bandwidth", level="DRAM", dtype="fp64", threads=threads, work=1e9, call=call)
 
 
 def test_a_ceiling_is_the_best_of_at_least_five_rounds_with_the_median_kept() -> None:
@@ -74,6 +77,19 @@ def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in
     assert clock.order == ["read", "copy"] * 11
     assert ticks == sorted(ticks)
     assert ticks[-1] == 1.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cores_that_were_shared_are_seen_in_the_cpu_time_and_cost_the_confidence(threads: int) -> None:
+    clock = Clock()
+    kernels = [clock.kernel("read", 1.0, threads=threads), clock.kernel("copy", 0.5, threads=threads)]
+    shared, own = rounds.measure(kernels, "numpy", 1.0, clock=clock, cpu=lambda: clock.cpu)
+    assert (shared.cpu_share, own.cpu_share) == (0.5, 1.0)
+    assert (shared.steady, own.steady) == (False, True)
+    peaks = of_box(shared).peaks()
+    assert peaks.confidence == "low"
+    assert "other programs" in peaks.note
+    assert of_box(own).peaks().confidence == "high"
 
 
 def test_passes_of_one_round_each_make_one_ceiling() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 from conftest import ROOT, Outcome, run_tool
 
 from pytest_roofline.ceilings import measure
+from roofline_engine import cli
 
 PAGE = ROOT / "docs" / "ceilings.md"
 
@@ -81,6 +83,30 @@ def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp
     done = run_tool("peaks", "measure")
     assert done.code == 2
     assert "measure" not in run_tool("peaks", "--help").out
+
+
+def test_a_caller_adds_commands_and_actions_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    def add(one: argparse.ArgumentParser) -> None:
+        one.add_argument("name")
+        one.set_defaults(run=run)
+
+    def run(options: argparse.Namespace) -> int:
+        if options.name == "bad":
+            raise ValueError("bad is no name")
+        print(f"hello {options.name}")
+        return 1
+
+    added = [cli.Extension("greet", None, "say hello", add), cli.Extension("counters", "greet", "say hello", add)]
+    for command in (["greet"], ["counters", "greet"]):
+        assert cli.main([*command, "you"], "tool", added) == 1
+        assert capsys.readouterr().out == "hello you\n"
+        assert cli.main([*command, "bad"], "tool", added) == 2
+        assert capsys.readouterr().err == "bad is no name\n"
+        assert cli.main([*command], "tool", added) == 2
+        assert cli.main([*command], "tool") == 2
+    capsys.readouterr()
+    assert cli.main(["--help"], "tool", added) == 0
+    assert "greet" in capsys.readouterr().out
 
 
 def test_the_page_does_what_it_shows(folder: Path) -> None:

@@ -166,7 +166,7 @@ def test_nvml_gives_the_first_visible_gpu(tmp_path: Path) -> None:
     assert found
     assert (found.device.device_name, found.device.gfx, found.count) == ("NVIDIA H100 80GB HBM3", "sm_90", 2)
     assert (found.device.clock_khz, found.device.memory_bus_bits) == (1.98e6, None)
-    assert found.peaks(TABLE).product == "h100_sxm"
+    assert found.peaks(TABLE).product == "h100-sxm"
     assert nvml.open == 0
 
 
@@ -187,7 +187,7 @@ def test_a_library_that_fails_is_passed_over_for_the_drivers_files(tmp_path: Pat
     found = find(tmp_path, loaded={"pynvml": Nvml(broken=True), "amdsmi": SimpleNamespace()})
     assert found
     assert found.source == "the NVIDIA driver's files"
-    assert found.peaks(TABLE).product == "h100_sxm"
+    assert found.peaks(TABLE).product == "h100-sxm"
 
 
 def test_amds_library_is_asked_where_the_topology_is_not_to_be_read(tmp_path: Path) -> None:

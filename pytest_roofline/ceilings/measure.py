@@ -37,11 +37,11 @@ def ceilings(
     say: Say = on_stderr,
     tick: Tick | None = None,
 ) -> Ceilings:
-    """The ceilings of this machine, from its cache file where that holds them.
+    """The ceilings of this machine, from its cache file where that holds them by ``method`` or a better one.
 
     method: ``carm``, ``numpy`` or ``memory``; ``auto`` the best of them that this machine has; ``quick`` the best that takes
-    a few seconds, and any better one that the cache holds. seconds: the budget, at least five rounds whatever it is.
-    force: measure although the cache holds them. where: the cache's folder. say: told in one line what went otherwise.
+    a few seconds. seconds: the budget, at least five rounds whatever it is. force: measure although the cache holds them.
+    where: the cache's folder. say: told in one line what went otherwise.
 
     Raises:
         ValueError: when ``method`` names one that this machine lacks.
@@ -50,9 +50,7 @@ def ceilings(
     wanted = _choose(method, machine)
 
     def good(found: Ceilings) -> bool:
-        if method in ("auto", "quick"):
-            return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
-        return found.method == wanted
+        return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
 
     def make() -> Ceilings:
         budget = SECONDS[wanted] if seconds is None else seconds

@@ -12,7 +12,7 @@ from roofline_engine.units import number, printable
 
 from .cache import on_stderr
 from .measure import METHODS, ceilings
-from .record import Ceiling, Ceilings, shown
+from .record import LEVELS, NAMES, Ceiling, Ceilings, shown
 from .rounds import Tick
 
 #: The exit status of a command that was interrupted, as shells give it.
@@ -70,12 +70,9 @@ def table(found: Ceilings) -> list[str]:
     return lines
 
 
-#: The order of the table: from the cores outwards, the highest ceiling first.
-_ORDER = ("vector_fma", "gemm", "vector", "scalar", "L1", "L2", "L3", "DRAM")
-
-
 def _place(item: Ceiling) -> tuple[int, int, str, str]:
-    return -item.threads, _ORDER.index(item.level or item.name), item.dtype, item.name
+    """All threads first, from the cores outwards, the highest ceiling first."""
+    return -item.threads, (*NAMES["compute"], *LEVELS).index(item.level or item.name), item.dtype, item.name
 
 
 @contextmanager

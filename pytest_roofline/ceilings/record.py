@@ -15,6 +15,10 @@ from .machine import Machine
 SCHEMA = "roofline-ceilings/1"
 #: A measurement that had less than this of its cores shared them. Starting and joining the threads costs a few percent.
 OWN = 0.9
+#: From the cores outwards.
+LEVELS = ("L1", "L2", "L3", "DRAM")
+#: What is measured, by kind; of compute the highest first.
+NAMES = {"bandwidth": ("read", "copy", "add", "triad"), "compute": ("vector_fma", "gemm", "vector", "scalar")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +82,8 @@ class Ceiling:
             method=_text(data, "method"),
             cpu_share=None if share is None else number(share, "cpu_share", minimum=0),
         )
-        if made.kind not in ("bandwidth", "compute"):
-            raise ValueError(f"kind is {made.kind!r}, expected bandwidth or compute")
+        if made.name not in NAMES.get(made.kind, ()) or (made.level in LEVELS) is not (made.kind == "bandwidth"):
+            raise ValueError(f"no ceiling is a {made.name!r} of kind {made.kind!r} and level {made.level!r}")
         return made
 
 

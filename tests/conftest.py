@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from plugin_run import Project
+
+pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "skill" / "roofline_tools.py"
@@ -87,3 +90,8 @@ MI300X = {"gfx": "gfx942", "device_name": "AMD Instinct MI300X"}
 
 def gemm_row(name: str = "gemm_kernel", pct: float = 20.0, t_ms: float = 0.05, **keys: Any) -> dict[str, Any]:
     return {"name": name, "pct_gpu_time": pct, "base_latency_ms": t_ms, "editable": True, **keys}
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(pytester, monkeypatch)

@@ -96,7 +96,7 @@ def test_a_caller_adds_commands_and_actions_of_its_own(capsys: pytest.CaptureFix
         print(f"hello {options.name}")
         return 1
 
-    added = [cli.Extension("greet", None, "say hello", add), cli.Extension("counters", "greet", "say hello", add)]
+    added = [cli.Extension("greet", "say hello", add), cli.Extension("counters", "say hello", add, "greet")]
     for command in (["greet"], ["counters", "greet"]):
         assert cli.main([*command, "you"], "tool", added) == 1
         assert capsys.readouterr().out == "hello you\n"

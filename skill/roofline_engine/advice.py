@@ -135,7 +135,7 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
             said.append(f"the speedup left is inside the {ISOLATED_NOISE:.1%} noise of isolated reruns")
         elif entry.expected_e2e_gain_pct <= 100 * SERVING_NOISE:
             said.append(f"the gain is inside the {SERVING_NOISE:.1%} noise of serving runs")
-    if entry.confidence == "low" and entry.stage != "A":
+    if entry.confidence == "low" and entry.stage != "A" and (peaks.confidence == "low" or peaks.low_axes):
         said.append("low confidence: the peak of this axis is not certain")
     if entry.stage == "A":
         said.append("to sharpen: capture the kernel's shapes and dtypes (shapes.json) and run again")

@@ -71,14 +71,14 @@ class Report:
 
 def by_pct(entries: Iterable[Entry]) -> list[Entry]:
     """Every entry by its share of GPU time."""
-    return sorted(entries, key=lambda entry: -entry.pct_gpu_time)
+    return sorted(entries, key=lambda entry: -(entry.pct_gpu_time or 0.0))
 
 
 def by_expected_gain(entries: Iterable[Entry]) -> list[Entry]:
     """Rankable entries by expected gain, then the rest by share: an entry that cannot be ranked is never dropped."""
     return sorted(
         by_pct(entries),
-        key=lambda entry: (0, -(entry.expected_e2e_gain_pct or 0.0)) if entry.rankable else (1, -entry.pct_gpu_time),
+        key=lambda entry: (0, -(entry.expected_e2e_gain_pct or 0.0)) if entry.rankable else (1, -(entry.pct_gpu_time or 0.0)),
     )
 
 

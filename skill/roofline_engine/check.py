@@ -7,7 +7,47 @@ says that a model, a peak, a prior or a time is wrong, never that the kernel is.
 
 from __future__ import annotations
 
+from .entry import Entry
+from .metrics import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, point, route
+from .models import Work
+from .peaks import OVER_RATED_BOARD, Peaks, over_rated
 from .record import Record
+from .units import quantity
+
+STATUSES = (  # the first that applies
+    "not_falsifiable",
+    "beyond_roof",
+    "near_roof",
+    "not_comparable",
+    "regression",
+    "no_change",
+    "exceeds_target",
+    "consistent",
+    "not_checked",
+)
+CAUSES = (
+    "placeholder",
+    "counter_fault",
+    "accounting_unit",
+    "dtype_width",
+    "flop_convention",
+    "overcounted_bytes",
+    "wrong_peak",
+    "cache_resident",
+    "different_algorithm",
+    "work_skipped",
+    "unexplained",
+)
+BASELINE_KINDS = ("live", "previous", "eager", "compiled", "reference", "unknown")
+#: A prediction is about this kernel, so only this kernel's own earlier time is its baseline.
+COMPARABLE = ("live", "previous")
+SOURCES = ("pytest-benchmark", "pytest-codspeed", "roofline", "user")
+CLOCKS = ("host", "host+sync", "device-event", "device-graph", "unknown")
+CACHES = ("cold", "warm", "unknown")
+#: The product of peaks that were measured on a CPU.
+HOST = "cpu"
+#: Over the limit by this factor a rate is beyond the roof, below it near: timers and data sheets are good to about 5 %.
+BEYOND = 1.05
 
 
 class Measurement(Record):
@@ -33,3 +73,220 @@ class Measurement(Record):
         if self.q1_s is None or self.q3_s is None:
             return 0.0
         return (self.q3_s - self.q1_s) / self.t_s
+
+
+class Baseline(Record):
+    """What a row is compared with: the time of one unit (s), or a speedup somebody else worked out.
+
+    kind: ``live`` (timed by turns in this run), ``previous`` (the same kernel, earlier, on this machine), or something that
+    a prediction is not about: ``eager``, ``compiled``, ``reference``, ``unknown``.
+    """
+
+    kind: str
+    t_s: float | None = None
+    speedup: float | None = None
+    spread: float = 0.0
+    source: str = ""
+
+
+class Prediction(Record):
+    """What was thought of the kernel before: attainable_speedup over its baseline, and that baseline's ratio to the roof."""
+
+    kernel: str
+    attainable_speedup: float | None
+    roofline_pct: float | None = None
+    roof_axis: str | None = None
+    headroom_class: str = "unknown"
+    confidence: str = "low"
+    pct_gpu_time: float | None = None
+    source: str = ""
+
+
+class Check(Record):
+    """The outcome for one row.
+
+    utilisation: the row's rate over the rated peak of ``axis``, by its smallest byte model. limit: what a right measurement
+    can reach over that peak, and why (``limit_basis``). band: the relative change that is noise.
+    """
+
+    status: str
+    message: str = ""
+    axis: str | None = None
+    utilisation: float | None = None
+    limit: float | None = None
+    limit_basis: str = ""
+    speedup: float | None = None
+    attainable: float | None = None
+    band: float | None = None
+    cause: str | None = None
+
+
+def limit(peaks: Peaks, axis: str, rated: float) -> tuple[float, str]:
+    """What a right measurement can reach over the ``rated`` peak of an axis, as a factor, and on what that rests."""
+    if peaks.source == "measured":
+        return OVER_RATED_BOARD, "a measured ceiling is a lower bound"
+    top = peaks.highest(axis)
+    if top:
+        return max(1.0, top / rated), "the full bus" if axis == "memory" else "the highest clock"
+    return over_rated(peaks.product), "the highest clock is not known"
+
+
+def untimely(measurement: Measurement, peaks: Peaks) -> bool:
+    """Whether a device's work was timed on a host's clock, with no wait for the device that is known of."""
+    return peaks.product != HOST and measurement.clock in ("host", "unknown")
+
+
+def measured(
+    entry: Entry,
+    work: Work,
+    measurement: Measurement,
+    peaks: Peaks,
+    *,
+    launches: float = 1,
+    target_eff: float | None = None,
+) -> Entry:
+    """The verdict of one isolated measurement, whose identity and stage ``entry`` holds already.
+
+    Operands that may have stayed in a cache give no verdict on the memory axis, and a device's work on a host's clock none
+    at all: without a wait for the device such a time is of the launch.
+    """
+    t_ms = 1e3 * measurement.t_s
+    entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
+    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff)
+    return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
+
+
+def doubted(entry: Entry) -> Entry:
+    """The row for display only: its time is not one to judge by."""
+    entry = entry._replace(
+        headroom_class="unknown",
+        unknown_reason=entry.unknown_reason or "low_confidence",
+        confidence="low",
+        rankable=False,
+    )
+    return entry._replace(route=route(entry))
+
+
+def check(
+    entry: Entry,
+    work: Work | None,
+    measurement: Measurement | None,
+    peaks: Peaks | None,
+    *,
+    baseline: Baseline | None = None,
+    prediction: Prediction | None = None,
+    noise: float = ISOLATED_NOISE,
+) -> Check:
+    """Hold one row against its roof and its prediction. See ``STATUSES``: the first that applies stands.
+
+    Without a prediction from elsewhere, what the row's target leaves over a live or previous baseline is one.
+    """
+    speedup = _speedup(measurement, baseline)
+    spreads = [measurement.spread if measurement else 0.0, baseline.spread if baseline else 0.0]
+    out = Check("not_checked", speedup=speedup, band=max(noise, *spreads))
+    if work is not None and measurement is not None and peaks is not None:
+        out = _under_the_roof(out, entry, work, measurement, peaks)
+    elif speedup is not None and prediction is not None and prediction.roofline_pct:
+        out = _by_the_baseline(out, speedup, prediction)
+    if out.status != "not_checked":
+        return out
+    if speedup is None or baseline is None:
+        why = "no time" if measurement is None else "no work to hold it against" if work is None else "no baseline"
+        return out._replace(message=why)
+    if baseline.kind not in COMPARABLE:
+        return out._replace(
+            status="not_comparable",
+            message=f"{speedup:.3f}x is over {_a(baseline.kind)} baseline, a prediction is about this kernel",
+        )
+    band = out.band or noise
+    attainable = prediction.attainable_speedup if prediction else _from_baseline(entry, work, baseline, peaks)
+    out = out._replace(attainable=attainable)
+    if speedup < 1 / (1 + band):
+        return out._replace(
+            status="regression", message=f"{speedup:.3f}x: slower than the {baseline.kind} baseline by more than noise"
+        )
+    if speedup < 1 + band:
+        return out._replace(status="no_change", message=f"{speedup:.3f}x is within the noise of {band:.1%}")
+    if attainable is None:
+        return out._replace(message=f"{speedup:.3f}x, no prediction to hold it against")
+    if speedup > attainable * (1 + band):
+        said = (
+            f"{speedup:.3f}x measured, {attainable:.3f}x was thought attainable: the target was too low, the measurement stands"
+        )
+        return out._replace(status="exceeds_target", message=said)
+    return out._replace(status="consistent", message=f"{speedup:.3f}x measured, {attainable:.3f}x attainable")
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> float | None:
+    if baseline is None:
+        return None
+    if baseline.t_s is not None and measurement is not None:
+        return baseline.t_s / measurement.t_s
+    return baseline.speedup
+
+
+def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks) -> Check:
+    """The row's own rates, by the smallest bytes and FLOPs it can have had, against the limit of the nearer roof."""
+    axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    nbytes = min(model.bytes for model in work.candidates)
+    flops = min(model.flops for model in work.candidates)
+    p = point(nbytes, flops, measurement.t_s, peaks.hbm_bw_bytes_s, rate)
+    axes = (("memory", p.hbm_util, peaks.hbm_bw_bytes_s), (axis_name, p.compute_util, rate))
+    known = [(util / limit(peaks, axis, peak)[0], axis, util, peak) for axis, util, peak in axes if util is not None and peak]
+    if not known:
+        return out
+    _, axis, utilisation, peak = max(known)
+    factor, basis = limit(peaks, axis, peak)
+    out = out._replace(axis=axis, utilisation=utilisation, limit=factor, limit_basis=basis)
+    if entry.falsifiable is False:
+        return out._replace(
+            status="not_falsifiable", message="its roof time is under the dispatch floor: no time could contradict it"
+        )
+    placed = _placed(out)
+    if placed.status != "beyond_roof":
+        return placed
+    resident = axis == "memory" and measurement.cache != "cold" and nbytes <= CACHE_REACH * cache_bytes(peaks)
+    if resident:
+        held = (
+            f"its {quantity(nbytes, 'B')} may have stayed in {quantity(cache_bytes(peaks), 'B')} of cache: flush between rounds"
+        )
+        return placed._replace(cause="cache_resident", message=f"{placed.message}; {held}")
+    return placed._replace(cause="unexplained", message=f"{placed.message}; {_SUSPECTS}")
+
+
+def _by_the_baseline(out: Check, speedup: float, prediction: Prediction) -> Check:
+    """Where the row has no time of its own: the ratio its baseline had, times the speedup."""
+    utilisation = (prediction.roofline_pct or 0.0) * speedup
+    factor = over_rated(None) if prediction.roof_axis == "compute" else 1.0
+    basis = "the baseline's ratio times the speedup"
+    return _placed(out._replace(axis=prediction.roof_axis, utilisation=utilisation, limit=factor, limit_basis=basis))
+
+
+_SUSPECTS = "a kernel that does not run, a missing sync, a cached result, over-counted work or a wrong peak"
+
+
+def _placed(out: Check) -> Check:
+    """beyond_roof, near_roof, or unchanged, from the utilisation and its limit."""
+    if out.utilisation is None or out.limit is None or out.utilisation <= 1.0:
+        return out
+    roof = f"{out.utilisation:.3g} times the {out.axis or 'known'} roof"
+    if out.utilisation > BEYOND * out.limit:
+        return out._replace(status="beyond_roof", message=f"{roof}, {BEYOND * out.limit:.3g} is possible ({out.limit_basis})")
+    under = ": the ceiling may be under-measured" if "measured" in out.limit_basis else f": possible with {out.limit_basis}"
+    return out._replace(status="near_roof", message=roof + under)
+
+
+def _from_baseline(entry: Entry, work: Work | None, baseline: Baseline, peaks: Peaks | None) -> float | None:
+    """What the target leaves over the baseline's own time; None where that time has no ratio or the row no target."""
+    if work is None or peaks is None or baseline.t_s is None or entry.target_eff is None:
+        return None
+    _, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    first = work.candidates[0]
+    p = point(first.bytes, first.flops, baseline.t_s, peaks.hbm_bw_bytes_s, rate, streaming=work.engine == "vector")
+    if p.raw is None or not 0 < p.raw <= 1:
+        return None
+    return attainable_speedup(p.raw, entry.target_eff, baseline.t_s / entry.launches_per_unit, peaks.dispatch_floor_s)

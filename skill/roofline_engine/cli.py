@@ -27,8 +27,10 @@ class Extension:
     status, or raises ValueError or OSError with the line to print. It is called when the command is chosen, and for help.
     """
 
-    def __init__(self, command: str, action: str | None, what: str, add: Callable[[argparse.ArgumentParser], None]) -> None:
-        self.command, self.action, self.what, self.add = command, action, what, add
+    def __init__(
+        self, command: str, what: str, add: Callable[[argparse.ArgumentParser], None], action: str | None = None
+    ) -> None:
+        self.command, self.what, self.add, self.action = command, what, add, action
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Extension] = ()) -> int:

@@ -60,7 +60,7 @@ class Entry(Record):
 
     name: str = ""
     short_name: str = ""
-    pct_gpu_time: float = 0.0
+    pct_gpu_time: float | None = None
     regime: str = "decode"
     op_class: str = "unknown"
     op: str = "unknown"
@@ -122,7 +122,7 @@ class Field(Record):
 FIELDS: dict[str, Field] = {
     "name": Field("kernel name as the profiler gave it"),
     "short_name": Field("name for display"),
-    "pct_gpu_time": Field("share of GPU time, copied from the Top-N", unit="%", fmt=".2f"),
+    "pct_gpu_time": Field("share of GPU time, copied from the Top-N; none of a unit test", unit="%", fmt=".2f"),
     "regime": Field("the regime that carries the launches", choices=REGIMES),
     "op_class": Field("coarse class of the op", choices=OP_CLASSES),
     "op": Field("finer name of the op, the work model used"),

@@ -122,12 +122,21 @@ def bound(p: Point) -> str:
     return p.roof_axis
 
 
-def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, warm: bool = False) -> Entry:
+def assess(
+    entry: Entry,
+    work: Work,
+    peaks: Peaks,
+    *,
+    conflict: bool = False,
+    warm: bool = False,
+    target_eff: float | None = None,
+) -> Entry:
     """Fill in every metric of ``entry``, whose identity, times and stage are set, from its work and the peaks.
 
     conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
     warm: an isolated timing without a known flush, whose operands may have stayed in a cache between its launches; a
     serving run is cold.
+    target_eff: what a good kernel of this op reaches here, in place of the prior.
     """
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
     entry = entry._replace(
@@ -141,7 +150,7 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, wa
         byte_models=work.candidates,
         arithmetic_intensity=work.flops / work.bytes if work.bytes > 0 else None,
         ridge_point=rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
-        target_eff=TARGET_EFF.get(work.op),
+        target_eff=TARGET_EFF.get(work.op) if target_eff is None else target_eff,
     )
     if entry.t_ms is None or entry.t_unit_ms is None:
         return _decided(entry, "not_measured", "memory", peaks)
@@ -188,15 +197,16 @@ def assess(entry: Entry, work: Work, peaks: Peaks, *, conflict: bool = False, wa
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
     speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]
-    gains = [time_saved_pct(entry.pct_gpu_time, speedup) for speedup in speedups]
+    share = entry.pct_gpu_time  # a unit test has none, so no gain end to end
+    gains = [] if share is None else [time_saved_pct(share, speedup) for speedup in speedups]
     entry = entry._replace(
         roofline_pct_range=(low, high),
         attainable_speedup=speedups[0],
         attainable_speedup_range=(speedups[1], speedups[2]),
         hard_limit_speedup=1.0 / p.raw,
-        expected_e2e_gain_pct=gains[0],
-        expected_e2e_gain_pct_range=(gains[1], gains[2]),
-        expected_throughput_gain_pct=throughput_gain_pct(gains[0]),
+        expected_e2e_gain_pct=gains[0] if gains else None,
+        expected_e2e_gain_pct_range=(gains[1], gains[2]) if gains else None,
+        expected_throughput_gain_pct=throughput_gain_pct(gains[0]) if gains else None,
         indicative_class=headroom(p.raw, target),
     )
     if resident:
@@ -248,7 +258,7 @@ def route(entry: Entry) -> str:
         return "host_side_track"
     if entry.headroom_class == "unknown" or entry.bound_type == "unknown":
         return "pct_order"
-    if entry.pct_gpu_time < HEAD_PCT:
+    if entry.pct_gpu_time is not None and entry.pct_gpu_time < HEAD_PCT:
         return "low_priority"
     if entry.headroom_class == "saturated":
         return "algorithmic_track" if entry.bound_type == "compute" else "byte_reduction_track"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .ceilings import CACHES, Ceiling, Overlay
-from .peaks import AGREEMENT, Peaks, joined
+from .peaks import AGREEMENT, Peaks, joined, over_rated
 from .peaktable import Table
 from .rules import UNDER_ARITHMETIC, telltale
 from .units import (
@@ -33,9 +33,6 @@ UNDER_GEMM = 0.40
 BF16_FP16 = 0.85
 #: Over the rated figure at the highest clock or the full bus this much is timing noise, more is a fault.
 OVER_CLOCK, OVER_BUS = 1.02, 1.01
-#: Where the highest clock is not known: boards that boost freely (RTX 5090: 254 of 209.5 TFLOP/s measured), and others.
-OVER_RATED_BOARD, OVER_RATED = 1.25, 1.10
-_BOARDS = ("rtx", "rx", "w7900", "r9700")
 #: A "measured" figure this close to the data sheet's is the data sheet's (5300 GB/s, int8 2600 in TraceLens' MI300X file).
 _NOMINAL = 0.01
 
@@ -85,13 +82,10 @@ def _rated(peaks: Peaks, axis: str) -> float | None:
 
 def _highest(peaks: Peaks, axis: str, rated: float) -> float:
     """The most that a right measurement of the axis can be."""
-    engine, dot, dtype = axis.partition(".")
-    if not dot:
+    if axis == "memory":
         return OVER_BUS * max(rated, peaks.hbm_bw_limit_bytes_s or 0.0)
-    at_most = (peaks.flops_max if engine == "matrix" else peaks.vector_max).get(dtype)
-    if at_most:
-        return OVER_CLOCK * max(rated, at_most)
-    return rated * (OVER_RATED_BOARD if (peaks.product or "").startswith(_BOARDS) else OVER_RATED)
+    top = peaks.highest(axis)
+    return OVER_CLOCK * max(rated, top) if top else rated * over_rated(peaks.product)
 
 
 def _same_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:

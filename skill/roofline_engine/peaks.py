@@ -24,6 +24,17 @@ DISPATCH_FLOOR_S = 5e-6
 AGREEMENT = 0.10
 
 
+#: Over the rated figure where the highest clock is not known: boards that boost freely (RTX 5090: 254 of 209.5 TFLOP/s
+#: measured), and others.
+OVER_RATED_BOARD, OVER_RATED = 1.25, 1.10
+_BOARDS = ("rtx", "rx", "w7900", "r9700")
+
+
+def over_rated(product: str | None) -> float:
+    """How far a right measurement may lie over a rated figure whose limit is not known."""
+    return OVER_RATED_BOARD if (product or "").startswith(_BOARDS) else OVER_RATED
+
+
 class Peaks(Record):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
@@ -61,6 +72,13 @@ class Peaks(Record):
         if engine == "matrix" and name in self.flops:
             return f"matrix.{name}", self.flops[name]
         return (f"vector.{name}", self.vector[name]) if name in self.vector else (f"{engine}.{name}", None)
+
+    def highest(self, axis: str) -> float | None:
+        """The rate of ``memory`` or an axis such as ``matrix.bf16`` at the full bus or the highest clock, where known."""
+        engine, dot, dtype = axis.partition(".")
+        if not dot:
+            return self.hbm_bw_limit_bytes_s
+        return (self.flops_max if engine == "matrix" else self.vector_max).get(dtype)
 
     def axis_confidence(self, axis: str) -> str:
         """``high`` or ``low`` for ``memory`` or an axis such as ``matrix.bf16``."""

@@ -1,0 +1,93 @@
+"""One row of a run: the engine's entry of a test, with where its figures come from and what the check says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roofline_engine.check import Baseline, Check, Measurement, Prediction
+from roofline_engine.entry import ByteModel, Entry, to_dict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """One measured, or at least declared, kernel.
+
+    device: the key of its peaks in the report. work_source: ``marker``, ``fixture``, ``hook``, ``config``, ``extra_info``,
+    ``properties``, ``names`` or None. engine: the units its FLOPs run on, ``matrix`` or ``vector``. group: its benchmark
+    group. failed: the line with which a gate failed its test. path, line: of the test, for messages.
+    """
+
+    nodeid: str
+    entry: Entry
+    check: Check
+    device: str | None = None
+    work_source: str | None = None
+    engine: str | None = None
+    measurement: Measurement | None = None
+    baseline: Baseline | None = None
+    prediction: Prediction | None = None
+    group: str | None = None
+    kernel: str | None = None
+    failed: str | None = None
+    path: str = ""
+    line: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of the report, plain builtins: the skill's fields first, then pytest's."""
+        measurement = self.measurement
+        return {
+            **to_dict(self.entry),
+            "nodeid": self.nodeid,
+            "kernel": self.kernel,
+            "group": self.group,
+            "device": self.device,
+            "measurement": None if measurement is None else _plain(measurement),
+            "work": {"source": self.work_source, "engine": self.engine},
+            "baseline": None if self.baseline is None else _plain(self.baseline),
+            "prediction": None if self.prediction is None else _plain(self.prediction),
+            "check": _plain(self.check),
+            "failed": self.failed,
+            "path": self.path,
+            "line": self.line,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Annotation:
+        """The row that ``to_dict`` wrote."""
+        entry = {key: _tuple(value) for key, value in data.items() if key in Entry._fields}
+        entry["byte_models"] = tuple(ByteModel(**model) for model in data["byte_models"])
+
+        def part(key: str, kind: Any) -> Any:
+            value = data.get(key)
+            return None if value is None else kind(**{name: _tuple(item) for name, item in value.items()})
+
+        return cls(
+            entry=Entry(**entry),
+            check=part("check", Check),
+            measurement=part("measurement", Measurement),
+            baseline=part("baseline", Baseline),
+            prediction=part("prediction", Prediction),
+            work_source=data["work"]["source"],
+            engine=data["work"]["engine"],
+            **{key: data[key] for key in ("nodeid", "device", "group", "kernel", "failed", "path", "line")},
+        )
+
+    def to_json(self) -> str:
+        """One string of plain builtins: what travels from an xdist worker to the controller."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Annotation:
+        """The row that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in record._asdict().items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

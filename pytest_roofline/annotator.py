@@ -1,0 +1,204 @@
+"""From one case, a test with its time and what it says of its kernel, to its row. Knows nothing of pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from roofline_engine import advice
+from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, doubted, measured, untimely
+from roofline_engine.entry import Entry
+from roofline_engine.metrics import assess, unmodelled
+from roofline_engine.models import Work
+from roofline_engine.peaks import Peaks
+
+from .annotation import Annotation
+from .devices import Devices, UnknownDeviceError
+from .priors import Predictions
+from .settings import Settings
+from .work.declared import Declared
+
+NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
+IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
+SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
+NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test and its time.
+
+    test: the function's name. seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
+    took no time.
+    """
+
+    nodeid: str
+    test: str
+    declared: Declared
+    measurement: Measurement | None = None
+    baseline: Baseline | None = None
+    seen: str | None = None
+    problem: str = ""
+    idle: bool = False
+    group: str | None = None
+    path: str = ""
+    line: int = 0
+
+
+class Annotator:
+    """Holds what all rows of a run share.
+
+    remeasure: larger peaks of the CPU, where measuring an axis once more gives them. shared: other processes of this run
+    measure at the same time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        devices: Devices,
+        predictions: Predictions | None,
+        remeasure: Callable[[Peaks, str | None], Peaks],
+        shared: bool = False,
+    ) -> None:
+        self.settings, self.devices, self.predictions = settings, devices, predictions
+        self.remeasure = remeasure
+        self.shared = shared
+        self.problems: list[str] = []
+        self._told: set[str] = set()
+
+    def take_problems(self) -> list[str]:
+        """What went wrong since the last call."""
+        found = [*self.problems, *self.devices.problems]
+        self.problems, self.devices.problems = [], []
+        return found
+
+    def annotate(self, case: Case) -> Annotation:
+        """The row of a case; what could not be known is a reason in it, never an error."""
+        said = case.declared
+        prediction = self.predictions.match(said.kernel, case.test) if self.predictions else None
+        notes = list(said.notes)
+        device, peaks = self._peaks(case, notes)
+        if prediction is not None and peaks is not None and self.predictions is not None:
+            other = self.predictions.other_device(peaks)
+            if other:
+                self._tell(f"{other}: not used")
+                prediction = None
+        entry = Entry(
+            name=said.kernel or case.nodeid,
+            short_name=case.nodeid.rpartition("::")[2],
+            pct_gpu_time=prediction.pct_gpu_time if prediction else None,
+            stage=said.stage,
+            launches_per_unit=said.launches,
+        )
+        outcome = None
+        if said.work is None:
+            notes.insert(0, case.problem or NO_WORK)
+            entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
+        elif peaks is None:
+            entry = self._timed(assess(entry, said.work, Peaks(source="derived"), target_eff=said.target_eff), case)
+        else:
+            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
+            notes += [*said.work.notes, *advice.remarks(entry, peaks)]
+            if case.measurement is not None and untimely(case.measurement, peaks):
+                notes.append("device work on a host's clock without a wait for the device: the time may be of the launch alone")
+        if outcome is None:
+            outcome = check(
+                entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise
+            )
+        if case.measurement is not None:
+            notes += case.measurement.notes
+            notes += [SHARED] if self.shared and case.measurement.source == "roofline" else []
+        elif case.idle:
+            notes.append(IDLE)
+        entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
+        return Annotation(
+            nodeid=case.nodeid,
+            entry=entry,
+            check=outcome,
+            device=device,
+            work_source=said.source or None,
+            engine=said.work.engine if said.work else None,
+            measurement=case.measurement,
+            baseline=case.baseline,
+            prediction=prediction,
+            group=case.group,
+            kernel=said.kernel,
+            path=case.path,
+            line=case.line,
+        )
+
+    def _judged(
+        self, entry: Entry, work: Work, case: Case, peaks: Peaks, prediction: Prediction | None, device: str | None
+    ) -> tuple[Entry, Check, Peaks]:
+        said, measurement = case.declared, case.measurement
+
+        def judge(peaks: Peaks) -> tuple[Entry, Check]:
+            if measurement is None:
+                row = assess(entry, work, peaks, target_eff=said.target_eff)
+            else:
+                row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
+                row = doubted(row) if self.shared and measurement.source == "roofline" else row
+            noise = self.settings.noise
+            return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
+
+        row, outcome = judge(peaks)
+        exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
+        if exceeded and device == HOST:
+            better = self.remeasure(peaks, outcome.axis)
+            if better != peaks:
+                self.devices.replace(HOST, better)
+                peaks = better
+                row, outcome = judge(peaks)
+        return row, outcome, peaks
+
+    def _timed(self, entry: Entry, case: Case) -> Entry:
+        if case.measurement is None:
+            return entry
+        t_ms = 1e3 * case.measurement.t_s
+        return entry._replace(t_ms=t_ms / case.declared.launches, t_unit_ms=t_ms)
+
+    def _peaks(self, case: Case, notes: list[str]) -> tuple[str | None, Peaks | None]:
+        if case.declared.work is None:
+            return case.declared.device, None  # nothing to hold against a roof, so no ceiling is measured for it
+        name = self.devices.name(case.declared.device, case.seen)
+        if name is None:
+            notes.append(NO_DEVICE)
+            return None, None
+        if name == HOST and case.measurement is None:
+            return name, None  # no time to hold against a ceiling, so none is measured for it
+        try:
+            return name, self.devices.peaks(name)
+        except (UnknownDeviceError, ValueError, OSError) as error:
+            self._tell(str(error))
+            notes.append(str(error))
+            return name, None
+
+    def _tell(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self.problems.append(line)
+
+
+def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | None:
+    """Why a gate that the user asked for fails this test; None when it passes.
+
+    A row of low confidence gates ``unmodelled`` and ``beyond_roof`` alone: its ratio is for display.
+    """
+    entry, outcome = row.entry, row.check
+    sure = entry.confidence != "low"
+    if "beyond_roof" in settings.fail_on and outcome.status == "beyond_roof":
+        return f"beyond_roof: {outcome.message}"
+    if "unmodelled" in settings.fail_on and not entry.modeled:
+        return f"unmodelled: {entry.notes.partition('; ')[0]}"
+    for kind in ("exceeds_target", "regression"):  # without a model it is two times alone, which no peak can make doubtful
+        if kind in settings.fail_on and outcome.status == kind and (sure or not entry.modeled):
+            return f"{kind}: {outcome.message}"
+    if "infeasible" in settings.fail_on and entry.unknown_reason == "infeasible" and sure:
+        return f"infeasible: {entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof"
+    limits = [limit for limit in (min_pct, settings.fail_under) if limit is not None]
+    if limits and sure and not entry.suspect and entry.roofline_pct is not None and 100 * entry.roofline_pct < max(limits):
+        return (
+            f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {max(limits):g} % is asked for "
+            f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
+        )
+    return None

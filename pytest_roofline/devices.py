@@ -1,0 +1,164 @@
+"""The peaks of the devices that the rows of one run are of; each is found once, when the first row needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from roofline_engine import ceilings, overlay, peaktable
+from roofline_engine.check import HOST
+from roofline_engine.device import Device, architecture
+from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.peaktable import normalise
+
+AUTO = "auto"
+
+
+class UnknownDeviceError(ValueError):
+    """A device that neither the peak table nor the machine knows, with what to do."""
+
+
+class Devices:
+    """Peaks by device name.
+
+    chosen: ``--roofline-device``: ``auto``, ``cpu``, a product or an architecture. given: ``--roofline-peaks``. hook: asked
+    first, by name. of_host: the CPU's measured peaks. of_machine: the accelerator of this machine, or None.
+    """
+
+    def __init__(
+        self,
+        chosen: str,
+        given: Path | None,
+        *,
+        hook: Callable[[str], Peaks | None],
+        of_host: Callable[[], Peaks],
+        of_machine: Callable[[], Device | None],
+    ) -> None:
+        self.chosen, self.given = chosen, given
+        self.hook, self.of_host, self.of_machine = hook, of_host, of_machine
+        self.problems: list[str] = []
+        self._found: dict[str, Peaks] = {}
+        self._machine: Device | None = None
+        self._asked = False
+        self._table: peaktable.Table | None = None
+
+    @property
+    def found(self) -> dict[str, Peaks]:
+        """The peaks that rows have used, by the name they go under."""
+        return self._found
+
+    def name(self, declared: str | None, seen: str | None) -> str | None:
+        """The name of a row's device: the marker's, then that of its arrays, then the run's; None where it cannot be told.
+
+        seen: ``cpu`` or ``gpu``, what the arrays of the test are on.
+        """
+        if declared is not None:
+            return declared
+        if seen == HOST:
+            return HOST
+        if self.chosen != AUTO:
+            return self.chosen if not (seen == "gpu" and self.chosen == HOST) else None
+        machine = self.machine()
+        if seen == "gpu":
+            return None if machine is None else _label(machine)
+        return HOST if machine is None else None  # with an accelerator at hand, a row of neither could be of either
+
+    def machine(self) -> Device | None:
+        """The accelerator of this machine, looked for once."""
+        if not self._asked:
+            self._asked = True
+            self._machine = self.of_machine()
+        return self._machine
+
+    def peaks(self, name: str) -> Peaks:
+        """The peaks of a device.
+
+        Raises:
+            UnknownDeviceError: for a name that is in no table.
+        """
+        if name not in self._found:
+            self._found[name] = self._resolved(name)
+        return self._found[name]
+
+    def replace(self, name: str, peaks: Peaks) -> None:
+        """Take better peaks of a device: a ceiling that a row exceeded, measured once more."""
+        self._found[name] = peaks
+
+    def _resolved(self, name: str) -> Peaks:
+        hooked = self.hook(name)
+        if hooked is not None:
+            return hooked
+        if name == HOST:
+            return self.of_host()
+        table, measured = self._tables()
+        machine = self.machine() if self.chosen == AUTO else None
+        if machine is not None and name == _label(machine):
+            found = resolve(table, machine)
+        else:
+            gfx = architecture(name)
+            by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
+            found = resolve(table, Device(gfx=gfx) if by_arch else Device(device_name=name))
+            if found.source == "derived":
+                near = [known for known in (table.products if table else ()) if normalise(name) in normalise(known)]
+                like = f"is it {' or '.join(near[:4])}? " if near else ""
+                raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
+        if measured is not None:
+            try:
+                found, refused = overlay.apply(found, measured, table)
+                self.problems += [f"peaks: {line}" for line in refused]
+            except ValueError as error:
+                self.problems.append(f"peaks: {error}")
+        return found
+
+    def readable(self) -> None:
+        """Read the files that were given.
+
+        Raises:
+            ValueError, OSError: when they cannot be.
+        """
+        self._tables()
+
+    def _tables(self) -> tuple[peaktable.Table | None, ceilings.Overlay | None]:
+        """The table and the measured ceilings to lay over it.
+
+        Raises:
+            ValueError, OSError: when a file that was given cannot be read.
+        """
+        measured = None if self.given is None else ceilings.read(str(self.given))
+        own = self.given is not None and measured is None
+        path = str(self.given) if own else peaktable.locate()
+        if self._table is None and path is not None:
+            self._table = peaktable.load(path, shipped=not own)
+        return self._table, measured
+
+
+def _label(device: Device) -> str:
+    return device.device_name or device.gfx or "gpu"
+
+
+def seen_on(values: object) -> str | None:
+    """``cpu`` or ``gpu``: what the arrays among ``values`` are on, by duck type; None where there is none, or both."""
+    found = {place for value in _flat(values, 2) if (place := _place(value))}
+    return found.pop() if len(found) == 1 else "gpu" if "gpu" in found else None
+
+
+def _flat(values: object, depth: int) -> list[object]:
+    if depth and isinstance(values, dict):
+        values = list(values.values())
+    if depth and isinstance(values, (list, tuple)):
+        return [item for value in values for item in _flat(value, depth - 1)]
+    return [values]
+
+
+def _place(value: object) -> str | None:
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "numpy" and hasattr(value, "nbytes") and hasattr(value, "shape") and bool(getattr(value, "ndim", 0)):
+        return HOST
+    if kind in ("cupy", "numba"):
+        return "gpu" if hasattr(value, "__cuda_array_interface__") else None
+    if kind == "torch" and hasattr(value, "device") and hasattr(value, "element_size"):
+        return HOST if getattr(value.device, "type", "") == "cpu" else "gpu"
+    if kind in ("jax", "jaxlib") and hasattr(value, "devices"):
+        platforms = {getattr(item, "platform", "") for item in value.devices()}
+        return HOST if platforms == {"cpu"} else "gpu"
+    return None

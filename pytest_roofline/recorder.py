@@ -1,0 +1,101 @@
+"""The ``roofline`` fixture of a test under ``--roofline``: what it declared and what it measured."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
+from roofline_engine.units import number
+
+from .devices import seen_on
+from .plain import plain
+from .plugin import Plain
+from .work.declared import Declared, declared
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One measurement that a test took, with what had been declared by then."""
+
+    declared: Declared | None
+    measurement: Measurement
+    baseline: Baseline | None
+    seen: str | None
+
+
+class Recorder(Plain):
+    """The ``roofline`` fixture under ``--roofline``."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+        self.declared: Declared | None = None
+        self.taken: list[Taken] = []
+
+    def __call__(self, **work: object) -> None:
+        """Declare the work of what is measured next, or of the test's benchmark; keywords as those of the marker.
+
+        Raises:
+            ValueError: for keywords that cannot be meant.
+        """
+        self.declared = declared(work, self.params, "fixture")
+
+    def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
+        from .timing import measure
+
+        value, measurement = measure(fn, *args, **kwargs)
+        self._take(measurement, None, (value, args, kwargs))
+        return value
+
+    def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Time both by turns and return the candidate's value; the row is the candidate's, over the baseline."""
+        from .timing import compare
+
+        result = compare(baseline, candidate, *args, **kwargs)
+        before = result.baseline
+        self._take(
+            result.candidate,
+            Baseline("live", t_s=before.t_s, spread=before.spread, source="roofline.compare"),
+            (result.value, args, kwargs),
+        )
+        return result.value
+
+    def first_call(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """``fn``, measured at its first call and plain after it."""
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs) if self.taken else self.measure(fn, *args, **kwargs)
+
+        return call
+
+    def record(self, t_s: float, **measurement: Any) -> None:
+        """Take a time (s) that the test measured itself: ``q1_s``, ``q3_s``, ``rounds``, ``clock`` and ``cache`` say more.
+
+        Raises:
+            ValueError: for a time that is no positive number, or a keyword that is not known.
+        """
+        self._take(_measured(t_s, measurement), None, ())
+
+    def _take(self, measurement: Measurement, baseline: Baseline | None, values: object) -> None:
+        self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values)))
+
+
+def _measured(t_s: Any, said: Mapping[str, Any]) -> Measurement:
+    known = ("q1_s", "q3_s", "rounds", "clock", "cache")
+    unknown = [key for key in said if key not in known]
+    if unknown:
+        raise ValueError(f"record: unknown {', '.join(unknown)}; it takes t_s, {', '.join(known)}")
+    values: dict[str, Any] = {key: plain(value) for key, value in said.items() if value is not None}
+    for key in ("q1_s", "q3_s"):
+        if key in values:
+            values[key] = float(number(values[key], key, above=0))
+    for key, choices in (("clock", CLOCKS), ("cache", CACHES)):
+        if values.get(key, choices[0]) not in choices:
+            raise ValueError(f"{key} is {values[key]!r:.40}, expected one of {', '.join(choices)}")
+    if "rounds" in values:
+        values["rounds"] = int(number(values["rounds"], "rounds", minimum=1))
+    return Measurement("user", float(number(plain(t_s), "t_s", above=0)), **values)

@@ -1,0 +1,97 @@
+"""The columns of a row for people, once for terminal and Markdown; formats and units are the entry's own (``FIELDS``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from roofline_engine.units import printable
+
+from ..annotation import Annotation
+
+#: Statuses that a reader must not miss.
+ALARMS = ("beyond_roof", "exceeds_target", "near_roof", "regression")
+
+
+class Column(NamedTuple):
+    """One column. spare: the order in which columns go when the line is too narrow, 0 stays."""
+
+    title: str
+    text: Callable[[Annotation], str]
+    right: bool = True
+    spare: int = 0
+
+
+def duration(seconds: float | None) -> str:
+    """A time with four significant digits and the unit that fits."""
+    if seconds is None:
+        return "-"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor * 0.99995:
+            return f"{seconds / factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
+def kernel(row: Annotation) -> str:
+    """The name for display: the test, since several may be of one kernel."""
+    return printable(row.entry.short_name)
+
+
+def percent(row: Annotation) -> str:
+    """The percent of the roof, with the mark of what is impossible."""
+    entry = row.entry
+    if entry.suspect and entry.roofline_pct_raw is not None:
+        return f"{100 * entry.roofline_pct_raw:.3g} !"
+    return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
+
+
+def left(row: Annotation) -> str:
+    """What the target leaves, with its range where it is wide."""
+    entry = row.entry
+    if entry.attainable_speedup is None:
+        return "-"
+    shown = f"{entry.attainable_speedup:.2f}x"
+    span = entry.attainable_speedup_range
+    if span and f"{span[0]:.2f}" != f"{span[1]:.2f}":
+        shown += f" ({span[0]:.2f}-{span[1]:.2f})"
+    return shown
+
+
+def verdict(row: Annotation) -> str:
+    """The class; for unknown the reason, and what the class would be."""
+    entry = row.entry
+    if entry.headroom_class != "unknown":
+        return entry.headroom_class
+    if entry.indicative_class and entry.unknown_reason == "low_confidence":
+        return f"{entry.indicative_class}? (low confidence)"
+    return f"unknown: {entry.unknown_reason}" if entry.unknown_reason else "unknown"
+
+
+def outcome(row: Annotation) -> str:
+    """The check's status, the measured speedup with it."""
+    status, speedup = row.check.status, row.check.speedup
+    if status == "not_checked" and speedup is None:
+        return "-"
+    return status if speedup is None else f"{speedup:.2f}x {status}"
+
+
+def _seconds(row: Annotation) -> float | None:
+    return None if row.entry.t_unit_ms is None else row.entry.t_unit_ms / 1e3
+
+
+def _intensity(row: Annotation) -> str:
+    value = row.entry.arithmetic_intensity
+    return "-" if value is None else f"{value:.3g}"
+
+
+COLUMNS = (
+    Column("kernel", kernel, right=False),
+    Column("time", lambda row: duration(_seconds(row))),
+    Column("FLOP/B", _intensity, spare=2),
+    Column("bound by", lambda row: row.entry.bound_type, right=False, spare=3),
+    Column("% roof", percent),
+    Column("target", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
+    Column("left", left),
+    Column("verdict", verdict, right=False),
+    Column("check", outcome, right=False, spare=4),
+)

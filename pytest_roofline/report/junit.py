@@ -1,0 +1,34 @@
+"""A row as JUnit properties: flat names, strings, six significant digits, since rates span six decades."""
+
+from __future__ import annotations
+
+from ..annotation import Annotation
+
+_FIELDS = (
+    "op",
+    "dtype",
+    "bytes_est",
+    "flops_est",
+    "t_unit_ms",
+    "roofline_pct",
+    "bound_type",
+    "attainable_speedup",
+    "headroom_class",
+    "unknown_reason",
+    "confidence",
+    "measurement_basis",
+)
+
+
+def properties(row: Annotation) -> list[tuple[str, str]]:
+    """``roofline_<field>`` of a row; what is not known is left out."""
+    found = [(f"roofline_{name.removeprefix('roofline_')}", getattr(row.entry, name)) for name in _FIELDS]
+    found += [
+        ("roofline_device", row.device),
+        ("roofline_work", row.work_source),
+        ("roofline_speedup", row.check.speedup),
+        ("roofline_check", row.check.status),
+    ]
+    return [
+        (key, format(value, ".6g") if isinstance(value, float) else str(value)) for key, value in found if value is not None
+    ]

@@ -1,0 +1,180 @@
+"""The table and what belongs to it, for a terminal: as wide as it is, coloured by class, as talkative as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from roofline_engine.units import printable, quantity
+
+from ..annotation import Annotation
+from ..annotator import IDLE
+from .columns import ALARMS, COLUMNS, Column, kernel
+
+if TYPE_CHECKING:
+    from . import Document
+
+_COLOURS = {"underperforming": ("yellow",), "moderate": ("cyan",), "saturated": ("green",)}
+_ALARM = ("red", "bold")
+#: Narrowest a kernel's name is cut to.
+_NAME = 24
+#: Kernels and names told where not all of them are.
+_TOLD = 3
+_LISTED = 5
+
+
+class Line(NamedTuple):
+    """One line. markup: colours and weight by the names that pytest's terminal writer takes."""
+
+    text: str
+    markup: tuple[str, ...] = ()
+
+
+def title(document: Document) -> str:
+    """How much was measured and judged."""
+    rows = [row for row in document.rows if row.measurement is not None]
+    verdicts = sum(row.entry.headroom_class != "unknown" for row in rows)
+    untimed = len(document.rows) - len(rows)
+    return f"roofline: {len(rows)} measured, {verdicts} with a verdict" + (f", {untimed} not measured" if untimed else "")
+
+
+def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
+    """The section under its title. verbosity as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes."""
+    rows = [row for row in document.rows if row.measurement is not None]
+    if verbosity >= 0:
+        yield from _table(rows, width)
+        for name, peaks in document.devices.items():
+            yield Line(f"peaks of {printable(name)}: {_peaks(peaks)}")
+    for row in document.rows:
+        if row.check.status in ALARMS:
+            colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
+            yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
+    idle = sum(IDLE in row.entry.notes for row in document.rows)
+    if idle:
+        yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
+    if verbosity >= 0:
+        yield from _reasons(rows)
+        yield from _rankings(document, rows, full=verbosity > 0)
+        yield from _unmatched(document)
+    if verbosity > 0:
+        yield from _bases(document.rows, notes=verbosity > 1)
+    for line in document.problems:
+        yield Line(f"roofline: {printable(line)}", ("yellow",))
+    for path in document.written:
+        yield Line(f"roofline report: {printable(path)}")
+
+
+def _table(rows: Sequence[Annotation], width: int) -> Iterator[Line]:
+    if not rows:
+        return
+    columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
+    while True:
+        cells = [[column.title for column in columns], *[[column.text(row) for column in columns] for row in rows]]
+        sizes = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+        rest = sum(sizes[1:]) + 2 * (len(columns) - 1)
+        spare = [column for column in columns if column.spare]
+        if rest + min(sizes[0], _NAME) <= width or not spare:
+            break
+        columns.remove(min(spare, key=lambda column: column.spare))
+    sizes[0] = min(sizes[0], max(_NAME, width - rest))
+    for at, line in enumerate(cells):
+        text = "  ".join(_cell(cell, size, column) for cell, size, column in zip(line, sizes, columns)).rstrip()
+        yield Line(text, _colour(rows[at - 1]) if at else ("bold",))
+
+
+def _cell(text: str, size: int, column: Column) -> str:
+    shown = text if len(text) <= size else _elided(text, size)
+    return shown.rjust(size) if column.right else shown.ljust(size)
+
+
+def _elided(text: str, size: int) -> str:
+    """The middle goes: both ends of a test's name tell it from its neighbours."""
+    head = (size - 2) // 2
+    return f"{text[:head]}..{text[len(text) - (size - 2 - head) :]}"
+
+
+def _colour(row: Annotation) -> tuple[str, ...]:
+    return _ALARM if row.check.status == "beyond_roof" or row.failed else _COLOURS.get(row.entry.headroom_class, ())
+
+
+def _peaks(peaks: dict[str, object]) -> str:
+    bandwidth = peaks.get("hbm_bw_bytes_s")
+    parts = [quantity(bandwidth, "B/s") if isinstance(bandwidth, (int, float)) else "unknown bandwidth"]
+    for name in ("flops", "vector"):
+        rates = peaks.get(name)
+        if isinstance(rates, dict):
+            parts += [
+                f"{dtype} {quantity(rates[dtype], 'FLOP/s')}" for dtype in ("fp64", "fp32", "bf16", "fp8") if dtype in rates
+            ]
+    axes = peaks.get("low_confidence_axes")
+    doubt = f"low confidence on {', '.join(axes)}" if isinstance(axes, list) else f"{peaks.get('confidence')} confidence"
+    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {doubt}"
+
+
+def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
+    """Why rows have no verdict, a line a reason, with what would settle it."""
+    seen: dict[str, int] = {}
+    for row in rows:
+        if row.entry.headroom_class == "unknown" and row.check.status not in ("beyond_roof", "near_roof"):
+            first = row.entry.notes.partition("; ")[0] if not row.entry.modeled else _why(row)
+            if first:
+                seen[first] = seen.get(first, 0) + 1
+    for reason, count in seen.items():
+        yield Line(f"no verdict for {count}: {printable(reason)}")
+
+
+def _why(row: Annotation) -> str:
+    """The remark that explains the reason, not those on the model."""
+    reason = row.entry.unknown_reason or ""
+    return {
+        "cache_resident": "operands that fit a cache say nothing of memory: larger ones, or roofline.measure with a cold cache",
+        "dispatch_bound": "the call is within the cost of a launch",
+        "no_target": "what a good kernel of this op reaches is not known: target_eff= in the marker",
+        "low_confidence": "the figure is for display: stage A, a doubtful ceiling, or device work on a host's clock",
+        "conflicting_models": "no one class holds over the byte models that are possible",
+        "unvalidated_peak": "the peak of its roof is not known, or breaks a rule",
+        "infeasible": "the ratio is impossible: the model, the peak or the time is wrong",
+    }.get(reason, reason)
+
+
+def _rankings(document: Document, rows: Sequence[Annotation], *, full: bool) -> Iterator[Line]:
+    if len(rows) < 2:
+        return
+    shares = [kernel(row) for row in document.by_share() if row.measurement is not None]
+    gains = [f"{kernel(row)} {_gain(row)}" for row in document.by_gain() if row.entry.rankable]
+    measure = "share of GPU time" if any(row.entry.pct_gpu_time for row in rows) else "time"
+    yield Line(f"by {measure}: {_some(shares, full)}")
+    yield Line(f"by expected gain: {_some(gains, full) or 'nothing can be ranked'}")
+
+
+def _some(names: Sequence[str], full: bool) -> str:
+    return ", ".join(names if full or len(names) <= _TOLD else [*names[:_TOLD], "..."])
+
+
+def _gain(row: Annotation) -> str:
+    entry = row.entry
+    return (
+        f"(+{entry.expected_e2e_gain_pct:.2f} %)"
+        if entry.expected_e2e_gain_pct is not None
+        else f"({entry.attainable_speedup:.2f}x)"
+    )
+
+
+def _unmatched(document: Document) -> Iterator[Line]:
+    kernels, tests = document.unmatched()
+    for what, names in (("predictions without a test", kernels), ("tests without a prediction", tests)):
+        if names:
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            yield Line(f"{what}: {', '.join(printable(name) for name in names[:_LISTED])}{more}")
+
+
+def _bases(rows: Sequence[Annotation], *, notes: bool) -> Iterator[Line]:
+    for row in rows:
+        entry, m = row.entry, row.measurement
+        moved = f"{quantity(entry.bytes_est, 'B')}, {quantity(entry.flops_est or 0, 'FLOP')}" if entry.bytes_est else "no work"
+        timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"
+        yield Line(f"{kernel(row)}: {moved} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
+        if notes and entry.notes:
+            yield Line(f"    {printable(entry.notes)}")
+            for lever in (*entry.byte_reduction_levers, *entry.host_side_levers):
+                yield Line(f"    lever: {printable(lever)}")

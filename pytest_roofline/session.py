@@ -1,0 +1,308 @@
+"""One run with ``--roofline``: each test's case to its row, rows to the controller, the controller to the reports.
+
+Registered by ``plugin`` only when asked for. With pytest-xdist a worker attaches its rows to the test's report as strings of
+JSON, the controller collects them; without it one process does both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline_engine.check import Baseline
+from roofline_engine.device import Device
+from roofline_engine.peaks import Peaks
+from roofline_engine.units import printable
+
+from .annotation import Annotation
+from .annotator import Annotator, gate
+from .cases import Cases, group, parameters
+from .devices import AUTO, Devices
+from .host import Host
+from .priors import Predictions, read_baselines, read_predictions
+from .problems import BeyondRoofWarning, ExceedsTargetWarning
+from .recorder import Recorder
+from .report import Document, write
+from .report.junit import properties
+from .report.terminal import lines, title
+from .settings import Settings, SettingsError, resolve
+from .work.declared import Declared, declared
+from .work.globs import matches
+
+#: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
+_ATTRIBUTE = "_roofline"
+
+_recorder_key = pytest.StashKey[Recorder]()
+_rows_key = pytest.StashKey[list[Annotation]]()
+
+
+def start(config: pytest.Config) -> None:
+    """Resolve the settings, read what was known before, and register the session.
+
+    Raises:
+        pytest.UsageError: for a setting that cannot be meant, and for an input that a gate needs and that cannot be read.
+    """
+    given = {name: config.getoption(f"roofline_{name}") for name in _OPTIONS}
+    ini = {name: config.getini(f"roofline_{name}") for name in _INI}
+    try:
+        settings = resolve(given, ini, config.rootpath)
+    except SettingsError as error:
+        raise pytest.UsageError(f"roofline: {error}") from None
+    problems: list[str] = []
+    predictions = _prior(settings.predictions, read_predictions, settings, problems)
+    baselines = _prior(settings.baseline, read_baselines, settings, problems) or {}
+    session = Session(config, settings, predictions, baselines, problems)
+    session.check_inputs()
+    config.pluginmanager.register(session, "roofline-session")
+
+
+_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "time")
+_INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit")
+
+
+def _prior(path: Path | None, read: Callable[[Path], Any], settings: Settings, problems: list[str]) -> Any:
+    if path is None:
+        return None
+    try:
+        return read(path)
+    except (ValueError, OSError) as error:
+        return _refused(str(error), settings, problems)
+
+
+def _refused(line: str, settings: Settings, problems: list[str]) -> None:
+    """An input that cannot be used: the run's end where a gate may need it, one line where none does."""
+    if settings.gated:
+        raise pytest.UsageError(f"roofline: {line}")
+    problems.append(line)
+
+
+class Session:
+    """The plugin object of one run."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        predictions: Predictions | None,
+        baselines: Mapping[str, Baseline],
+        problems: list[str],
+    ) -> None:
+        self.config, self.settings = config, settings
+        self.cases = Cases(config, settings, baselines)
+        host = Host(problems.append)
+        devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
+        shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
+        self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
+        self.document = Document(settings, predictions)
+        self.problems = problems
+        self.is_worker = hasattr(config, "workerinput")
+
+    # Before the tests.
+
+    def check_inputs(self) -> None:
+        """The device and the peaks, where they were named, and whether the predictions are of that device."""
+        devices, chosen = self.annotator.devices, self.settings.device
+        if chosen not in (AUTO, "cpu"):
+            try:
+                peaks = devices.peaks(chosen)
+            except (ValueError, OSError) as error:
+                _refused(str(error), self.settings, self.problems)
+                return
+            predictions = self.annotator.predictions
+            other = predictions.other_device(peaks) if predictions else None
+            if other:
+                _refused(other, self.settings, self.problems)
+                self.annotator.predictions = self.document.predictions = None
+        elif self.settings.peaks is not None:
+            try:
+                devices.readable()
+            except (ValueError, OSError) as error:
+                _refused(str(error), self.settings, self.problems)
+
+    def _hooked_peaks(self, device: str) -> Peaks | None:
+        found: Peaks | None = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
+        return found
+
+    def pytest_report_header(self) -> str:
+        return f"roofline: {self.document.header(self.annotator.devices)}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A marker that cannot be meant is an error of its file's collection, like any other mistake in it."""
+        report = yield
+        wrong = []
+        for node in report.result or ():
+            marker = node.get_closest_marker("roofline") if isinstance(node, pytest.Function) else None
+            if marker is None or not isinstance(node, pytest.Function):
+                continue
+            try:
+                self._marked(node, marker)
+            except ValueError as error:
+                wrong.append(f"{node.nodeid}: roofline marker: {error}")
+        if wrong:
+            report.outcome = "failed"
+            report.longrepr = "\n".join(wrong)
+            report.result = []
+        return report
+
+    def _marked(self, item: pytest.Function, marker: pytest.Mark) -> Declared:
+        if marker.args:
+            raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
+        return declared(marker.kwargs, parameters(item), "marker")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """The baseline of a benchmark group runs before the others of the group; all else keeps its place."""
+        first: dict[str, int] = {}
+        place = {}
+        for at, item in enumerate(items):
+            found, marker = group(item), item.get_closest_marker("roofline")
+            start = at if found is None else first.setdefault(found, at)
+            leads = found is not None and marker is not None and marker.kwargs.get("baseline") is True
+            place[item] = (start, 0) if leads else (at, 1)
+        items.sort(key=lambda item: place[item])
+
+    # One test.
+
+    def fixture(self, item: pytest.Item) -> Recorder:
+        """The ``roofline`` fixture of a test."""
+        recorder = Recorder(parameters(item))  # a rerun starts afresh
+        item.stash[_recorder_key] = recorder
+        return recorder
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        item.stash[_rows_key] = []
+        before = self.cases.before()
+        with self._timed(item):
+            result = yield
+        try:
+            rows = self._rows(item, before)
+        except Exception as error:  # L5: a fault of ours must not fail a test
+            self._fault(item, error)
+            return result
+        item.stash[_rows_key] = rows
+        self._export(item, rows)
+        failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
+        if failures:
+            pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
+        return result
+
+    @contextmanager
+    def _timed(self, item: pytest.Item) -> Iterator[None]:
+        """With ``--roofline-time``, the callable that the marker names with ``time=`` is measured at its first call."""
+        marker = item.get_closest_marker("roofline")
+        name = marker.kwargs.get("time") if marker is not None else None
+        if name is None or self.settings.time is None or not matches(self.settings.time, item.nodeid):
+            yield
+            return
+        module = getattr(item, "module", None)
+        fn = getattr(module, name, None)
+        if not callable(fn):
+            self.annotator.problems.append(f"{item.nodeid}: time={name!r} names no callable of its module")
+            yield
+            return
+        recorder = item.stash.get(_recorder_key, None) or self.fixture(item)
+        setattr(module, name, recorder.first_call(fn))
+        try:
+            yield
+        finally:
+            setattr(module, name, fn)
+
+    def _fault(self, item: pytest.Item, error: Exception) -> None:
+        self.annotator.problems.append(f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}")
+
+    def _rows(self, item: pytest.Item, before: int) -> list[Annotation]:
+        rows = []
+        for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
+            row = self.annotator.annotate(case)
+            row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
+            self.config.hook.pytest_roofline_annotation(item=item, annotation=row)
+            rows.append(row)
+        return rows
+
+    def _export(self, item: pytest.Item, rows: list[Annotation]) -> None:
+        """JUnit properties and pytest-benchmark's extra_info; those of an earlier try of the same test are replaced."""
+        item.user_properties[:] = [pair for pair in item.user_properties if not str(pair[0]).startswith("roofline_")]
+        if self.settings.junit and rows:
+            item.user_properties.extend(properties(rows[0]))
+        extra = getattr(getattr(item, "funcargs", {}).get("benchmark"), "extra_info", None)
+        if isinstance(extra, dict) and rows:
+            extra["roofline"] = rows[0].to_dict()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "call":
+            rows = item.stash.get(_rows_key, [])
+            problems = self.annotator.take_problems()
+            devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
+            if rows or problems:
+                told = {"rows": [row.to_json() for row in rows], "problems": problems, "devices": devices}
+                setattr(report, _ATTRIBUTE, json.dumps(told))
+        return report
+
+    # The end, on the controller.
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        told = getattr(report, _ATTRIBUTE, None)
+        if self.is_worker or told is None:
+            return
+        data = json.loads(told)
+        self.document.add([Annotation.from_json(text) for text in data["rows"]], data["problems"], data["devices"])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        output_json["roofline"] = self.document.summary()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        if self.is_worker or self.config.option.collectonly:
+            return
+        self.document.problems = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        document = self.document.to_dict()
+        self.config.hook.pytest_roofline_report(config=self.config, report=document)
+        annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
+        write(self.document, document, self.settings, annotations=not annotates)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.is_worker or ("term", "") not in self.settings.reports:
+            return
+        verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
+        if verbosity >= 0:
+            terminalreporter.section(title(self.document))
+        for line in lines(self.document, width, verbosity):
+            terminalreporter.write_line(line.text, **dict.fromkeys(line.markup, True))
+        if verbosity < 0:
+            terminalreporter.write_line(title(self.document))
+
+
+def _warned(item: pytest.Item, row: Annotation) -> str | None:
+    """Warn of a contradiction at the test's line; the failure that the user's filters make of it, if they do."""
+    kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
+    if kind is None:
+        return None
+    warning = kind(printable(f"{row.entry.short_name}: {row.check.status}: {row.check.message}"))
+    try:
+        item.warn(warning)
+    except kind:
+        return f"{kind.__name__}: {warning}"
+    return None
+
+
+def _machine() -> Device | None:
+    from .ceilings import find_device
+
+    found = find_device()
+    return None if found is None else found.device

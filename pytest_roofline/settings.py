@@ -1,0 +1,184 @@
+"""What the user asked for, resolved once: command line, then ini, then ``[tool.roofline]`` or roofline.toml, then default."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from roofline_engine.metrics import ISOLATED_NOISE
+from roofline_engine.units import number, printable
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
+#: Report types and whether each needs a destination.
+TYPES = {"term": False, "json": True, "md": True, "github": False}
+
+
+class SettingsError(ValueError):
+    """One line for the user: what was given, where, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One run's settings. ``noise`` is a relative change, ``fail_under`` a percent of the roof.
+
+    work: glob over nodeids to the work of its tests, in the order of the file. reports: type and destination.
+    """
+
+    device: str = "auto"
+    peaks: Path | None = None
+    predictions: Path | None = None
+    baseline: Path | None = None
+    reports: tuple[tuple[str, str], ...] = (("term", ""),)
+    fail_on: frozenset[str] = frozenset()
+    fail_under: float | None = None
+    noise: float = ISOLATED_NOISE
+    junit: bool = True
+    time: str | None = None
+    work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    root: Path = Path()
+
+    @property
+    def gated(self) -> bool:
+        """Whether a test can fail by a setting of this run."""
+        return bool(self.fail_on) or self.fail_under is not None
+
+
+class Project(BaseModel):
+    """``[tool.roofline]`` of pyproject.toml, or roofline.toml."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    device: str | None = None
+    peaks: str | None = None
+    predictions: str | None = None
+    baseline: str | None = None
+    report: list[str] | None = None
+    fail_on: list[str] | None = None
+    fail_under: int | float | None = None
+    noise: int | float | None = None
+    junit: str | None = None
+    time: str | None = None
+    work: dict[str, dict[str, Any]] = {}
+
+
+def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Settings:
+    """The settings of one run.
+
+    given: the command line's values by name (``fail_on``, ``report``, ...), None where an option was not used. ini: likewise.
+    root: the folder of pyproject.toml; relative paths of the project's file start there, those of the command line where the
+    user stands.
+
+    Raises:
+        SettingsError: for a value that cannot be meant.
+    """
+    project = read_project(root)
+    told = project.model_dump(exclude={"work"})
+
+    def first(name: str) -> tuple[Any, str]:
+        for value, where in ((given.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
+            if value is not None and value != "":
+                return value, where
+        return told.get(name), f"[tool.roofline] {name}"
+
+    def path(name: str) -> Path | None:
+        value, where = first(name)
+        if value is None:
+            return None
+        return Path(value) if where.startswith("--") else root / value
+
+    device = first("device")[0] or "auto"
+    reports, where = first("report")
+    kinds, of_kinds = first("fail_on")
+    under, of_under = first("fail_under")
+    noise, of_noise = first("noise")
+    junit, of_junit = first("junit")
+    if junit not in (None, "full", "none"):
+        raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
+    return Settings(
+        device=str(device),
+        peaks=path("peaks"),
+        predictions=path("predictions"),
+        baseline=path("baseline"),
+        reports=_reports(reports, where),
+        fail_on=_kinds(kinds, of_kinds),
+        fail_under=None if under is None else _number(under, of_under, 0, 100),
+        noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
+        junit=junit != "none",
+        time=first("time")[0],
+        work=project.work,
+        root=root,
+    )
+
+
+def read_project(root: Path) -> Project:
+    """``roofline.toml`` in ``root``, else ``[tool.roofline]`` of its pyproject.toml.
+
+    Raises:
+        SettingsError: for a file that cannot be read, and for a key or value that is not known, by name.
+    """
+    own, shared = root / "roofline.toml", root / "pyproject.toml"
+    source = own if own.is_file() else shared
+    if not source.is_file():
+        return Project()
+    try:
+        document = tomllib.loads(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        if source is shared:  # pytest says it itself
+            return Project()
+        raise SettingsError(f"{source.name}: {error}") from None
+    table = document if source is own else document.get("tool", {}).get("roofline", {})
+    label = source.name if source is own else f"{source.name} [tool.roofline]"
+    try:
+        return Project.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the table"
+        raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
+
+
+def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str], ...]:
+    """``TYPE[:DEST]`` each; an empty one silences. A terminal section stays unless silenced."""
+    found: dict[tuple[str, str], None] = {("term", ""): None}
+    for value in values or ():
+        if not value:
+            found.pop(("term", ""), None)
+            continue
+        kind, _, destination = value.partition(":")
+        if kind not in TYPES:
+            raise SettingsError(f"{where}: unknown report type {printable(kind)!r}, expected {', '.join(TYPES)}")
+        if TYPES[kind] and not destination:
+            raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
+        if kind == "term" and destination:
+            raise SettingsError(f"{where}: term takes no destination")
+        found[kind, destination] = None
+    return tuple(found)
+
+
+def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
+    kinds = value.split(",") if isinstance(value, str) else list(value or ())
+    kinds = [kind.strip() for kind in kinds if kind.strip()]
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise SettingsError(f"{where}: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")
+    return frozenset(kinds)
+
+
+def _number(value: Any, where: str, low: float, high: float) -> float:
+    try:
+        result = float(number(value, where, minimum=low))
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    if result > high:
+        raise SettingsError(f"{where} is {value}, expected at most {high:g}")
+    return result

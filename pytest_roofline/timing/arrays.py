@@ -1,0 +1,88 @@
+"""On which device a call works: read off the arrays it takes, closes over and returns.
+
+A library is asked only when it is already imported, for an array of its own cannot exist before that.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+#: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
+MOST_OBJECTS = 10_000
+
+
+class Place(NamedTuple):
+    """framework: torch, jax, cupy or cuda (an array of a library we do not know, by its ``__cuda_array_interface__``)."""
+
+    framework: str
+    platform: str
+    number: int
+
+
+#: Where an array of numpy, or of torch on the CPU, lies: nothing has to be waited for.
+HOST = Place("host", "cpu", 0)
+
+
+def loaded(name: str) -> Any:
+    """The module if it has been imported, else None."""
+    return sys.modules.get(name)
+
+
+def places(*objects: object) -> set[Place]:
+    """Where the arrays among these lie."""
+    return {place for thing in _inside(objects) for place in _places(thing)}
+
+
+def held_by(fn: object) -> tuple[object, ...]:
+    """What a callable brings along: the arguments of a partial, the variables of a closure, the object of a method."""
+    if isinstance(fn, functools.partial):
+        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
+    cells = getattr(fn, "__closure__", None) or ()
+    found = [_content(cell) for cell in cells]
+    return (*found, *(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__self__", None))
+
+
+def _content(cell: Any) -> object:
+    try:
+        content: object = cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
+    return content
+
+
+def _inside(objects: tuple[object, ...]) -> Iterator[object]:
+    waiting, seen = list(objects), 0
+    while waiting and seen < MOST_OBJECTS:
+        thing = waiting.pop()
+        seen += 1
+        if isinstance(thing, Mapping):
+            waiting.extend(list(thing.values())[:MOST_OBJECTS])
+        elif isinstance(thing, (list, tuple, set, frozenset)):
+            waiting.extend(list(thing)[:MOST_OBJECTS])
+        else:
+            yield thing
+
+
+def _places(thing: Any) -> list[Place]:
+    if _is(thing, "torch", "Tensor"):
+        device = thing.device
+        return [HOST if device.type in ("cpu", "meta") else Place("torch", str(device.type), int(device.index or 0))]
+    if _is(thing, "jax", "Array"):
+        if _is(thing, "jax.core", "Tracer"):
+            return []
+        return [Place("jax", str(device.platform), int(device.id)) for device in thing.devices()]  # sharded: several
+    if _is(thing, "cupy", "ndarray"):
+        return [Place("cupy", "cuda", int(thing.device.id))]
+    if _is(thing, "numpy", "ndarray"):
+        return [HOST]
+    if not isinstance(thing, type) and getattr(type(thing), "__cuda_array_interface__", None) is not None:
+        return [Place("cuda", "cuda", 0)]
+    return []
+
+
+def _is(thing: object, module: str, name: str) -> bool:
+    kind = getattr(loaded(module), name, None)
+    return isinstance(kind, type) and isinstance(thing, kind)

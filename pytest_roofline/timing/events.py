@@ -1,0 +1,143 @@
+"""Device events of CUDA and HIP, through torch or CuPy, and the replay of a captured graph.
+
+Events are recorded on the stream that was current when the measurement began, of the device that holds the arrays: an event
+on another stream times something else. They are read only after the device has been waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from .clock import Call, CannotCaptureError
+
+#: About half a microsecond: CUDA Runtime API, cudaEventElapsedTime, of which hipEventElapsedTime is the counterpart.
+EVENT_RESOLUTION_S = 0.5e-6
+
+
+class EventApi(Protocol):
+    """What one library calls its events; elapsed is in milliseconds in both."""
+
+    def event(self) -> Any: ...
+
+    def record(self, event: Any) -> None: ...
+
+    def elapsed_ms(self, start: Any, stop: Any) -> float: ...
+
+    def wait(self, event: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class EventClock:
+    """Device time between two events on one stream (clock ``device-event``). Gaps between launches are part of it."""
+
+    name = "device-event"
+    resolution_s = EVENT_RESOLUTION_S
+
+    def __init__(self, api: EventApi) -> None:
+        self._api = api
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def prepare(self, call: Call) -> Call:
+        return call
+
+    def reserve(self, samples: int) -> None:
+        while len(self._pairs) < samples:
+            self._pairs.append((self._api.event(), self._api.event()))
+
+    def start(self, sample: int) -> None:
+        self._api.record(self._pairs[sample][0])
+
+    def stop(self, sample: int) -> None:
+        self._api.record(self._pairs[sample][1])
+
+    def synchronize(self) -> None:
+        self._api.synchronize()
+
+    def elapsed_s(self, sample: int) -> float:
+        return float(self._api.elapsed_ms(*self._pairs[sample])) * 1e-3
+
+    def straggle_s(self, call: Call) -> float:
+        """The event of the timed stream first, then the whole device."""
+        stop = self._pairs[0][1]
+        call()
+        self._api.record(stop)
+        self._api.wait(stop)
+        begin = time.perf_counter()
+        self._api.synchronize()
+        return time.perf_counter() - begin
+
+
+class GraphClock(EventClock):
+    """Events around replays of a graph of one call: no launch gaps inside the call (clock ``device-graph``)."""
+
+    name = "device-graph"
+
+    def __init__(self, api: EventApi, cuda: Any, device: int) -> None:
+        super().__init__(api)
+        self._cuda, self._device = cuda, device
+        self._kept: list[object] = []  # a graph writes into the memory of what its capture returned
+
+    def prepare(self, call: Call) -> Call:
+        graph = self._cuda.CUDAGraph()
+        self._api.synchronize()
+        try:
+            with self._cuda.device(self._device), self._cuda.graph(graph):
+                self._kept.append(call())
+        except Exception as error:
+            raise CannotCaptureError(f"{type(error).__name__}: {error}") from error
+        replay: Call = graph.replay
+        replay()
+        self._api.synchronize()
+        return replay
+
+
+class TorchEvents:
+    """``torch.cuda`` events, which are HIP's where torch was built for ROCm."""
+
+    def __init__(self, cuda: Any, device: int) -> None:
+        self._cuda, self._device = cuda, device
+        self._stream = cuda.current_stream(device)
+
+    def event(self) -> Any:
+        event = self._cuda.Event(enable_timing=True)
+        event.record(self._stream)  # torch creates the driver's event at its first record; not inside a sample
+        return event
+
+    def record(self, event: Any) -> None:
+        event.record(self._stream)
+
+    def elapsed_ms(self, start: Any, stop: Any) -> float:
+        return float(start.elapsed_time(stop))
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
+
+    def synchronize(self) -> None:
+        self._cuda.synchronize(self._device)
+
+
+class CupyEvents:
+    """``cupy.cuda`` events; CuPy's current stream is per thread and device."""
+
+    def __init__(self, cuda: Any, device: int) -> None:
+        self._cuda, self._device = cuda, cuda.Device(device)
+        with self._device:
+            self._stream = cuda.get_current_stream()
+
+    def event(self) -> Any:
+        with self._device:
+            return self._cuda.Event()
+
+    def record(self, event: Any) -> None:
+        event.record(self._stream)
+
+    def elapsed_ms(self, start: Any, stop: Any) -> float:
+        return float(self._cuda.get_elapsed_time(start, stop))
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
+
+    def synchronize(self) -> None:
+        self._device.synchronize()

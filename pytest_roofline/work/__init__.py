@@ -1,0 +1,1 @@
+"""Where the bytes and FLOPs of a test come from."""

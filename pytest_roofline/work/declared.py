@@ -1,0 +1,176 @@
+"""What a test says of its kernel, as the keywords of the marker, of the fixture and of ``[tool.roofline.work]``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofline_engine.check import BASELINE_KINDS
+from roofline_engine.entry import ByteModel
+from roofline_engine.models import OPS, Work, op_class, work
+from roofline_engine.units import number, parse_dtype, printable
+
+from ..plain import plain
+
+#: Keywords that say something of the test; the others are the op's parameters.
+_OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time")
+_ENGINES = ("matrix", "vector")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One declaration, checked. ``work`` is None where it says nothing of bytes and FLOPs.
+
+    min_pct: percent of the roof the test must reach. launches: kernel launches inside the timed call. time: the name of the
+    callable in the test's module to time.
+    """
+
+    work: Work | None = None
+    source: str = ""
+    stage: str = "A"
+    kernel: str | None = None
+    device: str | None = None
+    min_pct: float | None = None
+    target_eff: float | None = None
+    launches: float = 1
+    baseline: bool = False
+    baseline_kind: str = "live"
+    time: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str, *, stage: str = "B") -> Declared:
+    """Understand the keywords of a marker, the fixture, a hook or a table of the project's.
+
+    params: the test's parametrize arguments; a string that is the name of one stands for it.
+
+    Raises:
+        ValueError: one line naming the keyword, its value and what was expected.
+    """
+    values = {key: _filled(value, params) for key, value in keywords.items()}
+    of_test = {key: values.pop(key) for key in _OF_TEST if key in values}
+    of_test = {key: value for key, value in of_test.items() if value is not None}
+    done = build(values)
+    return Declared(
+        work=done,
+        source=source if done is not None else "",
+        stage=stage if done is not None else "A",
+        kernel=_text(of_test, "kernel"),
+        device=_text(of_test, "device"),
+        min_pct=_number(of_test, "min_pct", minimum=0, maximum=100),
+        target_eff=_number(of_test, "target_eff", above=0, maximum=1),
+        launches=_number(of_test, "launches", minimum=1) or 1,
+        baseline=_flag(of_test, "baseline"),
+        baseline_kind=_choice(of_test, "baseline_kind", BASELINE_KINDS, "live"),
+        time=_text(of_test, "time"),
+    )
+
+
+def over(first: Declared | None, second: Declared | None) -> Declared:
+    """``first`` where it says something, ``second`` elsewhere; the work of one is never mixed with the other's."""
+    if first is None or second is None:
+        return first or second or Declared()
+    nothing = Declared()
+    told = {field.name: getattr(first, field.name) for field in dataclasses.fields(Declared)}
+    changed = {name: value for name, value in told.items() if value != getattr(nothing, name)}
+    if first.work is None:
+        changed = {name: value for name, value in changed.items() if name not in _OF_WORK}
+    else:
+        changed.update({name: told[name] for name in _OF_WORK})
+    return dataclasses.replace(second, **changed)
+
+
+_OF_WORK = ("work", "source", "stage", "notes")
+
+
+def build(values: Mapping[str, Any]) -> Work | None:
+    """Work from an op's parameters, or from ``bytes`` and ``flops`` as they are; None where neither is given.
+
+    Raises:
+        ValueError: for what is missing, unknown or no number.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    if "bytes" in given or "flops" in given:
+        return _counted(given)
+    op = given.pop("op", None)
+    if op is None:
+        if given:
+            raise ValueError(
+                f"{', '.join(sorted(given))}: these need op= (such as gemm, rmsnorm or attn_decode), or give bytes="
+            )
+        return None
+    if not isinstance(op, str):
+        raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
+    return work(op, **given)
+
+
+def _counted(given: dict[str, Any]) -> Work:
+    """Bytes and FLOPs as the author counts them. Without an op that says so, they may run on the matrix units."""
+    nbytes, flops = given.pop("bytes", None), given.pop("flops", 0)
+    op, spelled, engine = given.pop("op", "unknown"), given.pop("dtype", None), given.pop("engine", None)
+    weight = given.pop("weight_dtype", spelled)
+    if given:
+        raise ValueError(f"{', '.join(sorted(given))}: with bytes= and flops= only op=, dtype= and engine= are taken")
+    if nbytes is None:
+        raise ValueError("flops= without bytes=: which roof binds cannot be told")
+    if engine not in (None, *_ENGINES):
+        raise ValueError(f"engine is {engine!r:.40}, expected {' or '.join(_ENGINES)}")
+    size, amount = number(nbytes, "bytes", above=0), number(flops, "flops", minimum=0)
+    if spelled is None:
+        if amount:
+            raise ValueError("flops= without dtype=: each dtype has a peak of its own")
+        spelled = "uint8"  # nothing is computed, so no peak is used
+    if not isinstance(op, str):
+        raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
+    coarse = op_class(op)
+    if engine is None:
+        engine = "vector" if coarse == "elementwise" else "matrix"
+    candidates = (ByteModel("declared", float(size), float(amount)),)
+    name = op if op in OPS else "unknown"
+    notes = () if name == op else (f"op {printable(op)[:40]} has no model or target",)
+    return Work(name, coarse, candidates, engine, parse_dtype(spelled), parse_dtype(weight or spelled), notes)
+
+
+def _filled(value: Any, params: Mapping[str, Any]) -> Any:
+    if isinstance(value, str) and value in params:
+        return plain(params[value])
+    return plain(value)
+
+
+def _text(values: Mapping[str, Any], key: str) -> str | None:
+    value = values.get(key)
+    if value is not None and not (isinstance(value, str) and value):
+        raise ValueError(f"{key} is {value!r:.40}, expected text")
+    return value
+
+
+def _number(
+    values: Mapping[str, Any],
+    key: str,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+) -> float | None:
+    if key not in values:
+        return None
+    result = number(values[key], key, minimum=minimum, above=above)
+    if maximum is not None and result > maximum:
+        raise ValueError(f"{key} is {values[key]!r}, expected at most {maximum:g}")
+    return result
+
+
+def _flag(values: Mapping[str, Any], key: str) -> bool:
+    value = values.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r:.40}, expected True or False")
+    return value
+
+
+def _choice(values: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:
+    value = values.get(key, default)
+    if value not in choices:
+        raise ValueError(f"{key} is {value!r:.40}, expected one of {', '.join(choices)}")
+    return str(value)

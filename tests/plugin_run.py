@@ -1,0 +1,134 @@
+"""Runs of pytest inside a test, with the plugins named and no others, and what came of them in one object.
+
+What is imported here stays imported for the runs in this process, which drop what they import themselves; a second import of
+numpy is an error, one of pydantic is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy  # noqa: F401
+import pytest
+import pytest_benchmark.plugin  # noqa: F401
+
+import pytest_roofline.plugin
+import pytest_roofline.problems
+import pytest_roofline.report.github
+import pytest_roofline.report.markdown
+import pytest_roofline.session  # noqa: F401
+
+#: Entry points by what is measured with.
+MEASURED_WITH = {
+    "none": (),
+    "benchmark": ("benchmark",),
+    "codspeed": ("codspeed",),
+    "both": ("benchmark", "codspeed"),
+}
+
+
+class Ran(NamedTuple):
+    """One run: its exit status, all of its output, and the report it wrote (None where it wrote none)."""
+
+    code: int
+    out: str
+    folder: Path
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report of ``--roofline-report=json:roofline.json``."""
+        document = json.loads((self.folder / "roofline.json").read_text(encoding="utf-8"))
+        assert isinstance(document, dict)
+        return document
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The report's rows by the test's name."""
+        return {row["nodeid"].rpartition("::")[2]: row for row in self.report["entries"]}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Outcomes by name, from the last line that pytest prints."""
+        words = self.out.strip().splitlines()[-1].strip("= ").replace(",", "").split()
+        pairs = [(word, after) for word, after in zip(words, words[1:]) if word.isdigit()]
+        return {name.rstrip("s"): int(count) for count, name in pairs}
+
+    @property
+    def section(self) -> list[str]:
+        """The lines of the section of ``pytest --roofline``."""
+        lines = self.out.splitlines()
+        start = next(at for at, line in enumerate(lines) if line.startswith("=") and " roofline: " in line)
+        end = next(at for at, line in enumerate(lines[start + 1 :], start + 1) if line.startswith("="))
+        return lines[start:end]
+
+    @property
+    def junit(self) -> dict[str, ElementTree.Element]:
+        """The test cases of ``--junitxml=junit.xml`` by name."""
+        return {case.attrib["name"]: case for case in ElementTree.parse(self.folder / "junit.xml").iter("testcase")}
+
+
+class Project:
+    """A folder with tests in it. Its runs see no plugin, cache or CI variable of the machine around."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester, self.path = pytester, pytester.path
+        (self.path / "pyproject.toml").touch()
+        self.env = {
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "ROOFLINE_CACHE_DIR": str(self.path / "cache"),
+            "COLUMNS": "200",
+        }
+        for name, value in self.env.items():
+            monkeypatch.setenv(name, value)
+        for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS", "NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+
+    def write(self, **files: str) -> Project:
+        """``name="text"`` is name.py."""
+        self.pytester.makepyfile(**files)
+        return self
+
+    def toml(self, text: str) -> Project:
+        (self.path / "pyproject.toml").write_text(text, encoding="utf-8")
+        return self
+
+    def json(self, name: str, content: Any) -> Path:
+        path = self.path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    def run(self, *args: object, plugins: tuple[str, ...] = ()) -> Ran:
+        """In this process, with ``--roofline`` and the JSON report."""
+        with warnings.catch_warnings():
+            warnings.resetwarnings()  # the run's own filters, none of ours
+            result = self.pytester.runpytest_inprocess(*_arguments(plugins), *_ON, *map(str, args))
+        return Ran(int(result.ret), f"{result.stdout.str()}\n{result.stderr.str()}".rstrip(), self.path)
+
+    def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:
+        """In a process of its own; on: with the flag, without it (False), without the plugin (None)."""
+        named = _arguments(plugins)[2 if on is None else 0 :]
+        command = [sys.executable, "-m", "pytest", *named, *(_ON if on else ()), *map(str, args)]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            cwd=self.path,
+            env={**os.environ, **self.env, **environment},
+            timeout=120,
+        )
+        return Ran(done.returncode, done.stdout, self.path)
+
+
+_ON = ("--roofline", "--roofline-report=json:roofline.json")
+
+
+def _arguments(plugins: tuple[str, ...]) -> list[str]:
+    return [word for name in ("roofline", *plugins) for word in ("-p", name)]

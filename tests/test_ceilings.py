@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.ceilings import carm, crosscheck, machine, measure, memory_kernels, numpy_kernels, parallel, rounds
+from pytest_roofline.ceilings import carm, crosscheck, machine, measure, numpy_kernels, parallel, rounds
 from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.record import Ceiling, Ceilings
 from pytest_roofline.ceilings.rounds import Kernel
@@ -289,12 +289,17 @@ def test_gemm_on_fewer_threads_than_cores_says_so() -> None:
     assert numpy_kernels.gemms(BOX, {"OMP_NUM_THREADS": "64"})[1] == []
 
 
-def test_without_numpy_bandwidth_is_still_measured_and_nothing_else() -> None:
-    streams, notes = memory_kernels.streams(BOX, available=8 * 2**22)
-    found = of_box(*rounds.measure(streams, "memory", 0.02))
+def test_without_numpy_bandwidth_is_still_measured_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    said: list[str] = []
+    found = measure.ceilings("quick", 0.01, where=tmp_path, say=said.append)
+    assert (found.method, said) == ("memory", [])
     assert (found.peaks().hbm_bw_bytes_s or 0) > 1e8
     assert found.peaks().vector == {}
-    assert any("compute ceilings need numpy" in note for note in notes)
+    assert found.notes == ("bandwidth alone: compute ceilings need numpy",)
+    assert measure.remeasure(found, "vector.fp32", 0.01, where=tmp_path) is found
+    with pytest.raises(ValueError, match="numpy is not installed"):
+        measure.ceilings("numpy", where=tmp_path)
 
 
 def test_arrays_are_four_times_the_cache_where_memory_allows() -> None:

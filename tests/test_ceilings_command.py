@@ -20,9 +20,9 @@ from roofline_engine import cli
 PAGE = ROOT / "docs" / "ceilings.md"
 
 
-def roofline(*arguments: object, cache: Path) -> Outcome:
+def roofline(*arguments: object, cache: Path, **more: str) -> Outcome:
     command = [str(Path(sys.executable).parent / "roofline"), *map(str, arguments)]
-    environment = {**os.environ, "ROOFLINE_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "ROOFLINE_CACHE_DIR": str(cache), **more}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -75,6 +75,14 @@ def test_bad_usage_is_2(arguments: list[str], tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_compiler_the_long_measurement_is_refused_and_not_the_best_at_hand(folder: Path, tmp_path: Path) -> None:
+    done = roofline("peaks", "measure", "--method", "carm", cache=tmp_path, PATH=str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("method carm: carm-roofline")
+    assert done.err.count("\n") == 1
+    assert roofline("peaks", "measure", "--method", "auto", cache=folder, PATH=str(tmp_path)).code == 0
 
 
 def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp_path: Path) -> None:

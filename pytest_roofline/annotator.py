@@ -82,7 +82,7 @@ class Annotator:
             notes.insert(0, case.problem or NO_WORK)
             entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
         elif peaks is None:
-            entry = self._timed(assess(entry, said.work, Peaks(source="derived"), target_eff=said.target_eff), case)
+            entry = assess(self._timed(entry, case), said.work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
             entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]

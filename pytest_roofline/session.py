@@ -230,8 +230,12 @@ class Session:
     # The end, on the controller.
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.is_worker:
+            return
+        if report.when == "setup":
+            self.document.forget(report.nodeid)  # of an earlier try
         told = getattr(report, _ATTRIBUTE, None)
-        if self.is_worker or told is None:
+        if told is None:
             return
         data = json.loads(told)
         self.document.add([Annotation.from_json(text) for text in data["rows"]], data["problems"], data["devices"])

@@ -16,8 +16,8 @@ class Annotation:
     """One measured, or at least declared, kernel.
 
     device: the key of its peaks in the report. work_source: ``marker``, ``fixture``, ``hook``, ``config``, ``extra_info``,
-    ``properties``, ``names`` or None. group: its benchmark group. failed: the line with which a gate failed its test.
-    path, line: of the test, for messages.
+    ``properties``, ``names`` or None. engine: the units its FLOPs run on, ``matrix`` or ``vector``. group: its benchmark
+    group. failed: the line with which a gate failed its test. path, line: of the test, for messages.
     """
 
     nodeid: str
@@ -25,6 +25,7 @@ class Annotation:
     check: Check
     device: str | None = None
     work_source: str | None = None
+    engine: str | None = None
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     prediction: Prediction | None = None
@@ -44,7 +45,7 @@ class Annotation:
             "group": self.group,
             "device": self.device,
             "measurement": None if measurement is None else _plain(measurement),
-            "work": {"source": self.work_source},
+            "work": {"source": self.work_source, "engine": self.engine},
             "baseline": None if self.baseline is None else _plain(self.baseline),
             "prediction": None if self.prediction is None else _plain(self.prediction),
             "check": _plain(self.check),
@@ -70,6 +71,7 @@ class Annotation:
             baseline=part("baseline", Baseline),
             prediction=part("prediction", Prediction),
             work_source=data["work"]["source"],
+            engine=data["work"]["engine"],
             **{key: data[key] for key in ("nodeid", "device", "group", "kernel", "failed", "path", "line")},
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, measured, untimely
+from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, doubted, measured, untimely
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -19,12 +19,18 @@ from .settings import Settings
 from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
+IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
+SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
 NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test and its time. test: the function's name. seen: what its arrays are on. problem: why its work is not known."""
+    """One test and its time.
+
+    test: the function's name. seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
+    took no time.
+    """
 
     nodeid: str
     test: str
@@ -33,13 +39,18 @@ class Case:
     baseline: Baseline | None = None
     seen: str | None = None
     problem: str = ""
+    idle: bool = False
     group: str | None = None
     path: str = ""
     line: int = 0
 
 
 class Annotator:
-    """Holds what all rows of a run share."""
+    """Holds what all rows of a run share.
+
+    remeasure: larger peaks of the CPU, where measuring an axis once more gives them. shared: other processes of this run
+    measure at the same time.
+    """
 
     def __init__(
         self,
@@ -47,9 +58,11 @@ class Annotator:
         devices: Devices,
         predictions: Predictions | None,
         remeasure: Callable[[Peaks, str | None], Peaks],
+        shared: bool = False,
     ) -> None:
         self.settings, self.devices, self.predictions = settings, devices, predictions
         self.remeasure = remeasure
+        self.shared = shared
         self.problems: list[str] = []
         self._told: set[str] = set()
 
@@ -72,7 +85,7 @@ class Annotator:
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=said.kernel or case.nodeid.rpartition("::")[2],
+            short_name=case.nodeid.rpartition("::")[2],
             pct_gpu_time=prediction.pct_gpu_time if prediction else None,
             stage=said.stage,
             launches_per_unit=said.launches,
@@ -94,6 +107,9 @@ class Annotator:
             )
         if case.measurement is not None:
             notes += case.measurement.notes
+            notes += [SHARED] if self.shared and case.measurement.source == "roofline" else []
+        elif case.idle:
+            notes.append(IDLE)
         entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
         return Annotation(
             nodeid=case.nodeid,
@@ -101,6 +117,7 @@ class Annotator:
             check=outcome,
             device=device,
             work_source=said.source or None,
+            engine=said.work.engine if said.work else None,
             measurement=case.measurement,
             baseline=case.baseline,
             prediction=prediction,
@@ -120,6 +137,7 @@ class Annotator:
                 row = assess(entry, work, peaks, target_eff=said.target_eff)
             else:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
+                row = doubted(row) if self.shared and measurement.source == "roofline" else row
             noise = self.settings.noise
             return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
 
@@ -146,6 +164,8 @@ class Annotator:
         if name is None:
             notes.append(NO_DEVICE)
             return None, None
+        if name == HOST and case.measurement is None:
+            return name, None  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:

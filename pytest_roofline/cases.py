@@ -55,7 +55,8 @@ class Cases:
                 said = said if said.work else over(declared(found[1], {}, "properties"), said)
         if measurement is None and fixture is None and said.work is None:
             return []
-        return [self._case(item, said, problem, measurement, seen_on(list(getattr(item, "funcargs", {}).values())))]
+        case = self._case(item, said, problem, measurement, seen_on(list(getattr(item, "funcargs", {}).values())))
+        return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
     def _case(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from roofline_engine import cli
 
@@ -18,7 +19,32 @@ def _add_measure(one: argparse.ArgumentParser) -> None:
     command.add(one)
 
 
+def _add_annotate(one: argparse.ArgumentParser) -> None:
+    from . import replay
+
+    replay.add(one)
+
+
+def _add_schema(one: argparse.ArgumentParser) -> None:
+    one.add_argument("name", metavar="NAME", nargs="?", help="the record; without it, their names")
+    one.set_defaults(run=_schema)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from .records import NAMES, model
+
+    if options.name is None:
+        print("\n".join(NAMES))
+    elif options.name in NAMES:
+        print(json.dumps(model(options.name).model_json_schema(), indent=1))
+    else:
+        raise ValueError(f"no record {options.name!r}: there are {', '.join(NAMES)}")
+    return 0
+
+
 _ADDED = (
+    cli.Extension("annotate", "a stored pytest-benchmark JSON to the report of a run", _add_annotate),
+    cli.Extension("schema", "the JSON Schema of a record or a document", _add_schema),
     cli.Extension(
         "peaks", "measure this machine's CPU: bandwidth by level of memory, stacked compute ceilings", _add_measure, "measure"
     ),

@@ -9,6 +9,7 @@ from roofline_engine import ceilings, overlay, peaktable
 from roofline_engine.check import HOST
 from roofline_engine.device import Device, architecture
 from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.peaktable import normalise
 
 AUTO = "auto"
 
@@ -98,7 +99,9 @@ class Devices:
             by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
             found = resolve(table, Device(gfx=gfx) if by_arch else Device(device_name=name))
             if found.source == "derived":
-                raise UnknownDeviceError(f"device {name!r}: {found.note}; `roofline peaks list` has the names")
+                near = [known for known in (table.products if table else ()) if normalise(name) in normalise(known)]
+                like = f"is it {' or '.join(near[:4])}? " if near else ""
+                raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
         if measured is not None:
             try:
                 found, refused = overlay.apply(found, measured, table)

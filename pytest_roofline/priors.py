@@ -155,18 +155,13 @@ def read_baselines(path: Path) -> dict[str, Baseline]:
     label, data = _document(path)
     if data.get("schema") == REPORT_SCHEMA:
         report = _valid(_Report, data, label)
-        kind = _kind(report.machine)
+        kind = "previous" if _same(report.machine) else "unknown"
         rows = [(row.nodeid, row.measurement) for row in report.entries if row.measurement is not None]
         return {nodeid: _baseline(kind, label, m.t_s, m.q1_s, m.q3_s, f"entry {nodeid}") for nodeid, m in rows}
     if "benchmarks" not in data:
         raise ValueError(f"{label}: neither pytest-benchmark JSON (benchmarks) nor a report ({REPORT_SCHEMA})")
     document = _valid(_Benchmarks, data, label)
-    cpu = document.machine_info.get("cpu")
-    machine = {
-        "machine": document.machine_info.get("machine"),
-        "cpu": cpu.get("brand_raw") if isinstance(cpu, Mapping) else None,
-    }
-    kind = _kind(machine)
+    kind = "previous" if is_here(document.machine_info) else "unknown"
     return {
         item.fullname: _baseline(kind, label, item.stats.median, item.stats.q1, item.stats.q3, f"benchmark {item.fullname}")
         for item in document.benchmarks
@@ -186,10 +181,16 @@ def _cpu_model() -> str | None:
         return platform.processor() or None
 
 
-def _kind(machine: Mapping[str, Any]) -> str:
+def is_here(machine_info: Any) -> bool:
+    """Whether pytest-benchmark's ``machine_info`` may be of this machine: nothing that both know differs."""
+    info = machine_info if isinstance(machine_info, Mapping) else {}
+    cpu = info.get("cpu")
+    return _same({"machine": info.get("machine"), "cpu": cpu.get("brand_raw") if isinstance(cpu, Mapping) else None})
+
+
+def _same(machine: Mapping[str, Any]) -> bool:
     here = this_machine()
-    differs = any(here[key] and machine.get(key) and here[key] != machine[key] for key in here)
-    return "unknown" if differs else "previous"
+    return not any(here[key] and machine.get(key) and here[key] != machine[key] for key in here)
 
 
 def _baseline(kind: str, label: str, t_s: float, q1: float | None, q3: float | None, where: str) -> Baseline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,15 @@ class Recorder(Plain):
             (result.value, args, kwargs),
         )
         return result.value
+
+    def first_call(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """``fn``, measured at its first call and plain after it."""
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs) if self.taken else self.measure(fn, *args, **kwargs)
+
+        return call
 
     def record(self, t_s: float, **measurement: Any) -> None:
         """Take a time (s) that the test measured itself: ``q1_s``, ``q3_s``, ``rounds``, ``clock`` and ``cache`` say more.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from .problems import BeyondRoofWarning, ExceedsTargetWarning
 from .recorder import Recorder
 from .report import Document, write
 from .report.junit import properties
-from .report.terminal import section
+from .report.terminal import lines, title
 from .settings import Settings, SettingsError, resolve
 from .work.declared import Declared, declared
+from .work.globs import matches
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
@@ -95,7 +97,8 @@ class Session:
         self.cases = Cases(config, settings, baselines)
         host = Host(problems.append)
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
-        self.annotator = Annotator(settings, devices, predictions, host.remeasure)
+        shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
+        self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
         self.document = Document(settings, predictions)
         self.problems = problems
         self.is_worker = hasattr(config, "workerinput")
@@ -179,7 +182,8 @@ class Session:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         item.stash[_rows_key] = []
         before = self.cases.before()
-        result = yield
+        with self._timed(item):
+            result = yield
         try:
             rows = self._rows(item, before)
         except Exception as error:  # L5: a fault of ours must not fail a test
@@ -191,6 +195,27 @@ class Session:
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
         return result
+
+    @contextmanager
+    def _timed(self, item: pytest.Item) -> Iterator[None]:
+        """With ``--roofline-time``, the callable that the marker names with ``time=`` is measured at its first call."""
+        marker = item.get_closest_marker("roofline")
+        name = marker.kwargs.get("time") if marker is not None else None
+        if name is None or self.settings.time is None or not matches(self.settings.time, item.nodeid):
+            yield
+            return
+        module = getattr(item, "module", None)
+        fn = getattr(module, name, None)
+        if not callable(fn):
+            self.annotator.problems.append(f"{item.nodeid}: time={name!r} names no callable of its module")
+            yield
+            return
+        recorder = item.stash.get(_recorder_key, None) or self.fixture(item)
+        setattr(module, name, recorder.first_call(fn))
+        try:
+            yield
+        finally:
+            setattr(module, name, fn)
 
     def _fault(self, item: pytest.Item, error: Exception) -> None:
         self.annotator.problems.append(f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}")
@@ -256,8 +281,15 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self.is_worker and ("term", "") in self.settings.reports:
-            section(terminalreporter, self.document)
+        if self.is_worker or ("term", "") not in self.settings.reports:
+            return
+        verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
+        if verbosity >= 0:
+            terminalreporter.section(title(self.document))
+        for line in lines(self.document, width, verbosity):
+            terminalreporter.write_line(line.text, **dict.fromkeys(line.markup, True))
+        if verbosity < 0:
+            terminalreporter.write_line(title(self.document))
 
 
 def _warned(item: pytest.Item, row: Annotation) -> str | None:

@@ -28,12 +28,48 @@ PAGES = [
     ROOT / "docs" / "inputs.md",
     ROOT / "docs" / "artifact.md",
     ROOT / "docs" / "counters.md",
+    ROOT / "docs" / "timing.md",
     ROOT / "AGENTS.md",
 ]
 
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill"]
+
+
+@pytest.mark.parametrize("name", PLUGIN_PAGES)
+def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path) -> None:
+    """Blocks whose first line names a file are that file, JSON is before.json; commands are run and print what is shown."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    page = ROOT / "docs" / f"{name}.md"
+    for language in ("python", "toml"):
+        for block in blocks(page, language):
+            first, _, rest = block.partition("\n")
+            (tmp_path / first.removeprefix("# ")).write_text(rest)
+    for block in blocks(page, "json"):
+        json.loads(block)
+        (tmp_path / "before.json").write_text(block)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    shown, ran = "", 0
+    for line in "".join(blocks(page, "console")).splitlines():
+        if not line.startswith("$ "):
+            found = " ".join(line.split())
+            assert found in shown, f"not shown: {line}\n{shown}"
+            continue
+        command, _, status = line[2:].partition("  # exits ")
+        done = subprocess.run(
+            shlex.split(command), cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=120
+        )
+        expected = int(status or 0)
+        if command == "pytest --roofline" or command.endswith("fail-on=beyond_roof"):
+            expected = done.returncode  # the reader's own tests; here the page's, some of which are meant to fail
+        assert done.returncode == expected, done.stdout + done.stderr
+        shown, ran = " ".join(done.stdout.split()), ran + 1
+    assert ran
 
 
 def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:

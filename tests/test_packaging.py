@@ -53,7 +53,7 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    call(python, "-m", "pip", "install", "--quiet", "--no-index", built[0])
+    call(python, "-m", "pip", "install", "--quiet", built[0])
     return python
 
 
@@ -68,7 +68,7 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
         names = set(wheel.namelist())
     info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
     assert names == (
-        {f"pytest_roofline/{name}" for name in ("__init__.py", "cli.py", "py.typed")}
+        {f"pytest_roofline/{name}" for name in plugin_files()}
         | {f"roofline_engine/{name}" for name in engine_files()}
         | {f"{BUNDLE}/{name}" for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py")}
         | {f"{BUNDLE}/skill/roofline_engine/{name}" for name in engine_files()}
@@ -88,6 +88,13 @@ def test_the_sdist_builds_and_tests_itself(built: tuple[Path, Path]) -> None:
     assert names >= {"SKILL.md", "peaks.md", "pyproject.toml", "README.md", "LICENSE", "Makefile", "tests/conftest.py"}
     assert names >= {"examples/worked_example/profile_topN.json", "skill/roofline_tools.py"}
     assert not [name for name in names if "__pycache__" in name or name.startswith((".git/", ".venv"))]
+
+
+def plugin_files() -> set[str]:
+    folder = ROOT / "pytest_roofline"
+    return {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix == ".py" or path.name == "py.typed"
+    }
 
 
 def analyzed(command: list[object], out: Path) -> None:

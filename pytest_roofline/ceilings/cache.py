@@ -11,12 +11,20 @@ from pathlib import Path
 from filelock import FileLock
 
 from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.units import printable
 
 from .machine import Machine
 from .record import Ceilings
 
 #: Told in one line what went otherwise than asked.
 Say = Callable[[str], None]
+
+
+def on_stderr(line: str) -> None:
+    """The default way to say something."""
+    print(printable(line), file=sys.stderr)
+
+
 #: Longer than any measurement takes: whoever holds the lock has hung.
 _LOCK_S = 900.0
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from roofline_engine.artifact import to_json
 from roofline_engine.units import number, printable
 
+from .cache import on_stderr
 from .measure import METHODS, ceilings
-from .record import Ceilings, shown
+from .record import Ceiling, Ceilings, shown
 from .rounds import Tick
 
 #: The exit status of a command that was interrupted, as shells give it.
@@ -32,9 +33,9 @@ def run(options: argparse.Namespace) -> int:
     seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
     try:
         with _progress() as tick:
-            found = ceilings(options.method, seconds, force=options.force, say=_say, tick=tick)
+            found = ceilings(options.method, seconds, force=options.force, say=on_stderr, tick=tick)
     except KeyboardInterrupt:
-        _say("interrupted, nothing kept")
+        on_stderr("interrupted, nothing kept")
         return _INTERRUPTED
     if options.json:
         sys.stdout.write(to_json({"peaks": found.peaks().to_dict(), **found.to_json()}))
@@ -53,7 +54,7 @@ def table(found: Ceilings) -> list[str]:
     lines.append(
         f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13} {'spread':>7} {'rounds':>6}  by"
     )
-    for item in found.items:
+    for item in sorted(found.items, key=_place):
         median = shown(item, item.median)
         lines.append(
             f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {shown(item):>13} {median:>13} "
@@ -67,8 +68,12 @@ def table(found: Ceilings) -> list[str]:
     return lines
 
 
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr)
+#: The order of the table: from the cores outwards, the highest ceiling first.
+_ORDER = ("vector_fma", "gemm", "vector", "scalar", "L1", "L2", "L3", "DRAM")
+
+
+def _place(item: Ceiling) -> tuple[int, int, str, str]:
+    return -item.threads, _ORDER.index(item.level or item.name), item.dtype, item.name
 
 
 @contextmanager

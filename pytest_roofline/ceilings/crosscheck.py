@@ -1,4 +1,9 @@
-"""Figures of a long measurement that cannot be right, found by what the quick one reached in the same minutes."""
+"""Figures of a long measurement that cannot be right, by each other and by what the quick one reached in the same minutes.
+
+A ceiling is a lower bound, and what disturbs a measurement makes it slower. Of two that contradict each other the lower one
+is wrong, then: a cache slower than the memory beneath it, vector units slower than scalar code. Only a figure that is larger
+than anything else can explain is wrong for being large.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +20,22 @@ _NOISE = 1.10
 #: More than any core does a clock (two 512-bit FMA units in fp32: 64 FLOPs), at more than any clock.
 _FLOPS_A_CLOCK = {"fp32": 64.0, "fp64": 32.0}
 _CLOCK_HZ = 6.5e9
+#: What must not be slower than what follows it.
 _LEVELS = ("L1", "L2", "L3", "DRAM")
+_STACK = ("vector_fma", "vector", "scalar")
 
 
 def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> dict[Ceiling, str]:
     """The ceilings of ``long`` that cannot be right, each with the reason in one line."""
-    found: dict[Ceiling, str] = {}
-    for item in long:
-        why = _impossible(item) or _against(item, [other for other in long if other not in found], quick)
-        if why:
-            where = f"{item.level} {item.name}" if item.level else f"{item.name} {item.dtype}"
-            found[item] = f"{item.method}: {where}, {item.threads} threads: {shown(item)} {why}; not used"
-    return found
+    found = {item: why for item in long if (why := _impossible(item) or _against_quick(item, quick))}
+    sound = [item for item in long if item not in found]
+    found.update({item: why for item in sound if (why := _against_lower(item, sound))})
+    return {item: f"{_where(item)}: {shown(item)} {why}; not used" for item, why in found.items()}
+
+
+def _where(item: Ceiling) -> str:
+    what = f"{item.level} {item.name}" if item.level else f"{item.name} {item.dtype}"
+    return f"{item.method}: {what}, {item.threads} thread{'s' * (item.threads > 1)}"
 
 
 def _impossible(item: Ceiling) -> str:
@@ -39,31 +48,27 @@ def _impossible(item: Ceiling) -> str:
     return ""
 
 
-def _against(item: Ceiling, long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> str:
-    if item.kind == "compute":
-        return _compute(item, long, quick)
-    beneath = _LEVELS[: _LEVELS.index(item.level)] if item.level in _LEVELS else ()
-    nearer = [other for other in long if other.level in beneath and (other.name, other.threads) == (item.name, item.threads)]
-    for other in nearer:
-        if item.value > _NOISE * other.value:
-            return f"is over the {shown(other)} of the {other.level}: one of the two was disturbed"
-    memory = [other.value for other in quick if other.level == item.level == "DRAM" and other.threads == item.threads]
-    if memory and item.value > _MEMORY * max(memory):
-        return f"is over {_MEMORY} times the {quantity(max(memory), 'B/s')} of {quick[0].method}: measured out of a cache?"
-    if memory and item.value * _MEMORY < max(memory):
-        return f"is less than numpy's {quantity(max(memory), 'B/s')}: the machine was busy"
+def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
+    alike = [other for other in quick if other.threads == item.threads]
+    if item.level == "DRAM":
+        memory = max((other.value for other in alike if other.level == "DRAM"), default=item.value)
+        if item.value > _MEMORY * memory:
+            return f"is over {_MEMORY} times the {quantity(memory, 'B/s')} of {alike[0].method}: measured out of a cache?"
+        if item.value * _MEMORY < memory:
+            return f"is far under the {quantity(memory, 'B/s')} of {alike[0].method}: the machine was busy"
+    if item.name == "vector_fma":
+        gemm = max((other.value for other in alike if (other.name, other.dtype) == ("gemm", item.dtype)), default=0.0)
+        if item.value * _NOISE < gemm:
+            return f"is under the {quantity(gemm, 'FLOP/s')} of a GEMM: the machine was busy"
     return ""
 
 
-def _compute(item: Ceiling, long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> str:
-    if item.name == "vector_fma":
-        gemm = max((other.value for other in quick if (other.name, other.dtype) == ("gemm", item.dtype)), default=0.0)
-        whole_machine = item.threads == max(other.threads for other in long)
-        if whole_machine and item.value * _NOISE < gemm:
-            return f"is under the {quantity(gemm, 'FLOP/s')} that a GEMM reached: the machine was busy"
-        return ""
-    above = {"vector": "vector_fma", "scalar": "vector"}[item.name]
-    for other in long:
-        if (other.name, other.dtype, other.threads) == (above, item.dtype, item.threads) and item.value > _NOISE * other.value:
-            return f"is over the {shown(other)} of {above}: one of the two was disturbed"
+def _against_lower(item: Ceiling, sound: Sequence[Ceiling]) -> str:
+    for order, place in ((_LEVELS, item.level), (_STACK, item.name)):
+        lower = order[order.index(place) + 1 :] if place in order else ()
+        for other in sound:
+            beneath = other.level if order is _LEVELS else other.name
+            alike = (other.threads, other.dtype) == (item.threads, item.dtype) and (order is _STACK or other.name == item.name)
+            if alike and beneath in lower and other.value > _NOISE * item.value:
+                return f"is under the {shown(other)} of {beneath}: disturbed" + (", or not held by it" if item.level else "")
     return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from roofline_engine.peaks import Peaks
 
 from . import cache, carm, crosscheck, rounds
-from .cache import Say
+from .cache import Say, on_stderr
 from .machine import Machine, clock_mhz, this_machine
 from .record import Ceiling, Ceilings
 from .rounds import Kernel, Tick
@@ -23,7 +23,7 @@ METHODS = ("memory", "numpy", "carm")
 SECONDS = {"memory": 2.0, "numpy": 3.0, "carm": 150.0}
 
 
-def cpu_peaks(method: str = "quick", seconds: float | None = None, *, where: Path | None = None, say: Say = print) -> Peaks:
+def cpu_peaks(method: str = "quick", seconds: float | None = None, *, where: Path | None = None, say: Say = on_stderr) -> Peaks:
     """This CPU's peaks, ``source`` measured; the arguments are those of ``ceilings``."""
     return ceilings(method, seconds, where=where, say=say).peaks()
 
@@ -34,7 +34,7 @@ def ceilings(
     *,
     force: bool = False,
     where: Path | None = None,
-    say: Say = print,
+    say: Say = on_stderr,
     tick: Tick | None = None,
 ) -> Ceilings:
     """The ceilings of this machine, from its cache file where that holds them.
@@ -69,7 +69,7 @@ def ceilings(
     return cache.once(cache.path_of(machine, where), machine, good, make, say, force)
 
 
-def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = print) -> Ceilings:
+def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
     """Measure ``memory`` or ``vector.<dtype>`` once more, because a row exceeds it, and keep the larger of the two.
 
     ``found`` itself where nothing came out larger; else the larger is in the cache file too.
@@ -78,7 +78,7 @@ def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path |
     return keep_larger(found, again, where=where, say=say)
 
 
-def keep_larger(found: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = print) -> Ceilings:
+def keep_larger(found: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
     """``found`` with what ``again`` has larger, which goes into the cache file as well."""
     if found.merged(*again) == found:
         return found

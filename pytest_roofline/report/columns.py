@@ -33,7 +33,7 @@ def duration(seconds: float | None) -> str:
 
 
 def kernel(row: Annotation) -> str:
-    """The name for display: the kernel where one is named, else the test."""
+    """The name for display: the test, since several may be of one kernel."""
     return printable(row.entry.short_name)
 
 

@@ -1,65 +1,73 @@
-"""The terminal section, after the benchmark table: as wide as the terminal, coloured by class, as talkative as ``-v``."""
+"""The table and what belongs to it, for a terminal: as wide as it is, coloured by class, as talkative as asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
+from ..annotator import IDLE
 from .columns import ALARMS, COLUMNS, Column, kernel
 
 if TYPE_CHECKING:
-    import pytest
-
     from . import Document
 
-_COLOURS: dict[str, dict[str, bool]] = {
-    "underperforming": {"yellow": True},
-    "moderate": {"cyan": True},
-    "saturated": {"green": True},
-}
-_ALARM = {"red": True, "bold": True}
+_COLOURS = {"underperforming": ("yellow",), "moderate": ("cyan",), "saturated": ("green",)}
+_ALARM = ("red", "bold")
 #: Narrowest a kernel's name is cut to.
-_NAME = 16
+_NAME = 24
+#: Kernels and names told where not all of them are.
+_TOLD = 3
+_LISTED = 5
 
 
-def section(reporter: pytest.TerminalReporter, document: Document) -> None:
-    """Write the section. ``-q`` leaves the contradictions and a count."""
+class Line(NamedTuple):
+    """One line. markup: colours and weight by the names that pytest's terminal writer takes."""
+
+    text: str
+    markup: tuple[str, ...] = ()
+
+
+def title(document: Document) -> str:
+    """How much was measured and judged."""
     rows = [row for row in document.rows if row.measurement is not None]
-    untimed = len(document.rows) - len(rows)
-    quiet = reporter.config.get_verbosity() < 0
-    verbose = reporter.config.get_verbosity()
     verdicts = sum(row.entry.headroom_class != "unknown" for row in rows)
-    count = f"{len(rows)} measured, {verdicts} with a verdict" + (f", {untimed} not measured" if untimed else "")
-    if not quiet:
-        reporter.section(f"roofline: {count}", sep="=")
-        if rows:
-            _table(reporter, rows)
+    untimed = len(document.rows) - len(rows)
+    return f"roofline: {len(rows)} measured, {verdicts} with a verdict" + (f", {untimed} not measured" if untimed else "")
+
+
+def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
+    """The section under its title. verbosity as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes."""
+    rows = [row for row in document.rows if row.measurement is not None]
+    if verbosity >= 0:
+        yield from _table(rows, width)
         for name, peaks in document.devices.items():
-            reporter.write_line(f"peaks of {printable(name)}: {_peaks(peaks)}")
-    alarms = [row for row in document.rows if row.check.status in ALARMS]
-    for row in alarms:
-        colour = _ALARM if row.check.status == "beyond_roof" else {"yellow": True}
-        reporter.write_line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", **colour)
-    if not quiet:
-        _reasons(reporter, document, rows)
-        _rankings(reporter, document, rows, full=verbose > 0)
-        _unmatched(reporter, document)
-    if verbose > 0:
-        _bases(reporter, document.rows, notes=verbose > 1)
+            yield Line(f"peaks of {printable(name)}: {_peaks(peaks)}")
+    for row in document.rows:
+        if row.check.status in ALARMS:
+            colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
+            yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
+    idle = sum(IDLE in row.entry.notes for row in document.rows)
+    if idle:
+        yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
+    if verbosity >= 0:
+        yield from _reasons(rows)
+        yield from _rankings(document, rows, full=verbosity > 0)
+        yield from _unmatched(document)
+    if verbosity > 0:
+        yield from _bases(document.rows, notes=verbosity > 1)
     for line in document.problems:
-        reporter.write_line(f"roofline: {printable(line)}", yellow=True)
+        yield Line(f"roofline: {printable(line)}", ("yellow",))
     for path in document.written:
-        reporter.write_line(f"roofline report: {printable(path)}")
-    if quiet:
-        reporter.write_line(f"roofline: {count}")
+        yield Line(f"roofline report: {printable(path)}")
 
 
-def _table(reporter: pytest.TerminalReporter, rows: Sequence[Annotation]) -> None:
+def _table(rows: Sequence[Annotation], width: int) -> Iterator[Line]:
+    if not rows:
+        return
     columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
-    width = reporter.config.get_terminal_writer().fullwidth
     while True:
         cells = [[column.title for column in columns], *[[column.text(row) for column in columns] for row in rows]]
         sizes = [max(len(line[at]) for line in cells) for at in range(len(columns))]
@@ -71,7 +79,7 @@ def _table(reporter: pytest.TerminalReporter, rows: Sequence[Annotation]) -> Non
     sizes[0] = min(sizes[0], max(_NAME, width - rest))
     for at, line in enumerate(cells):
         text = "  ".join(_cell(cell, size, column) for cell, size, column in zip(line, sizes, columns)).rstrip()
-        reporter.write_line(text, **(_colour(rows[at - 1]) if at else {"bold": True}))
+        yield Line(text, _colour(rows[at - 1]) if at else ("bold",))
 
 
 def _cell(text: str, size: int, column: Column) -> str:
@@ -85,8 +93,8 @@ def _elided(text: str, size: int) -> str:
     return f"{text[:head]}..{text[len(text) - (size - 2 - head) :]}"
 
 
-def _colour(row: Annotation) -> dict[str, bool]:
-    return _ALARM if row.check.status == "beyond_roof" or row.failed else _COLOURS.get(row.entry.headroom_class, {})
+def _colour(row: Annotation) -> tuple[str, ...]:
+    return _ALARM if row.check.status == "beyond_roof" or row.failed else _COLOURS.get(row.entry.headroom_class, ())
 
 
 def _peaks(peaks: dict[str, object]) -> str:
@@ -98,10 +106,12 @@ def _peaks(peaks: dict[str, object]) -> str:
             parts += [
                 f"{dtype} {quantity(rates[dtype], 'FLOP/s')}" for dtype in ("fp64", "fp32", "bf16", "fp8") if dtype in rates
             ]
-    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {peaks.get('confidence')} confidence"
+    axes = peaks.get("low_confidence_axes")
+    doubt = f"low confidence on {', '.join(axes)}" if isinstance(axes, list) else f"{peaks.get('confidence')} confidence"
+    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {doubt}"
 
 
-def _reasons(reporter: pytest.TerminalReporter, document: Document, rows: Sequence[Annotation]) -> None:
+def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
     """Why rows have no verdict, a line a reason, with what would settle it."""
     seen: dict[str, int] = {}
     for row in rows:
@@ -110,7 +120,7 @@ def _reasons(reporter: pytest.TerminalReporter, document: Document, rows: Sequen
             if first:
                 seen[first] = seen.get(first, 0) + 1
     for reason, count in seen.items():
-        reporter.write_line(f"no verdict for {count}: {printable(reason)}")
+        yield Line(f"no verdict for {count}: {printable(reason)}")
 
 
 def _why(row: Annotation) -> str:
@@ -127,19 +137,18 @@ def _why(row: Annotation) -> str:
     }.get(reason, reason)
 
 
-def _rankings(reporter: pytest.TerminalReporter, document: Document, rows: Sequence[Annotation], *, full: bool) -> None:
+def _rankings(document: Document, rows: Sequence[Annotation], *, full: bool) -> Iterator[Line]:
     if len(rows) < 2:
         return
-    most = None if full else 3
-    shares = [row for row in document.by_share() if row.measurement is not None]
-    gains = [row for row in document.by_gain() if row.entry.rankable]
-    more = ", ..." if most and len(shares) > most else ""
+    shares = [kernel(row) for row in document.by_share() if row.measurement is not None]
+    gains = [f"{kernel(row)} {_gain(row)}" for row in document.by_gain() if row.entry.rankable]
     measure = "share of GPU time" if any(row.entry.pct_gpu_time for row in rows) else "time"
-    reporter.write_line(f"by {measure}: {', '.join(kernel(row) for row in shares[:most])}{more}")
-    told = [f"{kernel(row)} {_gain(row)}" for row in gains[:most]]
-    reporter.write_line(
-        f"by expected gain: {', '.join(told) or 'nothing can be ranked'}{', ...' if most and len(gains) > most else ''}"
-    )
+    yield Line(f"by {measure}: {_some(shares, full)}")
+    yield Line(f"by expected gain: {_some(gains, full) or 'nothing can be ranked'}")
+
+
+def _some(names: Sequence[str], full: bool) -> str:
+    return ", ".join(names if full or len(names) <= _TOLD else [*names[:_TOLD], "..."])
 
 
 def _gain(row: Annotation) -> str:
@@ -151,21 +160,21 @@ def _gain(row: Annotation) -> str:
     )
 
 
-def _unmatched(reporter: pytest.TerminalReporter, document: Document) -> None:
+def _unmatched(document: Document) -> Iterator[Line]:
     kernels, tests = document.unmatched()
     for what, names in (("predictions without a test", kernels), ("tests without a prediction", tests)):
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            reporter.write_line(f"{what}: {', '.join(printable(name) for name in names[:5])}{more}")
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            yield Line(f"{what}: {', '.join(printable(name) for name in names[:_LISTED])}{more}")
 
 
-def _bases(reporter: pytest.TerminalReporter, rows: Sequence[Annotation], *, notes: bool) -> None:
+def _bases(rows: Sequence[Annotation], *, notes: bool) -> Iterator[Line]:
     for row in rows:
         entry, m = row.entry, row.measurement
         moved = f"{quantity(entry.bytes_est, 'B')}, {quantity(entry.flops_est or 0, 'FLOP')}" if entry.bytes_est else "no work"
         timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"
-        reporter.write_line(f"{kernel(row)}: {moved} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
+        yield Line(f"{kernel(row)}: {moved} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
         if notes and entry.notes:
-            reporter.write_line(f"    {printable(entry.notes)}")
+            yield Line(f"    {printable(entry.notes)}")
             for lever in (*entry.byte_reduction_levers, *entry.host_side_levers):
-                reporter.write_line(f"    lever: {printable(lever)}")
+                yield Line(f"    lever: {printable(lever)}")

@@ -22,14 +22,18 @@ class Place(NamedTuple):
     number: int
 
 
+#: Where an array of numpy, or of torch on the CPU, lies: nothing has to be waited for.
+HOST = Place("host", "cpu", 0)
+
+
 def loaded(name: str) -> Any:
     """The module if it has been imported, else None."""
     return sys.modules.get(name)
 
 
 def places(*objects: object) -> set[Place]:
-    """Where the arrays among these lie. Host memory that needs no wait (numpy, torch on the CPU) is no place."""
-    return {place for thing in _inside(objects) if (place := _place(thing)) is not None}
+    """Where the arrays among these lie."""
+    return {place for thing in _inside(objects) for place in _places(thing)}
 
 
 def held_by(fn: object) -> tuple[object, ...]:
@@ -62,20 +66,21 @@ def _inside(objects: tuple[object, ...]) -> Iterator[object]:
             yield thing
 
 
-def _place(thing: object) -> Place | None:
+def _places(thing: Any) -> list[Place]:
     if _is(thing, "torch", "Tensor"):
-        device = thing.device  # type: ignore[attr-defined]
-        return None if device.type in ("cpu", "meta") else Place("torch", str(device.type), int(device.index or 0))
+        device = thing.device
+        return [HOST if device.type in ("cpu", "meta") else Place("torch", str(device.type), int(device.index or 0))]
     if _is(thing, "jax", "Array"):
         if _is(thing, "jax.core", "Tracer"):
-            return None
-        first = min(thing.devices(), key=lambda device: device.id)  # type: ignore[attr-defined]
-        return Place("jax", str(first.platform), int(first.id))
+            return []
+        return [Place("jax", str(device.platform), int(device.id)) for device in thing.devices()]  # sharded: several
     if _is(thing, "cupy", "ndarray"):
-        return Place("cupy", "cuda", int(thing.device.id))  # type: ignore[attr-defined]
+        return [Place("cupy", "cuda", int(thing.device.id))]
+    if _is(thing, "numpy", "ndarray"):
+        return [HOST]
     if not isinstance(thing, type) and getattr(type(thing), "__cuda_array_interface__", None) is not None:
-        return Place("cuda", "cuda", 0)
-    return None
+        return [Place("cuda", "cuda", 0)]
+    return []
 
 
 def _is(thing: object, module: str, name: str) -> bool:

@@ -12,15 +12,25 @@ from typing import Any
 
 from roofline_engine.check import Measurement
 
+#: The timers that tell elapsed time on the host, as functions of ``time``. Any other may be a device's, or CPU time.
+HOST_TIMERS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "default_timer"}
+#: The attributes per iteration, unlike the times in pytest-codspeed's printed table, which 5.0.4 divides by them twice.
+CODSPEED = {"median": "median_ns", "q1": "q1_ns", "q3": "q3_ns"}
+#: Quartiles are interpolated in floating point: of equal times they come out a rounding apart.
+ROUNDING = 1e-9
+
 
 def of_pytest_benchmark(fixture: Any) -> Measurement | None:
     """The times of a ``benchmark`` fixture; None when it was not used, is disabled, or its function raised."""
-    stats = getattr(getattr(fixture, "stats", None), "stats", None)
-    if stats is None or getattr(fixture, "has_error", False) or not getattr(stats, "data", True):
+    metadata = getattr(fixture, "stats", None)
+    stats = getattr(metadata, "stats", None)
+    if not stats or getattr(fixture, "has_error", False):
         return None
     times = {key: getattr(stats, key) for key in ("median", "q1", "q3", "rounds")}
-    iterations = getattr(fixture.stats, "iterations", 1)
-    return _measurement("pytest-benchmark", times, 1.0, iterations, "benchmark.stats")
+    times["iterations"] = getattr(metadata, "iterations", 1)
+    options = getattr(metadata, "options", None)
+    timer = options.get("timer") if isinstance(options, Mapping) else None
+    return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(timer))
 
 
 def of_codspeed(plugin: Any, seen_before: int) -> Measurement | None:
@@ -34,8 +44,13 @@ def of_codspeed(plugin: Any, seen_before: int) -> Measurement | None:
     stats = getattr(plugin.instrument.benchmarks[-1], "stats", None)
     if stats is None:
         return None
-    times = {key: getattr(stats, attribute) for key, attribute in CODSPEED.items()}
-    return _measurement("pytest-codspeed", times, 1e-9, getattr(stats, "iter_per_round", 1), "codspeed stats")
+    times = {key: _number(getattr(stats, name), f"codspeed stats.{name}") * 1e-9 for key, name in CODSPEED.items()}
+    if hasattr(stats, "min_ns") and hasattr(stats, "max_ns"):
+        # Of two or three rounds its quartiles are extrapolated, below the least time and even below zero.
+        times["q1"] = max(times["q1"], float(stats.min_ns) * 1e-9)
+        times["q3"] = min(times["q3"], float(stats.max_ns) * 1e-9)
+    counts = {"rounds": stats.rounds, "iterations": getattr(stats, "iter_per_round", 1)}
+    return _measurement("pytest-codspeed", {**times, **counts}, "codspeed stats", "host")
 
 
 def codspeed_count(plugin: Any) -> int:
@@ -48,25 +63,27 @@ def of_benchmark_json(benchmark: Mapping[str, Any]) -> Measurement:
     stats = benchmark.get("stats")
     if not isinstance(stats, Mapping):
         raise ValueError(f"stats is {_shown(stats)}; expected an object of times in seconds")
-    times = {key: stats.get(key) for key in ("median", "q1", "q3", "rounds")}
-    return _measurement("pytest-benchmark", times, 1.0, stats.get("iterations", 1), "stats")
+    options = benchmark.get("options")
+    timer = options.get("timer") if isinstance(options, Mapping) else None
+    times = {"iterations": 1, **dict.fromkeys(("median", "q1", "q3", "rounds")), **stats}
+    return _measurement("pytest-benchmark", times, "stats", _clock(timer))
 
 
-#: Per iteration already, unlike the times in pytest-codspeed's printed table, which 5.0.4 divides by the iterations twice.
-CODSPEED = {"median": "median_ns", "q1": "q1_ns", "q3": "q3_ns", "rounds": "rounds"}
+def _clock(timer: Any) -> str:
+    """``host`` for the usual timers and where none is named; a suite's own timer may be a device's, so ``unknown``."""
+    name = timer if timer is None or isinstance(timer, str) else getattr(timer, "__name__", "")
+    return "host" if name is None or name.rpartition(".")[2] in HOST_TIMERS else "unknown"
 
 
-def _measurement(source: str, times: Mapping[str, Any], scale: float, iterations: Any, where: str) -> Measurement:
-    median, q1, q3 = (_number(times[key], f"{where}.{key}") * scale for key in ("median", "q1", "q3"))
+def _measurement(source: str, times: Mapping[str, Any], where: str, clock: str) -> Measurement:
+    median, q1, q3 = (_number(times[key], f"{where}.{key}") for key in ("median", "q1", "q3"))
     if median <= 0:
         raise ValueError(f"{where}.median is {median!r}; expected a time above 0")
-    if not 0 <= q1 <= median <= q3:
-        raise ValueError(f"{where}.q1, median, q3 are {q1!r}, {median!r}, {q3!r}; expected them in this order")
-    rounds, batch = (
-        _count(value, f"{where}.{key}") for key, value in (("rounds", times["rounds"]), ("iterations", iterations))
-    )
+    if not 0 <= q1 <= median * (1 + ROUNDING) or q3 < median * (1 - ROUNDING):
+        raise ValueError(f"{where}.q1, median, q3 are {q1!r}, {median!r}, {q3!r}; expected them from 0 up in this order")
+    rounds, batch = _count(times["rounds"], f"{where}.rounds"), _count(times["iterations"], f"{where}.iterations")
     notes = (f"{batch} calls a round",) if batch > 1 else ()
-    return Measurement(source, median, q1, q3, rounds, clock="host", cache="warm", notes=notes)
+    return Measurement(source, median, min(q1, median), max(q3, median), rounds, clock, "warm", notes)
 
 
 def _number(value: Any, key: str) -> float:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .arrays import Place, loaded
+from .arrays import HOST, Place, loaded
 from .clock import Clock, HostClock
 from .events import CupyEvents, EventClock, GraphClock, TorchEvents
 from .eviction import Flush, cupy_flush, host_cache, host_flush, jax_flush, torch_flush
 from .settings import Settings
+
+NO_GRAPH = "no graph replay: it needs arrays of torch on one CUDA or HIP device"
 
 
 class Setup(NamedTuple):
@@ -25,25 +27,22 @@ class Setup(NamedTuple):
 
 def choose(found: set[Place], settings: Settings) -> Setup:
     """One device: its own events. JAX: its own wait. Several devices, or one without events of ours: the host, with a wait."""
-    if settings.graph and not (len(found) == 1 and _one(found)[:2] == ("torch", "cuda")):
+    devices = found - {HOST}
+    if settings.graph and {place[:2] for place in devices} != {("torch", "cuda")}:
         setup = choose(found, replace(settings, graph=False))
-        return setup._replace(
-            notes=(
-                *setup.notes,
-                "graph replay needs arrays of torch on one CUDA or HIP device",
-            )
-        )
-    if not found:
-        return _host(settings)
-    if len(found) == 1:
-        place = _one(found)
+        return setup._replace(notes=(*setup.notes, NO_GRAPH))
+    if not devices:
+        return _host(HOST in found, settings)
+    if {place.framework for place in devices} == {"jax"}:
+        return _jax(devices, settings)
+    if len(devices) == 1:
+        place = _one(devices)
         if place[:2] == ("torch", "cuda"):
             return _torch(place.number, settings)
         if place.framework == "cupy":
             return _cupy(place.number, settings)
-    if {place.framework for place in found} == {"jax"}:
-        return _jax(found, settings)
-    return _waiting(found, settings)
+    setup = _waiting(devices, settings)
+    return setup._replace(notes=(*setup.notes, NO_GRAPH)) if settings.graph else setup
 
 
 def _one(found: set[Place]) -> Place:
@@ -51,9 +50,9 @@ def _one(found: set[Place]) -> Place:
     return place
 
 
-def _host(settings: Settings) -> Setup:
+def _host(on_host: bool, settings: Settings) -> Setup:
     cuda = getattr(loaded("torch"), "cuda", None)
-    if cuda is not None and cuda.is_initialized():
+    if not on_host and cuda is not None and cuda.is_initialized():
         note = "no array among the arguments, the closure or the result: timed by the host with the device waited for"
         return _no_flush(Setup(HostClock(cuda.synchronize), notes=(note,)), settings)
     return _host_eviction(Setup(HostClock()), settings)
@@ -75,7 +74,7 @@ def _torch(device: int, settings: Settings) -> Setup:
     torch = loaded("torch")
     api = TorchEvents(torch.cuda, device)
     events = EventClock(api)
-    setup = Setup(GraphClock(api, torch.cuda), fallback=events) if settings.graph else Setup(events)
+    setup = Setup(GraphClock(api, torch.cuda, device), fallback=events) if settings.graph else Setup(events)
     return _device_eviction(setup, settings, lambda: torch_flush(torch, device, settings.llc_bytes))
 
 

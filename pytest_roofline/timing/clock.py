@@ -42,6 +42,9 @@ class Clock(Protocol):
 
     def elapsed_s(self, sample: int) -> float: ...
 
+    def straggle_s(self, call: Call) -> float:
+        """How long the device works on after a stop that follows this call: more than a little is work left untimed."""
+
 
 class HostClock:
     """The monotonic host clock, ``host+sync`` where a call is waited for.
@@ -80,6 +83,9 @@ class HostClock:
 
     def elapsed_s(self, sample: int) -> float:
         return (self._to_ns[sample] - self._from_ns[sample]) * 1e-9
+
+    def straggle_s(self, call: Call) -> float:
+        return 0.0
 
 
 def tick_s(reads: int = 200) -> float:

@@ -6,11 +6,12 @@ on another stream times something else. They are read only after the device has 
 
 from __future__ import annotations
 
+import time
 from typing import Any, Protocol
 
 from .clock import Call, CannotCaptureError
 
-#: "resolution of around 0.5 microseconds": CUDA Runtime API, cudaEventElapsedTime; HIP documents the same function.
+#: About half a microsecond: CUDA Runtime API, cudaEventElapsedTime, of which hipEventElapsedTime is the counterpart.
 EVENT_RESOLUTION_S = 0.5e-6
 
 
@@ -22,6 +23,8 @@ class EventApi(Protocol):
     def record(self, event: Any) -> None: ...
 
     def elapsed_ms(self, start: Any, stop: Any) -> float: ...
+
+    def wait(self, event: Any) -> None: ...
 
     def synchronize(self) -> None: ...
 
@@ -55,22 +58,32 @@ class EventClock:
     def elapsed_s(self, sample: int) -> float:
         return float(self._api.elapsed_ms(*self._pairs[sample])) * 1e-3
 
+    def straggle_s(self, call: Call) -> float:
+        """The event of the timed stream first, then the whole device."""
+        stop = self._pairs[0][1]
+        call()
+        self._api.record(stop)
+        self._api.wait(stop)
+        begin = time.perf_counter()
+        self._api.synchronize()
+        return time.perf_counter() - begin
+
 
 class GraphClock(EventClock):
     """Events around replays of a graph of one call: no launch gaps inside the call (clock ``device-graph``)."""
 
     name = "device-graph"
 
-    def __init__(self, api: EventApi, cuda: Any) -> None:
+    def __init__(self, api: EventApi, cuda: Any, device: int) -> None:
         super().__init__(api)
-        self._cuda = cuda
+        self._cuda, self._device = cuda, device
         self._kept: list[object] = []  # a graph writes into the memory of what its capture returned
 
     def prepare(self, call: Call) -> Call:
         graph = self._cuda.CUDAGraph()
         self._api.synchronize()
         try:
-            with self._cuda.graph(graph):
+            with self._cuda.device(self._device), self._cuda.graph(graph):
                 self._kept.append(call())
         except Exception as error:
             raise CannotCaptureError(f"{type(error).__name__}: {error}") from error
@@ -98,6 +111,9 @@ class TorchEvents:
     def elapsed_ms(self, start: Any, stop: Any) -> float:
         return float(start.elapsed_time(stop))
 
+    def wait(self, event: Any) -> None:
+        event.synchronize()
+
     def synchronize(self) -> None:
         self._cuda.synchronize(self._device)
 
@@ -119,6 +135,9 @@ class CupyEvents:
 
     def elapsed_ms(self, start: Any, stop: Any) -> float:
         return float(self._cuda.get_elapsed_time(start, stop))
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
 
     def synchronize(self) -> None:
         self._device.synchronize()

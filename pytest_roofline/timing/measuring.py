@@ -21,6 +21,8 @@ T = TypeVar("T")
 #: Under this a time by events is to a good part the gaps between launches: a 256^3 matmul reads 2.7 times longer by events
 #: than by graph replay (triton#10149), and a launch costs 2 to 10 us.
 LAUNCH_GAPS_S = 20e-6
+#: Work that goes on after the stop event, as a share of the time, that is more than the wait's own cost.
+STRAGGLE = 0.25
 
 
 class Speedup(NamedTuple):
@@ -108,9 +110,6 @@ def _measurement(setup: Setup, leg: Leg, at: int, samples: Samples, settings: Se
     notes = list(setup.notes)
     if leg.batch > 1:
         notes.append(f"{leg.batch} calls a round")
-    if found.median <= 0:
-        notes.append(f"the clock read zero: at most its resolution, {clock.resolution_s:.2g} s")
-        return Measurement("roofline", clock.resolution_s, None, None, len(values), clock.name, setup.cache, tuple(notes))
     notes += _doubts(clock, leg, values, samples, settings)
     return Measurement("roofline", found.median, found.q1, found.q3, len(values), clock.name, setup.cache, tuple(notes))
 
@@ -125,7 +124,14 @@ def _doubts(clock: Clock, leg: Leg, values: list[float], samples: Samples, setti
     if found.spread > settings.band:
         doubts.append(f"the rounds spread by {found.spread:.1%} (interquartile range over median), band {settings.band:.1%}")
     if found.median * leg.batch * 10 < ROUND_OVER_RESOLUTION * clock.resolution_s:
-        doubts.append(f"a round takes under {ROUND_OVER_RESOLUTION // 10} times the clock's resolution")
+        doubts.append(
+            f"a round takes under {ROUND_OVER_RESOLUTION // 10} times the clock's resolution, {clock.resolution_s:.2g} s"
+        )
     if clock.name == "device-event" and found.median < LAUNCH_GAPS_S:
         doubts.append(f"under {LAUNCH_GAPS_S * 1e6:g} us by events: gaps between launches are in it, graph replay has none")
+    straggle = clock.straggle_s(leg.call)
+    if straggle > max(STRAGGLE * found.median, LAUNCH_GAPS_S):
+        doubts.append(
+            f"the device worked on for {straggle * 1e6:.3g} us after the last event: work on another stream is not timed"
+        )
     return doubts

@@ -42,7 +42,7 @@ class Samples(NamedTuple):
     @property
     def ratios(self) -> list[float]:
         """First leg over second, round by round."""
-        return [first / second if second else float("inf") for first, second in zip(*self.legs)]
+        return [first / second for first, second in zip(*self.legs)]
 
 
 def warm_up(clock: Clock, call: Call, settings: Settings, now: Now) -> None:
@@ -65,7 +65,7 @@ def batch_size(clock: Clock, call: Call) -> int:
         ((took,),) = draw(clock, None, [Leg(call, batch)], range(1))
         if took * batch >= wanted or batch >= MOST_CALLS:
             return batch
-        missing = wanted / (took * batch) if took > 0 else 10.0
+        missing = wanted / (took * batch)
         batch = min(int(batch * min(max(1.2 * missing, 2.0), 10.0)), MOST_CALLS)
 
 
@@ -84,7 +84,8 @@ def draw(clock: Clock, flush: Flush | None, legs: Sequence[Leg], rounds: range) 
     clock.synchronize()
     drawn: tuple[list[float], ...] = tuple([] for _ in legs)
     for sample, at in enumerate(order):
-        drawn[at].append(clock.elapsed_s(sample) / legs[at].batch)
+        # A reading under the resolution is no time: the resolution bounds it from above.
+        drawn[at].append(max(clock.elapsed_s(sample), clock.resolution_s) / legs[at].batch)
     return drawn
 
 

@@ -153,13 +153,17 @@ def measured(
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
     entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff)
-    if untimely(measurement, peaks):
-        entry = entry._replace(
-            headroom_class="unknown",
-            unknown_reason=entry.unknown_reason or "low_confidence",
-            confidence="low",
-            rankable=False,
-        )
+    return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
+
+
+def doubted(entry: Entry) -> Entry:
+    """The row for display only: its time is not one to judge by."""
+    entry = entry._replace(
+        headroom_class="unknown",
+        unknown_reason=entry.unknown_reason or "low_confidence",
+        confidence="low",
+        rankable=False,
+    )
     return entry._replace(route=route(entry))
 
 

@@ -1,0 +1,166 @@
+"""Every record as a pydantic model, made of the engine's own definitions, for validation and for ``roofline schema``.
+
+Types come from the records' annotations, meanings, units and closed sets from the engine's tables; nothing is listed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from roofline_engine import check, entry
+
+#: Record, closed sets of its fields, meanings of its fields, fields that the document leaves out.
+_RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
+    "byte-model": (entry.ByteModel, {}, {}),
+    "entry": (entry.Entry, entry.CLOSED_SETS, entry.FIELDS),
+    "measurement": (
+        check.Measurement,
+        {"source": check.SOURCES, "clock": check.CLOCKS, "cache": check.CACHES},
+        {},
+    ),
+    "baseline": (check.Baseline, {"kind": check.BASELINE_KINDS}, {}),
+    "prediction": (
+        check.Prediction,
+        {"headroom_class": entry.HEADROOM_CLASSES, "confidence": entry.CONFIDENCES, "roof_axis": entry.ROOF_AXES},
+        {},
+    ),
+    "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}, {}),
+}
+
+
+Stage: Any = Literal[entry.STAGES]
+
+
+class PeaksModel(BaseModel):
+    """The ``peaks`` object of an artifact or a report; rates are dense, bytes/s and FLOP/s."""
+
+    model_config = ConfigDict(extra="allow", title="peaks")
+
+    product: str | None
+    gfx: str | None
+    hbm_bw_bytes_s: float | None
+    flops: dict[str, float]
+    vector: dict[str, float]
+    l2_bytes: float | None
+    mall_bytes: float | None
+    source: Literal["table", "derived", "measured", "user"]
+    confidence: Literal["high", "low"]
+    note: str
+
+
+class Degraded(BaseModel):
+    """A kernel that could not be judged, and why."""
+
+    name: str
+    reason: str
+
+
+@cache
+def model(name: str) -> type[BaseModel]:
+    """The model of a record or document by its name in ``NAMES``.
+
+    Raises:
+        KeyError: for another name.
+    """
+    if name in _RECORDS:
+        return _of_record(name)
+    documents: dict[str, Callable[[], type[BaseModel]]] = {"row": _row, "artifact": _artifact, "report": _report}
+    return PeaksModel if name == "peaks" else documents[name]()
+
+
+def _of_record(name: str) -> type[BaseModel]:
+    record, sets, meanings = _RECORDS[name]
+    known = {"ByteModel": model("byte-model")} if name == "entry" else {}
+    fields: dict[str, Any] = {}
+    for key, spelled in record.__annotations__.items():
+        kind = eval(spelled, {"__builtins__": {}}, {**_TYPES, **known})  # the engine's own source, as its Records spell it
+        if key in sets:
+            closed: Any = Literal[sets[key]]
+            kind = closed | None if "None" in spelled else closed
+        meaning = meanings.get(key)
+        extra = {"unit": meaning.unit} if meaning is not None and meaning.unit else None
+        default = record._field_defaults.get(key, ...)
+        fields[key] = (kind, Field(default, description=meaning.doc if meaning else None, json_schema_extra=extra))
+    return create_model(
+        name, __config__=ConfigDict(extra="forbid", title=name), __doc__=(record.__doc__ or "").partition("\n")[0], **fields
+    )
+
+
+_TYPES: dict[str, Any] = {"str": str, "float": float, "int": int, "bool": bool, "tuple": tuple, "None": None}
+
+
+class Work(BaseModel):
+    """Where bytes and FLOPs come from, and the units the FLOPs run on."""
+
+    source: str | None
+    engine: Literal["matrix", "vector"] | None = None
+
+
+def _row() -> type[BaseModel]:
+    fields: dict[str, Any] = {
+        "nodeid": (str, ...),
+        "kernel": (str | None, None),
+        "group": (str | None, None),
+        "device": (str | None, None),
+        "work": (Work, ...),
+        "check": (model("check"), ...),
+        "failed": (str | None, None),
+        "path": (str, ""),
+        "line": (int, 0),
+        **{key: (model(key) | None, None) for key in ("measurement", "baseline", "prediction")},
+    }
+    doc = "One test of a report: the entry of its kernel, with what was measured, predicted and checked."
+    return create_model("row", __base__=model("entry"), __doc__=doc, **fields)
+
+
+def _document(name: str, doc: str, entries: type[BaseModel], **fields: Any) -> type[BaseModel]:
+    return create_model(
+        name,
+        __config__=ConfigDict(extra="allow", title=name),
+        __doc__=doc,
+        gfx=(str | None, None),
+        stage=(Stage, ...),
+        entries=(list[entries], ...),  # type: ignore[valid-type]
+        ranking_by_pct=(list[str], ...),
+        ranking_by_expected_gain=(list[str], ...),
+        degraded=(list[Degraded], ...),
+        skill_errors=(list[str], ...),
+        **fields,
+    )
+
+
+def _artifact() -> type[BaseModel]:
+    return _document(
+        "artifact",
+        "profile_roofline.json, what ``roofline analyze`` writes.",
+        model("entry"),
+        skill=(Literal["roofline"], ...),
+        skill_version=(Literal["1"], ...),
+        peaks=(PeaksModel, ...),
+        head_pct=(float, ...),
+        head_max=(int, ...),
+    )
+
+
+def _report() -> type[BaseModel]:
+    return _document(
+        "report",
+        "``roofline-report/1``, what ``pytest --roofline`` writes.",
+        model("row"),
+        schema_=(Literal["roofline-report/1"], Field(alias="schema")),
+        created=(str, ...),
+        version=(str, ...),
+        machine=(dict[str, str | None], ...),
+        peaks=(PeaksModel | None, ...),
+        devices=(dict[str, PeaksModel], ...),
+        noise=(float, ...),
+        unmatched_predictions=(list[str], ...),
+        unmatched_tests=(list[str], ...),
+    )
+
+
+NAMES = (*_RECORDS, "peaks", "row", "artifact", "report")

@@ -1,0 +1,197 @@
+"""``roofline annotate``: a stored pytest-benchmark JSON to the same report as a run, with no test run."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from roofline_engine.artifact import to_json
+from roofline_engine.device import Device
+from roofline_engine.entry import ByteModel
+from roofline_engine.inputs import read_json
+from roofline_engine.models import Work
+from roofline_engine.peaks import Peaks
+from roofline_engine.units import number, parse_dtype, printable
+
+from .annotator import Annotator, Case, gate
+from .devices import AUTO, Devices
+from .host import Host
+from .priors import is_here, read_baselines, read_predictions
+from .report import Document, write
+from .report.terminal import lines, title
+from .settings import KINDS, TYPES, SettingsError, resolve
+from .timing.benchmarks import of_benchmark_json
+from .work import globs, names, records
+from .work.declared import Declared, declared
+
+_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
+
+
+def add(one: argparse.ArgumentParser) -> None:
+    """The options of the command: those of pytest without their prefix."""
+    one.add_argument("path", metavar="BENCHMARK.json", help="what pytest --benchmark-json or --benchmark-save wrote")
+    one.add_argument("--device", metavar="NAME", help="the device the times are of: a product, a gfx, cpu, or auto (default)")
+    one.add_argument("--peaks", metavar="PATH", help="another peak table, or ceilings another tool measured")
+    one.add_argument("--predictions", metavar="PATH", help="a profile_roofline.json to hold the measurements against")
+    one.add_argument("--baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the time before")
+    one.add_argument("--report", metavar="TYPE:DEST", action="append", help=f"{', '.join(TYPES)}; repeatable")
+    one.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    one.add_argument("--fail-under", metavar="PCT", help="exit 1 where a row is under this percent of its roof")
+    one.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    one.add_argument("-v", "--verbose", action="count", default=0, help="the basis of each figure; twice: the notes")
+    one.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; 1 when a gate fails.
+
+    Raises:
+        ValueError, OSError: for bad usage and for files that cannot be read, in one line.
+    """
+    settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+    data = read_json(options.path)
+    label = printable(Path(options.path).name)
+    if not isinstance(data, Mapping) or not isinstance(data.get("benchmarks"), list):
+        raise SettingsError(f"{label}: no list 'benchmarks' in it, expected pytest-benchmark JSON")
+    predictions = read_predictions(settings.predictions) if settings.predictions else None
+    baselines = read_baselines(settings.baseline) if settings.baseline else {}
+    problems: list[str] = []
+    host = Host(problems.append)
+    here = is_here(data.get("machine_info"))
+    devices = Devices(
+        settings.device,
+        settings.peaks,
+        hook=lambda name: None,
+        of_host=host.peaks if here or settings.device != AUTO else _elsewhere,
+        of_machine=_no_machine,
+    )
+    if settings.device not in (AUTO, "cpu"):
+        devices.peaks(settings.device)
+    annotator = Annotator(settings, devices, predictions, host.remeasure)
+    document = Document(settings, predictions)
+    rows = []
+    for case in _cases(data["benchmarks"], label, settings.work, problems):
+        case_with_time = Case(**{**case, "baseline": baselines.get(case["nodeid"])})
+        row = annotator.annotate(case_with_time)
+        failed = gate(row, settings, case_with_time.declared.min_pct)
+        rows.append(dataclasses.replace(row, failed=failed))
+    document.add(
+        rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.found.items()}
+    )
+    found = document.to_dict()
+    write(document, found, settings, annotations=True)
+    if options.json:
+        sys.stdout.write(to_json(found))
+    else:
+        print(title(document))
+        for line in lines(document, shutil.get_terminal_size().columns, options.verbose):
+            print(line.text)
+    for row in document.rows:
+        if row.failed:
+            print(f"{printable(row.nodeid)}: {printable(row.failed)}", file=sys.stderr)
+    return 1 if any(row.failed for row in document.rows) else 0
+
+
+def _no_machine() -> Device | None:
+    return None  # the times may be of any machine, so this one's GPU is no evidence
+
+
+def _elsewhere() -> Peaks:
+    raise ValueError("the times are of another machine, whose ceilings are not known here: say --device")
+
+
+def _cases(
+    benchmarks: list[Any], label: str, table: Mapping[str, Mapping[str, Any]], problems: list[str]
+) -> Iterator[dict[str, Any]]:
+    for at, item in enumerate(benchmarks, 1):
+        nodeid = item.get("fullname") if isinstance(item, Mapping) else None
+        if not isinstance(nodeid, str):
+            problems.append(f"{label}: benchmark {at} has no fullname")
+            continue
+        try:
+            measurement = of_benchmark_json(item)
+        except ValueError as error:
+            problems.append(f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}")
+            continue
+        said, problem = _said(item, nodeid, table)
+        yield {
+            "nodeid": nodeid,
+            "test": nodeid.rpartition("::")[2],
+            "declared": said,
+            "measurement": measurement,
+            "group": item.get("group") if isinstance(item.get("group"), str) else None,
+            "problem": problem,
+            "path": nodeid.partition("::")[0],
+        }
+
+
+def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declared, str]:
+    """What is known of a row's work: the row that a run with ``--roofline`` left in it, then as in a run."""
+    extra = item.get("extra_info")
+    extra = extra if isinstance(extra, Mapping) else {}
+    params = item.get("params")
+    params = {key: _value(value) for key, value in params.items()} if isinstance(params, Mapping) else {}
+    problem = ""
+    if isinstance(extra.get("roofline"), Mapping):
+        try:
+            return _of_row(extra["roofline"]), ""
+        except (ValueError, TypeError, KeyError) as error:
+            problem = f"extra_info.roofline: {error}"
+    test = nodeid.rpartition("::")[2].partition("[")[0]
+    sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
+        ("config", lambda: globs.find(table, nodeid)),
+        ("extra_info", lambda: records.of_extra_info(extra)),
+        ("names", lambda: names.guess(test, params)),
+    )
+    for source, find in sources:
+        try:
+            keywords = find()
+            if keywords is not None:
+                return declared(keywords, params, source, stage="A" if source == "names" else "B"), ""
+        except ValueError as error:
+            problem = problem or f"{source}: {error}"
+    return Declared(), problem
+
+
+def _of_row(row: Mapping[str, Any]) -> Declared:
+    """The declaration behind a row of a report."""
+    kernel, device = row.get("kernel"), row.get("device")
+    launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))
+    work = None
+    if row.get("modeled") is True:
+        models = tuple(
+            ByteModel(
+                str(model["model"]),
+                number(model["bytes"], "bytes", minimum=0),
+                number(model["flops"], "flops", minimum=0),
+                model["in_range"] is True,
+            )
+            for model in row["byte_models"]
+        )
+        engine = row["work"]["engine"]
+        if not models or engine not in ("matrix", "vector"):
+            raise ValueError("no byte model, or no engine")
+        dtype, weight = parse_dtype(row["dtype"]), parse_dtype(row["weight_dtype"])
+        work = Work(str(row["op"]), str(row["op_class"]), models, engine, dtype, weight, ())
+    target = row.get("target_eff")
+    return Declared(
+        work=work,
+        source=str(row["work"]["source"] or "") if work else "",
+        stage=str(row["stage"]) if work else "A",
+        kernel=kernel if isinstance(kernel, str) else None,
+        device=device if isinstance(device, str) else None,
+        launches=launches,
+        target_eff=None if target is None else number(target, "target_eff", above=0),
+    )
+
+
+def _value(value: Any) -> Any:
+    """A parametrize argument as JSON holds it: pytest-benchmark writes what JSON cannot as ``UNSERIALIZABLE[...]``."""
+    if isinstance(value, str) and value.startswith("UNSERIALIZABLE[") and value.endswith("]"):
+        return value[len("UNSERIALIZABLE[") : -1].strip("'\"")
+    return value

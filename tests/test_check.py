@@ -1,0 +1,250 @@
+"""A measurement against its roof and its prediction: the worked example, each status at its border, and the order of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline_engine.check import (
+    COMPARABLE,
+    STATUSES,
+    Baseline,
+    Check,
+    Measurement,
+    Prediction,
+    check,
+    limit,
+    measured,
+)
+from roofline_engine.entry import ByteModel, Entry
+from roofline_engine.models import Work, work
+from roofline_engine.peaks import Peaks
+from roofline_engine.units import parse_dtype
+
+#: 8 TB/s and 5 PFLOP/s: the worked example's device, without a figure for its bus or its clock.
+PEAKS = Peaks(product="x", gfx="gfx950", hbm_bw_bytes_s=8e12, hbm_bw_limit_bytes_s=8e12, flops={"fp8": 5e15}, confidence="high")
+#: Ceilings that were measured on a CPU.
+MEASURED = Peaks(product="cpu", hbm_bw_bytes_s=20e9, vector={"fp64": 50e9}, source="measured", confidence="high", l2_bytes=32e6)
+
+
+def moves(nbytes: float, flops: float = 0.0, dtype: str = "fp8") -> Work:
+    kind = parse_dtype(dtype)
+    return Work("copy", "elementwise", (ByteModel("declared", nbytes, flops),), "matrix", kind, kind, ())
+
+
+def run(
+    done: Work | None,
+    t_s: float | None,
+    peaks: Peaks = PEAKS,
+    *,
+    spread: float = 0.0,
+    cache: str = "cold",
+    clock: str = "device-event",
+    baseline: Baseline | None = None,
+    prediction: Prediction | None = None,
+    target_eff: float | None = None,
+) -> Check:
+    time = None
+    entry = Entry(name="k", stage="B")
+    if t_s is not None:
+        time = Measurement("user", t_s, q1_s=t_s * (1 - spread / 2), q3_s=t_s * (1 + spread / 2), clock=clock, cache=cache)
+    if done is not None and time is not None:
+        entry = measured(entry, done, time, peaks, target_eff=target_eff)
+    return check(entry, done, time, peaks, baseline=baseline, prediction=prediction)
+
+
+# Against the prediction. The worked example: 0.880 of the roof, so 0.9 / 0.880 = 1.022x is attainable.
+
+EXPERTS = Prediction("fused_moe_kernel", attainable_speedup=0.9 / 0.880, roofline_pct=0.880, roof_axis="memory")
+
+
+@pytest.mark.parametrize(
+    ("speedup", "status"),
+    [
+        (1.047, "consistent"),  # 1.0227 x 1.034 = 1.0575
+        (1.0574, "consistent"),
+        (1.0577, "exceeds_target"),
+        (1.10, "exceeds_target"),
+        (1.033, "no_change"),
+        (1.0, "no_change"),
+        (0.968, "no_change"),  # 1 / 1.034 = 0.9671
+        (0.966, "regression"),
+    ],
+)
+def test_the_worked_example_within_the_roof(speedup: float, status: str) -> None:
+    before = 98.942e-6  # 0.880 of 8 TB/s for 696.75 MB
+    done = moves(696.75e6)
+    found = run(done, before / speedup, baseline=Baseline("previous", t_s=before), prediction=EXPERTS, target_eff=0.9)
+    assert (found.status, found.speedup) == (status, pytest.approx(speedup))
+    assert found.attainable == pytest.approx(1.0227, abs=1e-4)
+
+
+def test_the_worked_example_beyond_the_roof() -> None:
+    found = run(moves(696.75e6), 98.942e-6 / 1.31, baseline=Baseline("previous", t_s=98.942e-6), prediction=EXPERTS)
+    assert found.status == "beyond_roof"
+    assert found.utilisation == pytest.approx(1.31 * 696.75e6 / 98.942e-6 / 8e12)  # 1.153, the memory limit is 1
+    assert found.limit == 1.0
+    assert "missing sync" in found.message
+
+
+@pytest.mark.parametrize(("speedup", "status"), [(1.047, "consistent"), (1.10, "exceeds_target"), (1.31, "beyond_roof")])
+def test_the_worked_example_by_a_speedup_alone(speedup: float, status: str) -> None:
+    # 0.880 x 1.31 = 1.153 of the roof, though the row has no time of its own.
+    found = run(None, None, baseline=Baseline("previous", speedup=speedup), prediction=EXPERTS)
+    assert found.status == status
+
+
+def test_a_ratio_over_another_kind_of_kernel_is_not_comparable() -> None:
+    for kind in ("eager", "compiled", "reference", "unknown"):
+        assert kind not in COMPARABLE
+        found = run(moves(696.75e6), 95e-6, baseline=Baseline(kind, t_s=950e-6), prediction=EXPERTS)
+        assert (found.status, found.speedup) == ("not_comparable", pytest.approx(10.0))
+
+
+def test_a_huge_speedup_over_eager_is_under_the_roof_all_the_same() -> None:
+    # robust-kbench LayerNorm: 165.7x over eager, yet 67 MB in 46.25 us are 1.45 TB/s.
+    found = run(moves(67e6), 46.25e-6, baseline=Baseline("eager", speedup=165.7))
+    assert found.status == "not_comparable"
+    assert found.utilisation == pytest.approx(67e6 / 46.25e-6 / 8e12)
+
+
+def test_the_band_is_the_wider_of_noise_and_either_legs_spread() -> None:
+    done, before = moves(80e6), 100e-6
+    for spread_of in ("row", "baseline"):
+        spreads = {"spread": 0.2} if spread_of == "row" else {}
+        old = Baseline("live", t_s=before, spread=0.2 if spread_of == "baseline" else 0.0)
+        found = run(done, before / 1.15, baseline=old, prediction=EXPERTS, **spreads)  # type: ignore[arg-type]
+        assert (found.status, found.band) == ("no_change", pytest.approx(0.2))
+
+
+def test_without_a_prediction_the_target_over_the_baselines_own_time_is_one() -> None:
+    # 80 MB in 20 us are 0.5 of 8 TB/s: a target of 0.9 leaves 1.8x.
+    old = Baseline("live", t_s=20e-6)
+    found = run(moves(80e6), 20e-6 / 1.7, baseline=old, target_eff=0.9)
+    assert (found.status, found.attainable) == ("consistent", pytest.approx(1.8))
+    assert run(moves(80e6), 20e-6 / 1.9, baseline=old, target_eff=0.9).status == "exceeds_target"
+    assert run(None, 10e-6, baseline=old).status == "not_checked"  # 2x, and nothing to hold it against
+
+
+# Against the roof.
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "status"), [(0.5, "not_checked"), (1.0, "not_checked"), (1.04, "near_roof"), (1.06, "beyond_roof")]
+)
+def test_the_memory_roof_of_a_table(utilisation: float, status: str) -> None:
+    found = run(moves(800e6), 800e6 / 8e12 / utilisation)
+    assert (found.status, found.axis, found.utilisation) == (status, "memory", pytest.approx(utilisation))
+
+
+@pytest.mark.parametrize(("utilisation", "status"), [(1.2, "near_roof"), (1.31, "near_roof"), (1.32, "beyond_roof")])
+def test_a_measured_ceiling_is_a_lower_bound(utilisation: float, status: str) -> None:
+    done = moves(1e9, dtype="fp64")
+    found = run(done, 1e9 / 20e9 / utilisation, MEASURED, clock="host")
+    assert (found.status, found.limit) == (status, 1.25)
+    assert ("under-measured" in found.message) is (status == "near_roof")
+
+
+def test_the_limit_of_an_axis() -> None:
+    known = PEAKS._replace(flops_max={"fp8": 5.5e15}, hbm_bw_limit_bytes_s=8.2e12)
+    assert limit(known, "matrix.fp8", 5e15)[0] == pytest.approx(1.1)  # the highest clock
+    assert limit(known, "memory", 8e12)[0] == pytest.approx(1.025)  # the full bus
+    assert limit(PEAKS, "matrix.fp8", 5e15)[0] == pytest.approx(1.10)  # no clock known
+    assert limit(PEAKS._replace(product="rtx5090"), "matrix.fp8", 5e15)[0] == pytest.approx(1.25)  # boosts freely
+    assert limit(PEAKS._replace(flops_max={"fp8": 4.9e15}), "matrix.fp8", 5e15)[0] == 1.0  # never under the rated figure
+
+
+def test_the_smallest_byte_model_is_the_one_that_accuses() -> None:
+    # 800 MB of which 400 may be all that moved: 1.4x by the larger is 0.7 by the smaller.
+    both = moves(800e6)._replace(candidates=(ByteModel("all", 800e6, 0.0), ByteModel("routed", 400e6, 0.0)))
+    t_s = 800e6 / 8e12 / 1.4
+    assert run(both, t_s).status == "not_checked"
+    assert run(moves(800e6), t_s).status == "beyond_roof"
+
+
+def test_the_compute_roof_is_looked_at_as_well() -> None:
+    done = work("gemm", M=8192, N=8192, K=8192, dtype="fp8")
+    found = run(done, 2 * 8192**3 / 5e15 / 1.2)
+    assert (found.status, found.axis) == ("beyond_roof", "matrix.fp8")  # 1.2 over 1.05 x 1.10
+
+
+def test_a_roof_time_under_the_dispatch_floor_can_contradict_nothing() -> None:
+    # 16 MB at 8 TB/s are 2 us: no time of a launch could be under that.
+    for t_s in (1e-6, 8e-6):
+        found = run(moves(16e6), t_s, baseline=Baseline("previous", t_s=2 * t_s), prediction=EXPERTS)
+        assert found.status == "not_falsifiable"
+
+
+def test_operands_that_fit_a_cache_name_the_cache() -> None:
+    # 40 MB over and over, through 32 MB of cache: 2 caches are still served in part.
+    found = run(moves(40e6, dtype="fp64"), 40e6 / 20e9 / 3, MEASURED, cache="warm", clock="host")
+    assert (found.status, found.cause) == ("beyond_roof", "cache_resident")
+    cold = run(moves(40e6, dtype="fp64"), 40e6 / 20e9 / 3, MEASURED, cache="cold", clock="host")
+    assert (cold.status, cold.cause) == ("beyond_roof", "unexplained")
+
+
+def test_a_row_over_its_ceiling_has_no_class() -> None:
+    done = moves(1e9, dtype="fp64")
+    time = Measurement("user", 1e9 / 20e9 / 1.1, clock="host", cache="cold")
+    entry = measured(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
+    assert (entry.headroom_class, entry.unknown_reason, entry.suspect) == ("unknown", "infeasible", True)
+    assert entry.attainable_speedup is None
+
+
+# The row itself.
+
+
+def test_device_work_on_a_hosts_clock_has_no_class() -> None:
+    done = moves(800e6)
+    for clock, expected in (("host", "unknown"), ("unknown", "unknown"), ("host+sync", "underperforming")):
+        time = Measurement("user", 250e-6, clock=clock, cache="cold")  # 0.4 of the roof
+        entry = measured(Entry(name="k", stage="B"), done, time, PEAKS, target_eff=0.9)
+        assert (entry.headroom_class, entry.rankable) == (expected, expected != "unknown")
+        assert entry.roofline_pct == pytest.approx(0.4)
+
+
+def test_a_warm_working_set_within_the_caches_gives_no_verdict_on_memory() -> None:
+    done = moves(40e6, dtype="fp64")
+    warm = Measurement("user", 4e-3, clock="host", cache="warm")  # 0.5 of 20 GB/s
+    entry = measured(Entry(name="k", stage="B"), done, warm, MEASURED, target_eff=0.9)
+    assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "cache_resident")
+    cold = measured(Entry(name="k", stage="B"), done, warm._replace(cache="cold"), MEASURED, target_eff=0.9)
+    assert cold.headroom_class == "underperforming"
+
+
+def test_a_unit_test_has_no_share_and_so_no_gain_end_to_end() -> None:
+    time = Measurement("user", 250e-6, clock="device-event", cache="cold")
+    entry = measured(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, target_eff=0.9)
+    assert entry.attainable_speedup == pytest.approx(0.9 / 0.4)
+    assert entry.expected_e2e_gain_pct is None
+    assert entry.rankable
+    assert entry.route == "occupancy_track"  # neither roof is within 0.60
+
+
+def test_launches_inside_the_timed_call_make_one_unit() -> None:
+    time = Measurement("user", 200e-6, clock="device-event", cache="cold")
+    entry = measured(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, launches=4, target_eff=0.9)
+    assert (entry.t_ms, entry.t_unit_ms) == (pytest.approx(0.05), pytest.approx(0.2))
+    assert entry.roofline_pct == pytest.approx(800e6 / 200e-6 / 8e12)
+
+
+@given(
+    st.floats(1e-7, 1e-1),
+    st.floats(1e3, 1e10),
+    st.floats(0.0, 0.5),
+    st.sampled_from([None, *("live", "previous", "eager", "unknown")]),
+    st.floats(0.1, 50),
+    st.booleans(),
+)
+def test_every_case_has_one_status_and_a_reason(
+    t_s: float, nbytes: float, spread: float, kind: str | None, speedup: float, predicted: bool
+) -> None:
+    baseline = None if kind is None else Baseline(kind, t_s=t_s * speedup)
+    found = run(moves(nbytes), t_s, spread=spread, baseline=baseline, prediction=EXPERTS if predicted else None)
+    assert found.status in STATUSES
+    assert found.message
+    if found.status in ("exceeds_target", "consistent", "regression", "no_change"):
+        assert kind in COMPARABLE
+        assert found.utilisation is not None
+        assert found.utilisation <= 1.0

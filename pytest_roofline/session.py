@@ -25,6 +25,7 @@ from .annotator import Annotator, gate
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
+from .plain import plain
 from .priors import Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning
 from .recorder import Recorder
@@ -32,14 +33,14 @@ from .report import Document, write
 from .report.junit import properties
 from .report.terminal import lines, title
 from .settings import Settings, SettingsError, resolve
-from .work.declared import Declared, declared
+from .work.declared import Declared, declared, is_baseline
 from .work.globs import matches
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
 
 _recorder_key = pytest.StashKey[Recorder]()
-_rows_key = pytest.StashKey[list[Annotation]]()
+_rows_key = pytest.StashKey[list[str]]()
 
 
 def start(config: pytest.Config) -> None:
@@ -95,7 +96,7 @@ class Session:
     ) -> None:
         self.config, self.settings = config, settings
         self.cases = Cases(config, settings, baselines)
-        host = Host(problems.append)
+        host = Host(lambda line: self.annotator.problems.append(line))
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
         shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
         self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
@@ -126,8 +127,15 @@ class Session:
                 _refused(str(error), self.settings, self.problems)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
-        found: Peaks | None = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
-        return found
+        found = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
+        if found is None:
+            return None
+        if not isinstance(found, Peaks):
+            raise ValueError(
+                f"pytest_roofline_peaks gave {found!r:.60} for {device!r:.40}, expected roofline_engine.peaks.Peaks"
+            )
+        said = found._asdict()
+        return found._replace(**{key: value if isinstance(value, tuple) else plain(value) for key, value in said.items()})
 
     def pytest_report_header(self) -> str:
         return f"roofline: {self.document.header(self.annotator.devices)}"
@@ -166,7 +174,7 @@ class Session:
         for at, item in enumerate(items):
             found, marker = group(item), item.get_closest_marker("roofline")
             start = at if found is None else first.setdefault(found, at)
-            leads = found is not None and marker is not None and marker.kwargs.get("baseline") is True
+            leads = found is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
             place[item] = (start, 0) if leads else (at, 1)
         items.sort(key=lambda item: place[item])
 
@@ -186,11 +194,11 @@ class Session:
             result = yield
         try:
             rows = self._rows(item, before)
+            self._export(item, rows)
+            item.stash[_rows_key] = [row.to_json() for row in rows]
         except Exception as error:  # L5: a fault of ours must not fail a test
             self._fault(item, error)
             return result
-        item.stash[_rows_key] = rows
-        self._export(item, rows)
         failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
@@ -248,7 +256,7 @@ class Session:
             problems = self.annotator.take_problems()
             devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
             if rows or problems:
-                told = {"rows": [row.to_json() for row in rows], "problems": problems, "devices": devices}
+                told = {"rows": rows, "problems": problems, "devices": devices}
                 setattr(report, _ATTRIBUTE, json.dumps(told))
         return report
 
@@ -273,9 +281,15 @@ class Session:
     def pytest_sessionfinish(self) -> None:
         if self.is_worker or self.config.option.collectonly:
             return
-        self.document.problems = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        self.document.problems = list(dict.fromkeys(told))
         document = self.document.to_dict()
-        self.config.hook.pytest_roofline_report(config=self.config, report=document)
+        try:
+            self.config.hook.pytest_roofline_report(config=self.config, report=document)
+            if self.config.hook.pytest_roofline_report.get_hookimpls():
+                document = plain(document)
+        except Exception as error:  # L5, as for a test
+            self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
         annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
         write(self.document, document, self.settings, annotations=not annotates)
 

@@ -144,7 +144,7 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
                     document.written.append(summary)
                 if annotations:
                     github.annotate(document.rows)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
             document.problems.append(f"report {kind}: not written: {error}")
 
 

@@ -131,11 +131,10 @@ class Session:
         if found is None:
             return None
         if not isinstance(found, Peaks):
-            raise ValueError(
-                f"pytest_roofline_peaks gave {found!r:.60} for {device!r:.40}, expected roofline_engine.peaks.Peaks"
-            )
-        said = found._asdict()
-        return found._replace(**{key: value if isinstance(value, tuple) else plain(value) for key, value in said.items()})
+            raise ValueError(f"pytest_roofline_peaks gave {found!r:.60} for {device}, expected roofline_engine.peaks.Peaks")
+        said = found._asdict().items()
+        coerced: dict[str, Any] = {key: value if isinstance(value, tuple) else plain(value) for key, value in said}
+        return Peaks(**coerced)
 
     def pytest_report_header(self) -> str:
         return f"roofline: {self.document.header(self.annotator.devices)}"

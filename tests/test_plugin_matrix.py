@@ -96,6 +96,13 @@ def test_a_row_is_the_same_through_a_worker(project: Project) -> None:
     assert there == here
 
 
+def test_a_time_taken_among_workers_is_for_display(project: Project) -> None:
+    project.write(test_b=BENCHED.replace("bytes=1e3", "bytes=8e8"))
+    rows = project.run("-n2", *QUICK["codspeed"], plugins=("codspeed", "xdist")).rows
+    assert "other workers" in rows["test_marked_bench"]["notes"]
+    assert rows["test_marked_bench"]["confidence"] == "low"
+
+
 def test_with_both_the_one_that_runs_is_read(project: Project) -> None:
     project.write(test_b=BENCHED)
     ran = project.run(*QUICK["codspeed"], plugins=MEASURED_WITH["both"])
@@ -237,11 +244,15 @@ def test_a_rerun_that_ends_before_it_measures_leaves_no_row_of_the_first_try(pro
 
 @pytest.mark.parametrize(("asked", "outcome", "code"), [(60, "xfailed", 0), (40, "failed", 1)])
 def test_a_known_gap_is_a_strict_xfail(project: Project, asked: float, outcome: str, code: int) -> None:
-    marker = (
-        f"@pytest.mark.xfail(strict=True)\n@pytest.mark.roofline(op='rmsnorm', bytes=8e8, device='MI355X', min_pct={asked})"
-    )
     project.write(
-        test_a=f"import pytest\n{marker}\ndef test_gap(roofline):\n    roofline.record(2e-4, clock='device-event', cache='cold')\n"
+        test_a=f"""
+        import pytest
+
+        @pytest.mark.xfail(strict=True)
+        @pytest.mark.roofline(op="rmsnorm", bytes=8e8, device="MI355X", min_pct={asked})
+        def test_gap(roofline):
+            roofline.record(2e-4, clock="device-event", cache="cold")
+        """
     )
     ran = project.run()
     assert (ran.counts, ran.code) == ({outcome: 1}, code)
@@ -296,7 +307,7 @@ def test_no_line_is_wider_than_the_terminal(project: Project, monkeypatch: pytes
 
 def test_quiet_leaves_the_contradictions_and_a_count(project: Project) -> None:
     project.write(test_a=LONG)
-    ran = project.run("--roofline-device=MI355X", "-q", "-p", "no:warnings")
+    ran = project.run("--roofline-device=MI355X", "-q")
     lines = ran.out.splitlines()
     assert sum(line.startswith("beyond_roof: ") for line in lines) == 4
     assert any(line.startswith("roofline: 10 measured") for line in lines)

@@ -47,9 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--roofline-time", metavar="GLOB", help="time the callable that a marker names with time=, in tests that match")
     parser.addini("roofline_device", "default of --roofline-device")
     parser.addini("roofline_peaks", "default of --roofline-peaks")
-    parser.addini("roofline_fail_on", "default of --roofline-fail-on")
-    parser.addini("roofline_fail_under", "default of --roofline-fail-under")
-    parser.addini("roofline_noise", "relative change that is noise (default 0.034)")
+    parser.addini("roofline_fail_on", "default of --roofline-fail-on", type="args", default=None)
+    parser.addini("roofline_fail_under", "default of --roofline-fail-under", type="float", default=None)
+    parser.addini("roofline_noise", "relative change that is noise (default 0.034)", type="float", default=None)
     parser.addini("roofline_junit", "properties of a row in JUnit XML: full (default) or none")
 
 

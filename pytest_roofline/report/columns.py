@@ -92,7 +92,7 @@ COLUMNS = (
     Column("bound by", lambda row: row.entry.bound_type, right=False, spare=3),
     Column("% roof", percent),
     Column("target", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
-    Column("left", left),
+    Column("left", left, spare=5),
     Column("verdict", verdict, right=False),
     Column("check", outcome, right=False, spare=4),
 )

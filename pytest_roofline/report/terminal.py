@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +41,20 @@ def title(document: Document) -> str:
 
 
 def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
-    """The section under its title. verbosity as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes."""
+    """The section under its title, none wider than ``width`` but for a word that is, such as a path to be copied.
+
+    verbosity: as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes.
+    """
+    for line in _content(document, width, verbosity):
+        if len(line.text) <= width:
+            yield line
+            continue
+        indent = " " * (len(line.text) - len(line.text.lstrip()) + 2)
+        for part in textwrap.wrap(line.text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False):
+            yield Line(part, line.markup)
+
+
+def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     rows = [row for row in document.rows if row.measurement is not None]
     if verbosity >= 0:
         yield from _table(rows, width)

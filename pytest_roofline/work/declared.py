@@ -73,6 +73,11 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
     )
 
 
+def is_baseline(keywords: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    """Whether a marker makes its test the baseline of its benchmark group."""
+    return _filled(keywords.get("baseline"), params) is True
+
+
 def over(first: Declared | None, second: Declared | None) -> Declared:
     """``first`` where it says something, ``second`` elsewhere; the work of one is never mixed with the other's."""
     if first is None or second is None:

@@ -45,7 +45,5 @@ def _schema(options: argparse.Namespace) -> int:
 _ADDED = (
     cli.Extension("annotate", "a stored pytest-benchmark JSON to the report of a run", _add_annotate),
     cli.Extension("schema", "the JSON Schema of a record or a document", _add_schema),
-    cli.Extension(
-        "peaks", "measure this machine's CPU: bandwidth by level of memory, stacked compute ceilings", _add_measure, "measure"
-    ),
+    cli.Extension("peaks", "this machine's CPU: bandwidth by level of memory, compute ceilings", _add_measure, "measure"),
 )

@@ -96,7 +96,7 @@ class Session:
     ) -> None:
         self.config, self.settings = config, settings
         self.cases = Cases(config, settings, baselines)
-        host = Host(lambda line: self.annotator.problems.append(line))
+        host = Host(lambda line: self.annotator.tell(line))
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
         shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
         self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
@@ -181,9 +181,13 @@ class Session:
 
     def fixture(self, item: pytest.Item) -> Recorder:
         """The ``roofline`` fixture of a test."""
-        recorder = Recorder(parameters(item))  # a rerun starts afresh
-        item.stash[_recorder_key] = recorder
-        return recorder
+        marker = item.get_closest_marker("roofline")
+        return item.stash.setdefault(_recorder_key, Recorder(parameters(item), marker.kwargs if marker else {}))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if _recorder_key in item.stash:  # of an earlier try
+            del item.stash[_recorder_key]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -195,8 +199,11 @@ class Session:
             rows = self._rows(item, before)
             self._export(item, rows)
             item.stash[_rows_key] = [row.to_json() for row in rows]
-        except Exception as error:  # L5: a fault of ours must not fail a test
-            self._fault(item, error)
+        except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
+            line = f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}"
+            self.annotator.tell(line)
+            if self.settings.gated:
+                pytest.fail(f"roofline: not checked: {printable(line)}", pytrace=False)
             return result
         failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
         if failures:
@@ -214,18 +221,14 @@ class Session:
         module = getattr(item, "module", None)
         fn = getattr(module, name, None)
         if not callable(fn):
-            self.annotator.problems.append(f"{item.nodeid}: time={name!r} names no callable of its module")
+            self.annotator.tell(f"{item.nodeid}: time={name!r} names no callable of its module")
             yield
             return
-        recorder = item.stash.get(_recorder_key, None) or self.fixture(item)
-        setattr(module, name, recorder.first_call(fn))
+        setattr(module, name, self.fixture(item).first_call(fn))
         try:
             yield
         finally:
             setattr(module, name, fn)
-
-    def _fault(self, item: pytest.Item, error: Exception) -> None:
-        self.annotator.problems.append(f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}")
 
     def _rows(self, item: pytest.Item, before: int) -> list[Annotation]:
         rows = []
@@ -294,7 +297,7 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.is_worker or ("term", "") not in self.settings.reports:
+        if self.is_worker or self.config.option.collectonly or ("term", "") not in self.settings.reports:
             return
         verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
         if verbosity >= 0:

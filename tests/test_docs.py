@@ -28,6 +28,7 @@ PAGES = [
     ROOT / "docs" / "inputs.md",
     ROOT / "docs" / "artifact.md",
     ROOT / "docs" / "counters.md",
+    ROOT / "docs" / "ceilings.md",
     ROOT / "docs" / "timing.md",
     ROOT / "AGENTS.md",
 ]

@@ -63,7 +63,7 @@ def once(
 
     ``force`` measures whatever the file held before the call; what another process has measured meanwhile is new enough.
     """
-    before = load(path, machine, lambda line: None)  # said when it is read again under the lock
+    before = load(path, machine, _unsaid)  # said when it is read again under the lock
     if before is not None and good(before) and not force:
         return before
 
@@ -84,7 +84,7 @@ def settle(path: Path, machine: Machine, change: Callable[[Ceilings | None], Cei
         lock.acquire(timeout=_LOCK_S)
     except OSError as error:  # a lock that is not to be had in time is one too
         say(f"{path.parent}: not kept: {_line(error)}")
-        return change(load(path, machine, say))
+        return change(load(path, machine, _unsaid))
     try:
         held = load(path, machine, say)
         made = change(held)
@@ -96,6 +96,10 @@ def settle(path: Path, machine: Machine, change: Callable[[Ceilings | None], Cei
         return made
     finally:
         lock.release()
+
+
+def _unsaid(line: str) -> None:
+    pass
 
 
 def _line(error: Exception) -> str:

@@ -70,8 +70,7 @@ def measure(machine: Machine, seconds: float, tick: Tick | None = None) -> tuple
             for half, arguments in enumerate(_arguments(machine, vector)):
                 found += _pass(arguments, folder, vector)
                 if tick:
-                    done = (len(passes) + (half + 1) / 2) / ROUNDS
-                    tick(min(done, max((time.monotonic() - start) / seconds, done - 1), 1.0))
+                    tick(min((len(passes) + (half + 1) / 2) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
         passes.append(found)
     return best_of(passes)
 

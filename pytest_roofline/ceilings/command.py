@@ -12,7 +12,7 @@ from roofline_engine.units import number, printable
 
 from .cache import on_stderr
 from .measure import METHODS, ceilings
-from .record import Ceiling, Ceilings, shown
+from .record import LEVELS, NAMES, Ceiling, Ceilings, shown
 from .rounds import Tick
 
 #: The exit status of a command that was interrupted, as shells give it.
@@ -51,29 +51,28 @@ def table(found: Ceilings) -> list[str]:
     clock = "" if found.clock_mhz is None else f", {found.clock_mhz:.0f} MHz"
     lines = [f"{printable(machine.cpu)}, {machine.cores} cores{clock}, last-level cache {cache}"]
     lines += [f"measured {found.date} by {found.method}", ""]
-    lines.append(
-        f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13} {'spread':>7} {'rounds':>6}  by"
-    )
+    head = f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13}"
+    lines.append(f"{head} {'spread':>7} {'rounds':>6} {'cores':>6}  by")
     for item in sorted(found.items, key=_place):
         median = shown(item, item.median)
+        share = "-" if item.cpu_share is None else f"{item.cpu_share:.0%}"
         lines.append(
             f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {shown(item):>13} {median:>13} "
-            f"{item.spread:7.1%} {item.rounds:6}  {item.method}"
+            f"{item.spread:7.1%} {item.rounds:6} {share:>6}  {item.method}"
         )
     lines += [
         "",
         *(f"roof {axis:12} {shown(item)}, confidence {peaks.axis_confidence(axis)}" for axis, item in found.axes().items()),
     ]
     lines += [f"empty call        {found.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in found.notes)]
+    if found.disturbed():
+        lines.append(f"note: {found.disturbed()}; measure again with --force when the machine is quiet")
     return lines
 
 
-#: The order of the table: from the cores outwards, the highest ceiling first.
-_ORDER = ("vector_fma", "gemm", "vector", "scalar", "L1", "L2", "L3", "DRAM")
-
-
 def _place(item: Ceiling) -> tuple[int, int, str, str]:
-    return -item.threads, _ORDER.index(item.level or item.name), item.dtype, item.name
+    """All threads first, from the cores outwards, the highest ceiling first."""
+    return -item.threads, (*NAMES["compute"], *LEVELS).index(item.level or item.name), item.dtype, item.name
 
 
 @contextmanager

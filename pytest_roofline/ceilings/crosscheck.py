@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, quantity
 
-from .record import Ceiling, shown
+from .record import LEVELS, Ceiling, shown
 
 #: Two methods on one memory: stores that skip the cache and page sizes make 1.3 between them, a cache makes 2 and more.
 _MEMORY = 1.5
@@ -20,8 +20,7 @@ _NOISE = 1.10
 #: More than any core does a clock (two 512-bit FMA units in fp32: 64 FLOPs), at more than any clock.
 _FLOPS_A_CLOCK = {"fp32": 64.0, "fp64": 32.0}
 _CLOCK_HZ = 6.5e9
-#: What must not be slower than what follows it.
-_LEVELS = ("L1", "L2", "L3", "DRAM")
+#: What must not be slower than what follows it, as the levels must not.
 _STACK = ("vector_fma", "vector", "scalar")
 
 
@@ -64,10 +63,10 @@ def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
 
 
 def _against_lower(item: Ceiling, sound: Sequence[Ceiling]) -> str:
-    for order, place in ((_LEVELS, item.level), (_STACK, item.name)):
+    for order, place in ((LEVELS, item.level), (_STACK, item.name)):
         lower = order[order.index(place) + 1 :] if place in order else ()
         for other in sound:
-            beneath = other.level if order is _LEVELS else other.name
+            beneath = other.level if order is LEVELS else other.name
             alike = (other.threads, other.dtype) == (item.threads, item.dtype) and (order is _STACK or other.name == item.name)
             if alike and beneath in lower and other.value > _NOISE * item.value:
                 return f"is under the {shown(other)} of {beneath}: disturbed" + (", or not held by it" if item.level else "")

@@ -42,9 +42,12 @@ class Machine:
         return cls(cpu=str(data.get("cpu")), arch=str(data.get("arch")), cores=cores, memory_bytes=memory, cache_bytes=cache)
 
 
-def this_machine(root: Path = Path("/")) -> Machine:
-    """The machine under ``root``, its files those of Linux; elsewhere what Python itself can tell."""
-    usable = _affinity()
+def this_machine(root: Path = Path("/"), cpus: set[int] | None = None) -> Machine:
+    """The machine under ``root``, its files those of Linux; elsewhere what Python itself can tell.
+
+    cpus: the numbers of the cores that may be used; None for those of this process.
+    """
+    usable = _affinity() if cpus is None else cpus
     memory = _memory_total(root)
     return Machine(
         cpu=_cpu_name(root),

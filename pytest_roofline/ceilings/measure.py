@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import timeit
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,11 +36,11 @@ def ceilings(
     say: Say = on_stderr,
     tick: Tick | None = None,
 ) -> Ceilings:
-    """The ceilings of this machine, from its cache file where that holds them.
+    """The ceilings of this machine, from its cache file where that holds them by ``method`` or a better one.
 
     method: ``carm``, ``numpy`` or ``memory``; ``auto`` the best of them that this machine has; ``quick`` the best that takes
-    a few seconds, and any better one that the cache holds. seconds: the budget, at least five rounds whatever it is.
-    force: measure although the cache holds them. where: the cache's folder. say: told in one line what went otherwise.
+    a few seconds. seconds: the budget, at least five rounds whatever it is. force: measure although the cache holds them.
+    where: the cache's folder. say: told in one line what went otherwise.
 
     Raises:
         ValueError: when ``method`` names one that this machine lacks.
@@ -50,9 +49,7 @@ def ceilings(
     wanted = _choose(method, machine)
 
     def good(found: Ceilings) -> bool:
-        if method in ("auto", "quick"):
-            return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
-        return found.method == wanted
+        return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
 
     def make() -> Ceilings:
         budget = SECONDS[wanted] if seconds is None else seconds
@@ -74,7 +71,12 @@ def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path |
 
     ``found`` itself where nothing came out larger; else the larger is in the cache file too.
     """
-    again = rounds.measure(_kernels_of(found.machine, axis), _quick_method(), seconds)
+    machine, method = found.machine, _quick_method()
+    if axis == "memory":
+        kernels = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
+    else:
+        kernels = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
+    again = rounds.measure(kernels, method, seconds) if kernels else ()
     return keep_larger(found, again, where=where, say=say)
 
 
@@ -128,31 +130,27 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
 
 
 def _kernels(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
+    """Everything a quick method measures, and its notes."""
+    (streams, notes), (gemms, more) = _streams(machine, method), _gemms(machine, method)
+    return streams + gemms, notes + more
+
+
+def _streams(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
     if method == "memory":
         from . import memory_kernels
 
         return memory_kernels.streams(machine)
     from . import numpy_kernels
 
-    streams, notes = numpy_kernels.streams(machine)
-    gemms, more = numpy_kernels.gemms(machine)
-    return streams + gemms, notes + more
+    return numpy_kernels.streams(machine)
 
 
-def _kernels_of(machine: Machine, axis: str) -> list[Kernel]:
-    """Those that can raise the ceiling of one axis."""
-    from_memory: Callable[[Machine], tuple[list[Kernel], list[str]]]
-    if _quick_method() == "memory":
-        from . import memory_kernels
+def _gemms(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
+    if method == "memory":
+        return [], ["bandwidth alone: compute ceilings need numpy"]
+    from . import numpy_kernels
 
-        from_memory, gemms = memory_kernels.streams, []
-    else:
-        from . import numpy_kernels
-
-        from_memory, gemms = numpy_kernels.streams, numpy_kernels.gemms(machine)[0]
-    if axis != "memory":
-        return [kernel for kernel in gemms if axis == f"vector.{kernel.dtype}"]
-    return [kernel for kernel in from_memory(machine)[0] if kernel.threads == machine.cores]
+    return numpy_kernels.gemms(machine)
 
 
 def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: list[str]) -> Ceilings:

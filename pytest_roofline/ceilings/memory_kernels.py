@@ -20,8 +20,7 @@ def streams(machine: Machine, available: int | None = None) -> tuple[list[Kernel
     for block in (source, target):  # a page that was never written is the kernel's one page of zeros, in the cache
         ctypes.memset(block, 1, nbytes)
     found = [kernel for team in teams(machine) for kernel in _streams(team, source, target)]
-    notes = [note, "bandwidth alone: compute ceilings need numpy"]
-    return found, [line for line in notes if line]
+    return found, [note] if note else []
 
 
 def _streams(team: Team, source: ctypes.Array[ctypes.c_char], target: ctypes.Array[ctypes.c_char]) -> list[Kernel]:

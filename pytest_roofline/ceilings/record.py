@@ -13,6 +13,12 @@ from .machine import Machine
 
 #: History: 1 is the first.
 SCHEMA = "roofline-ceilings/1"
+#: A measurement that had less than this of its cores shared them. Starting and joining the threads costs a few percent.
+OWN = 0.9
+#: From the cores outwards.
+LEVELS = ("L1", "L2", "L3", "DRAM")
+#: What is measured, by kind; of compute the highest first.
+NAMES = {"bandwidth": ("read", "copy", "add", "triad"), "compute": ("vector_fma", "gemm", "vector", "scalar")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +28,8 @@ class Ceiling:
     name: of bandwidth ``read``, ``copy``, ``add`` and ``triad`` (two loads and a store); of compute ``vector_fma``,
     ``vector`` (no fused multiply-add), ``scalar`` and ``gemm`` (a whole GEMM: a lower bound of ``vector_fma``).
     kind: ``bandwidth`` or ``compute``. level: ``L1``, ``L2``, ``L3`` or ``DRAM``; None for compute. method: who measured.
-    value: the best of ``rounds``. median: their middle.
+    value: the best of ``rounds``. median: their middle. cpu_share: of the time of ``threads`` cores, what the process had in
+    the best round; well under 1 other programs had the rest, and the best is too low. None where it is not known.
     """
 
     name: str
@@ -34,6 +41,7 @@ class Ceiling:
     median: float
     rounds: int
     method: str
+    cpu_share: float | None = None
 
     @property
     def unit(self) -> str:
@@ -43,6 +51,11 @@ class Ceiling:
     def spread(self) -> float:
         """How far the best lies over the median, as a fraction of the median."""
         return self.value / self.median - 1
+
+    @property
+    def steady(self) -> bool:
+        """Whether it can be believed: best and median agree, and the cores were its own."""
+        return self.spread <= ROUNDS and (self.cpu_share is None or self.cpu_share >= OWN)
 
     @property
     def key(self) -> tuple[str, str | None, str, int]:
@@ -56,7 +69,7 @@ class Ceiling:
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Ceiling:
         """Raises ValueError naming what is wrong."""
-        level = data.get("level")
+        level, share = data.get("level"), data.get("cpu_share")
         made = cls(
             name=_text(data, "name"),
             kind=_text(data, "kind"),
@@ -67,9 +80,10 @@ class Ceiling:
             median=number(data.get("median"), "median", above=0),
             rounds=whole(data.get("rounds"), "rounds", minimum=1),
             method=_text(data, "method"),
+            cpu_share=None if share is None else number(share, "cpu_share", minimum=0),
         )
-        if made.kind not in ("bandwidth", "compute"):
-            raise ValueError(f"kind is {made.kind!r}, expected bandwidth or compute")
+        if made.name not in NAMES.get(made.kind, ()) or (made.level in LEVELS) is not (made.kind == "bandwidth"):
+            raise ValueError(f"no ceiling is a {made.name!r} of kind {made.kind!r} and level {made.level!r}")
         return made
 
 
@@ -104,6 +118,11 @@ class Ceilings:
         found = {axis: self.best(axis) for axis in ("memory", *(f"vector.{dtype}" for dtype in dtypes))}
         return {axis: item for axis, item in found.items() if item is not None}
 
+    def disturbed(self) -> str:
+        """Which axes are too low because other programs had the cores; empty where none is."""
+        shared = [axis for axis, item in self.axes().items() if item.cpu_share is not None and item.cpu_share < OWN]
+        return f"other programs used the cores meanwhile, too low: {', '.join(shared)}" if shared else ""
+
     def merged(self, *more: Ceiling) -> Ceilings:
         """With ``more``; of two ceilings of the same thing the larger stays, since a ceiling is a lower bound."""
         kept = {item.key: item for item in self.items}
@@ -113,10 +132,10 @@ class Ceilings:
         return replace(self, items=tuple(kept.values()))
 
     def peaks(self) -> Peaks:
-        """The engine's peaks of this CPU. An axis has high confidence when best and median lie within 15 %."""
+        """The engine's peaks of this CPU. An axis has high confidence when its ceiling is ``steady``."""
         axes = self.axes()
         memory = axes.get("memory")
-        doubtful = tuple(axis for axis, item in axes.items() if item.spread > ROUNDS)
+        doubtful = tuple(axis for axis, item in axes.items() if not item.steady)
         spreads = ", ".join(f"{axis} {item.spread:.0%}".replace("%", " %") for axis, item in axes.items())
         rounds = min((item.rounds for item in axes.values()), default=0)
         clock = "clock not known" if self.clock_mhz is None else f"{self.clock_mhz:.0f} MHz"
@@ -135,6 +154,7 @@ class Ceilings:
             note=joined(
                 said,
                 f"best of at least {rounds} rounds, over their median by: {spreads}" if axes else "",
+                self.disturbed(),
                 "FLOP/s are those of a GEMM, a lower bound" if lower else "",
                 *self.notes,
             ),

@@ -31,7 +31,9 @@ class Kernel:
     work: float
     call: Callable[[], object]
 
-    def ceiling(self, rates: Sequence[float], method: str) -> Ceiling:
+    def ceiling(self, seen: Sequence[tuple[float, float]], method: str) -> Ceiling:
+        """Of the (rate, share of the cores' time) of each round."""
+        rates = [rate for rate, _ in seen]
         return Ceiling(
             name=self.name,
             kind=self.kind,
@@ -42,6 +44,7 @@ class Kernel:
             median=statistics.median(rates),
             rounds=len(rates),
             method=method,
+            cpu_share=max(seen)[1],
         )
 
 
@@ -51,19 +54,24 @@ def measure(
     seconds: float,
     *,
     clock: Callable[[], float] = time.perf_counter,
+    cpu: Callable[[], float] = time.process_time,
     tick: Tick | None = None,
 ) -> tuple[Ceiling, ...]:
-    """A ceiling of each kernel, after one untimed call that maps its pages and starts its threads."""
+    """A ceiling of each kernel, after one untimed call that maps its pages and starts its threads.
+
+    clock, cpu: seconds of wall clock, and of CPU time that all threads of this process had.
+    """
     for kernel in kernels:
         kernel.call()
-    rates: list[list[float]] = [[] for _ in kernels]
+    rates: list[list[tuple[float, float]]] = [[] for _ in kernels]
     start = clock()
     done, spent = 0, 0.0
     while done < ROUNDS or spent < seconds:
         for kernel, seen in zip(kernels, rates):
-            before = clock()
+            had, before = cpu(), clock()
             kernel.call()
-            seen.append(kernel.work / max(clock() - before, 1e-9))
+            wall = max(clock() - before, 1e-9)
+            seen.append((kernel.work / wall, min(1.0, (cpu() - had) / (kernel.threads * wall))))
         done, spent = done + 1, clock() - start
         if tick:
             tick(min(done / ROUNDS, spent / seconds, 1.0))

@@ -41,7 +41,8 @@ def percent(row: Annotation) -> str:
     """The percent of the roof, with the mark of what is impossible."""
     entry = row.entry
     if entry.suspect and entry.roofline_pct_raw is not None:
-        return f"{100 * entry.roofline_pct_raw:.3g} !"
+        value = 100 * entry.roofline_pct_raw
+        return f"{value:,.0f} !" if value >= 1000 else f"{value:.3g} !"
     return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
 
 

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .record import Record
 from .units import number, printable, whole
 
 TYPE_CHECKING = False  # typing costs more to import than everything else here
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 DONE, FAILED, UNREADABLE = 0, 1, 2
 
 
-class Extension(Record):
-    """A command of the caller's own, or one more action of a command here (``command`` peaks, ``action`` measure).
+class Extension:
+    """A command of the caller's own (``action`` None), or one more action of a command here (``peaks``, ``measure``).
 
     add: gives its parser the options, and ``run`` as a default: a function of the parsed options that returns the exit
     status, or raises ValueError or OSError with the line to print. It is called when the command is chosen, and for help.
     """
 
-    command: str
-    what: str
-    add: Callable[[argparse.ArgumentParser], None]
-    action: str | None = None
+    def __init__(
+        self, command: str, what: str, add: Callable[[argparse.ArgumentParser], None], action: str | None = None
+    ) -> None:
+        self.command, self.what, self.add, self.action = command, what, add, action
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Extension] = ()) -> int:

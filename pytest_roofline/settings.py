@@ -156,7 +156,7 @@ def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str],
             continue
         kind, _, destination = value.partition(":")
         if kind not in TYPES:
-            raise SettingsError(f"{where}: unknown report type {printable(kind)!r}, expected {', '.join(TYPES)}")
+            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}")
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind == "term" and destination:
@@ -170,7 +170,7 @@ def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
     kinds = [kind.strip() for text in given for kind in text.split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        raise SettingsError(f"{where}: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")
+        raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(KINDS)}")
     return frozenset(kinds)
 
 

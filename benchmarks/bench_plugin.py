@@ -1,0 +1,125 @@
+"""What the pytest plugin costs: unused, per benchmarked test, and per row of a report.
+
+    python benchmarks/bench_plugin.py [start] [tests] [reports]
+
+start: a whole ``python -m pytest`` of one trivial test with the plugin and with it blocked, by turns; the difference of the
+minima, since the median of a shared machine is mostly the machine. tests: 1,000 trivial benchmarks with pytest-benchmark
+alone and with ``--roofline``, by turns. reports: every report file of 1,000 and of 10,000 rows, and their ratio.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+TRIVIAL = "def test_one():\n    pass\n"
+BENCHMARKS = """
+import pytest
+
+@pytest.mark.parametrize("n", range({tests}))
+def test_bench(benchmark, n):
+    benchmark(len, ())
+"""
+QUICK = ("--benchmark-max-time=0.0001", "--benchmark-min-rounds=1", "--benchmark-warmup=off")
+GOAL_START_MS, GOAL_TEST_MS, GOAL_REPORTS_S = 6.0, 1.0, 2.0
+
+
+def seconds(folder: Path, *args: str) -> float:
+    """One run of pytest in ``folder``, as a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
+    start = time.perf_counter()
+    subprocess.run(command, check=True, cwd=folder, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def by_turns(folder: Path, runs: int, *variants: tuple[str, ...]) -> list[float]:
+    """The least time of each variant, each run once before any is timed."""
+    times: list[list[float]] = [[] for _ in variants]
+    for at in range(runs + 1):
+        for kept, variant in zip(times, variants):
+            taken = seconds(folder, *variant)
+            if at:
+                kept.append(taken)
+    return [min(kept) for kept in times]
+
+
+def bench_start(folder: Path, runs: int = 40) -> None:
+    (folder / "test_one.py").write_text(TRIVIAL)
+    without, with_it = by_turns(folder, runs, ("-p", "no:roofline"), ("-p", "roofline"))
+    added = 1e3 * (with_it - without)
+    print(
+        f"start-up without --roofline: +{added:.1f} ms of {1e3 * without:.0f} ms ({with_it / without:.3f}x), "
+        f"minima of {runs} runs by turns; goal {GOAL_START_MS:g} ms"
+    )
+
+
+def bench_tests(folder: Path, tests: int = 1000, runs: int = 3) -> None:
+    (folder / "test_many.py").write_text(BENCHMARKS.format(tests=tests))
+    (folder / "test_one.py").write_text(BENCHMARKS.format(tests=1))
+    plugins = ("-p", "roofline", "-p", "benchmark", *QUICK)
+    many, one = ("test_many.py", *plugins), ("test_one.py", *plugins)
+    alone, alone_1, on, on_1 = by_turns(folder, runs, many, one, (*many, "--roofline"), (*one, "--roofline"))
+    each, each_on = ((all_ - first) / (tests - 1) for all_, first in ((alone, alone_1), (on, on_1)))
+    print(
+        f"{tests} benchmarks: {1e3 * each:.2f} ms a test alone, {1e3 * each_on:.2f} ms with --roofline "
+        f"({each_on / each:.2f}x, +{1e3 * (each_on - each):.2f} ms; goal +{GOAL_TEST_MS:g} ms); the flag itself "
+        f"{1e3 * (on_1 - alone_1):+.0f} ms a run; minima of {runs}"
+    )
+
+
+def bench_reports(folder: Path) -> None:
+    from pytest_roofline.report import Document, write
+    from pytest_roofline.settings import Settings
+
+    row = one_row()
+    taken = {}
+    for count in (1_000, 10_000):
+        settings = Settings(reports=(("json", str(folder / "r.json")), ("md", str(folder / "r.md"))))
+        rows = [dataclasses.replace(row, nodeid=f"test_a.py::test_bench[{at}]") for at in range(count)]
+        best = float("inf")
+        for _ in range(3):
+            document = Document(settings, None)
+            document.add(rows, [], {})
+            start = time.perf_counter()
+            write(document, document.to_dict(), settings, annotations=False)
+            best = min(best, time.perf_counter() - start)
+        taken[count] = best
+        size = sum((folder / name).stat().st_size for name in ("r.json", "r.md")) / 1e6
+        print(f"report files of {count:6,} rows: {best:.3f} s, {size:.1f} MB; goal {GOAL_REPORTS_S:g} s for 10,000")
+    print(f"ten times the rows: {taken[10_000] / taken[1_000]:.1f}x the time")
+
+
+def one_row() -> object:
+    """A row with a verdict, a baseline and a remark, as a run makes it."""
+    from pytest_roofline.annotation import Annotation
+    from roofline_engine.check import Baseline, Measurement, check, measured
+    from roofline_engine.entry import Entry
+    from roofline_engine.models import work
+    from roofline_engine.peaks import Peaks
+
+    peaks = Peaks(product="x", hbm_bw_bytes_s=8e12, flops={"bf16": 2.5e15}, l2_bytes=3e7, confidence="high")
+    done = work("gemm", M=64, N=8192, K=8192, dtype="bf16")
+    time_ = Measurement("user", 5e-5, 4.9e-5, 5.1e-5, 100, clock="device-event", cache="cold")
+    entry = measured(Entry(name="gemm", short_name="gemm", stage="B"), done, time_, peaks)
+    before = Baseline("previous", t_s=6e-5, source="before.json")
+    outcome = check(entry, done, time_, peaks, baseline=before)
+    return Annotation(
+        nodeid="", entry=entry, check=outcome, device="x", work_source="marker", measurement=time_, baseline=before
+    )
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or ["start", "tests", "reports"]
+    for name in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            {"start": bench_start, "tests": bench_tests, "reports": bench_reports}[name](Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Of the tests' environment; dev,frameworks adds torch and JAX.
+EXTRAS ?= dev
 
 .PHONY: demo test check bench clean
 
@@ -27,7 +29,7 @@ $(VENV)/installed: pyproject.toml
 
 $(VENV)/installed-dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
 	touch $(VENV)/installed $@
 
 clean:

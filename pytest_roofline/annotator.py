@@ -20,7 +20,10 @@ from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
 IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
+UNTIMELY = "device work on a host's clock without a wait for the device: the time may be of the launch alone"
 SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
+#: What takes its times in a worker as well; pytest-benchmark does not, and of a time that a test recorded nothing is known.
+TIMED_HERE = ("roofline", "pytest-codspeed")
 NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
 
 
@@ -76,12 +79,12 @@ class Annotator:
         """The row of a case; what could not be known is a reason in it, never an error."""
         said = case.declared
         prediction = self.predictions.match(said.kernel, case.test) if self.predictions else None
-        notes = list(said.notes)
+        notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
         if prediction is not None and peaks is not None and self.predictions is not None:
             other = self.predictions.other_device(peaks)
             if other:
-                self._tell(f"{other}: not used")
+                self.tell(f"{other}: not used")
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
@@ -95,19 +98,19 @@ class Annotator:
             notes.insert(0, case.problem or NO_WORK)
             entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
         elif peaks is None:
-            entry = self._timed(assess(entry, said.work, Peaks(source="derived"), target_eff=said.target_eff), case)
+            entry = assess(self._timed(entry, case), said.work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
             entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]
             if case.measurement is not None and untimely(case.measurement, peaks):
-                notes.append("device work on a host's clock without a wait for the device: the time may be of the launch alone")
+                notes.append(UNTIMELY)
         if outcome is None:
             outcome = check(
                 entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.measurement is not None:
             notes += case.measurement.notes
-            notes += [SHARED] if self.shared and case.measurement.source == "roofline" else []
+            notes += [SHARED] if self.shared and case.measurement.source in TIMED_HERE else []
         elif case.idle:
             notes.append(IDLE)
         entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
@@ -137,7 +140,7 @@ class Annotator:
                 row = assess(entry, work, peaks, target_eff=said.target_eff)
             else:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
-                row = doubted(row) if self.shared and measurement.source == "roofline" else row
+                row = doubted(row) if self.shared and measurement.source in TIMED_HERE else row
             noise = self.settings.noise
             return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
 
@@ -169,11 +172,12 @@ class Annotator:
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:
-            self._tell(str(error))
+            self.tell(str(error))
             notes.append(str(error))
             return name, None
 
-    def _tell(self, line: str) -> None:
+    def tell(self, line: str) -> None:
+        """Keep a line for the report, once."""
         if line not in self._told:
             self._told.add(line)
             self.problems.append(line)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel=None, device=None, min_pct=None, target_eff=None, "
-    "launches=1, baseline=False, baseline_kind='live', time=None, **sizes): the work of the kernel under test; a string "
+    "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, **sizes): the work of the kernel "
+    "under test; a string "
     "that is the name of a parametrize argument is that argument"
 )
 
@@ -46,9 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--roofline-time", metavar="GLOB", help="time the callable that a marker names with time=, in tests that match")
     parser.addini("roofline_device", "default of --roofline-device")
     parser.addini("roofline_peaks", "default of --roofline-peaks")
-    parser.addini("roofline_fail_on", "default of --roofline-fail-on")
-    parser.addini("roofline_fail_under", "default of --roofline-fail-under")
-    parser.addini("roofline_noise", "relative change that is noise (default 0.034)")
+    parser.addini("roofline_fail_on", "default of --roofline-fail-on", type="args", default=None)
+    parser.addini("roofline_fail_under", "default of --roofline-fail-under", type="float", default=None)
+    parser.addini("roofline_noise", "relative change that is noise (default 0.034)", type="float", default=None)
     parser.addini("roofline_junit", "properties of a row in JUnit XML: full (default) or none")
 
 

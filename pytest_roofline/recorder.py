@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
@@ -13,7 +13,10 @@ from roofline_engine.units import number
 from .devices import seen_on
 from .plain import plain
 from .plugin import Plain
-from .work.declared import Declared, declared
+from .work.declared import Declared, declared, over
+
+if TYPE_CHECKING:
+    from .timing import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,9 @@ class Taken:
 class Recorder(Plain):
     """The ``roofline`` fixture under ``--roofline``."""
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any]) -> None:
         self.params = params
+        self.marked = declared(marked, params, "marker")
         self.declared: Declared | None = None
         self.taken: list[Taken] = []
 
@@ -46,7 +50,7 @@ class Recorder(Plain):
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
         from .timing import measure
 
-        value, measurement = measure(fn, *args, **kwargs)
+        value, measurement = measure(fn, *args, settings=self._settings(), **kwargs)
         self._take(measurement, None, (value, args, kwargs))
         return value
 
@@ -54,7 +58,7 @@ class Recorder(Plain):
         """Time both by turns and return the candidate's value; the row is the candidate's, over the baseline."""
         from .timing import compare
 
-        result = compare(baseline, candidate, *args, **kwargs)
+        result = compare(baseline, candidate, *args, settings=self._settings(), **kwargs)
         before = result.baseline
         self._take(
             result.candidate,
@@ -79,6 +83,12 @@ class Recorder(Plain):
             ValueError: for a time that is no positive number, or a keyword that is not known.
         """
         self._take(_measured(t_s, measurement), None, ())
+
+    def _settings(self) -> Settings:
+        from .timing import Settings
+
+        said = over(self.declared, self.marked)
+        return Settings(cache=said.cache or "auto", graph=said.graph)  # type: ignore[arg-type]  # one of the three
 
     def _take(self, measurement: Measurement, baseline: Baseline | None, values: object) -> None:
         self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values)))

@@ -25,6 +25,7 @@ from .annotator import Annotator, gate
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
+from .plain import plain
 from .priors import Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning
 from .recorder import Recorder
@@ -32,14 +33,14 @@ from .report import Document, write
 from .report.junit import properties
 from .report.terminal import lines, title
 from .settings import Settings, SettingsError, resolve
-from .work.declared import Declared, declared
+from .work.declared import Declared, declared, is_baseline
 from .work.globs import matches
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
 
 _recorder_key = pytest.StashKey[Recorder]()
-_rows_key = pytest.StashKey[list[Annotation]]()
+_rows_key = pytest.StashKey[list[str]]()
 
 
 def start(config: pytest.Config) -> None:
@@ -95,7 +96,7 @@ class Session:
     ) -> None:
         self.config, self.settings = config, settings
         self.cases = Cases(config, settings, baselines)
-        host = Host(problems.append)
+        host = Host(lambda line: self.annotator.tell(line))
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
         shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
         self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
@@ -126,8 +127,14 @@ class Session:
                 _refused(str(error), self.settings, self.problems)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
-        found: Peaks | None = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
-        return found
+        found = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
+        if found is None:
+            return None
+        if not isinstance(found, Peaks):
+            raise ValueError(f"pytest_roofline_peaks gave {found!r:.60} for {device}, expected roofline_engine.peaks.Peaks")
+        said = found._asdict().items()
+        coerced: dict[str, Any] = {key: value if isinstance(value, tuple) else plain(value) for key, value in said}
+        return Peaks(**coerced)
 
     def pytest_report_header(self) -> str:
         return f"roofline: {self.document.header(self.annotator.devices)}"
@@ -166,7 +173,7 @@ class Session:
         for at, item in enumerate(items):
             found, marker = group(item), item.get_closest_marker("roofline")
             start = at if found is None else first.setdefault(found, at)
-            leads = found is not None and marker is not None and marker.kwargs.get("baseline") is True
+            leads = found is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
             place[item] = (start, 0) if leads else (at, 1)
         items.sort(key=lambda item: place[item])
 
@@ -174,9 +181,13 @@ class Session:
 
     def fixture(self, item: pytest.Item) -> Recorder:
         """The ``roofline`` fixture of a test."""
-        recorder = Recorder(parameters(item))  # a rerun starts afresh
-        item.stash[_recorder_key] = recorder
-        return recorder
+        marker = item.get_closest_marker("roofline")
+        return item.stash.setdefault(_recorder_key, Recorder(parameters(item), marker.kwargs if marker else {}))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if _recorder_key in item.stash:  # of an earlier try
+            del item.stash[_recorder_key]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -186,11 +197,14 @@ class Session:
             result = yield
         try:
             rows = self._rows(item, before)
-        except Exception as error:  # L5: a fault of ours must not fail a test
-            self._fault(item, error)
+            self._export(item, rows)
+            item.stash[_rows_key] = [row.to_json() for row in rows]
+        except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
+            line = f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}"
+            self.annotator.tell(line)
+            if self.settings.gated:
+                pytest.fail(f"roofline: not checked: {printable(line)}", pytrace=False)
             return result
-        item.stash[_rows_key] = rows
-        self._export(item, rows)
         failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
@@ -207,18 +221,14 @@ class Session:
         module = getattr(item, "module", None)
         fn = getattr(module, name, None)
         if not callable(fn):
-            self.annotator.problems.append(f"{item.nodeid}: time={name!r} names no callable of its module")
+            self.annotator.tell(f"{item.nodeid}: time={name!r} names no callable of its module")
             yield
             return
-        recorder = item.stash.get(_recorder_key, None) or self.fixture(item)
-        setattr(module, name, recorder.first_call(fn))
+        setattr(module, name, self.fixture(item).first_call(fn))
         try:
             yield
         finally:
             setattr(module, name, fn)
-
-    def _fault(self, item: pytest.Item, error: Exception) -> None:
-        self.annotator.problems.append(f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}")
 
     def _rows(self, item: pytest.Item, before: int) -> list[Annotation]:
         rows = []
@@ -248,15 +258,19 @@ class Session:
             problems = self.annotator.take_problems()
             devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
             if rows or problems:
-                told = {"rows": [row.to_json() for row in rows], "problems": problems, "devices": devices}
+                told = {"rows": rows, "problems": problems, "devices": devices}
                 setattr(report, _ATTRIBUTE, json.dumps(told))
         return report
 
     # The end, on the controller.
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.is_worker:
+            return
+        if report.when == "setup":
+            self.document.forget(report.nodeid)  # of an earlier try
         told = getattr(report, _ATTRIBUTE, None)
-        if self.is_worker or told is None:
+        if told is None:
             return
         data = json.loads(told)
         self.document.add([Annotation.from_json(text) for text in data["rows"]], data["problems"], data["devices"])
@@ -269,15 +283,21 @@ class Session:
     def pytest_sessionfinish(self) -> None:
         if self.is_worker or self.config.option.collectonly:
             return
-        self.document.problems = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        self.document.problems = list(dict.fromkeys(told))
         document = self.document.to_dict()
-        self.config.hook.pytest_roofline_report(config=self.config, report=document)
+        try:
+            self.config.hook.pytest_roofline_report(config=self.config, report=document)
+            if self.config.hook.pytest_roofline_report.get_hookimpls():
+                document = plain(document)
+        except Exception as error:  # L5, as for a test
+            self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
         annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
         write(self.document, document, self.settings, annotations=not annotates)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.is_worker or ("term", "") not in self.settings.reports:
+        if self.is_worker or self.config.option.collectonly or ("term", "") not in self.settings.reports:
             return
         verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
         if verbosity >= 0:

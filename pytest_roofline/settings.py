@@ -166,8 +166,8 @@ def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str],
 
 
 def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
-    kinds = value.split(",") if isinstance(value, str) else list(value or ())
-    kinds = [kind.strip() for kind in kinds if kind.strip()]
+    given = [value] if isinstance(value, str) else list(value or ())
+    kinds = [kind.strip() for text in given for kind in text.split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise SettingsError(f"{where}: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")

@@ -6,6 +6,7 @@ numpy is an error, one of pydantic is slow.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -57,7 +58,7 @@ class Ran(NamedTuple):
     def counts(self) -> dict[str, int]:
         """Outcomes by name, from the last line that pytest prints."""
         words = self.out.strip().splitlines()[-1].strip("= ").replace(",", "").split()
-        pairs = [(word, after) for word, after in zip(words, words[1:]) if word.isdigit()]
+        pairs = [(word, after) for word, after in itertools.pairwise(words) if word.isdigit()]
         return {name.rstrip("s"): int(count) for count, name in pairs}
 
     @property
@@ -87,7 +88,7 @@ class Project:
         }
         for name, value in self.env.items():
             monkeypatch.setenv(name, value)
-        for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS", "NO_COLOR", "FORCE_COLOR"):
+        for name in ("GITHUB_STEP_SUMMARY", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
             monkeypatch.delenv(name, raising=False)
 
     def write(self, **files: str) -> Project:
@@ -109,7 +110,7 @@ class Project:
         with warnings.catch_warnings():
             warnings.resetwarnings()  # the run's own filters, none of ours
             result = self.pytester.runpytest_inprocess(*_arguments(plugins), *_ON, *map(str, args))
-        return Ran(int(result.ret), f"{result.stdout.str()}\n{result.stderr.str()}".rstrip(), self.path)
+        return Ran(int(result.ret), f"{result.stderr.str()}\n{result.stdout.str()}".strip(), self.path)
 
     def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:
         """In a process of its own; on: with the flag, without it (False), without the plugin (None)."""

@@ -364,7 +364,7 @@ def test_warnings_are_promoted_and_silenced_by_name(project: Project, option: st
 def test_exceeding_a_target_is_a_warning_of_its_own(project: Project, predictions: str) -> None:
     ran = moe(project, 1.10, f"--roofline-predictions={predictions}", "-W", "error::pytest_roofline.ExceedsTargetWarning")
     assert ran.code == 1
-    assert "ExceedsTargetWarning: fused_moe_kernel: exceeds_target: 1.100x" in ran.out
+    assert "ExceedsTargetWarning: test_moe: exceeds_target: 1.100x" in ran.out
     assert "session.py" not in ran.out  # the message alone, no line of the plugin's own source
 
 

@@ -38,11 +38,13 @@ WATCH = """
 import atexit, sys
 
 started = []
-sys.addaudithook(lambda event, args: started.append(args[0]) if event in ("subprocess.Popen", "os.posix_spawn", "os.fork") else None)
+starts = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system")
+sys.addaudithook(lambda event, args: started.append(event) if event in starts else None)
 
 def tell():
     ours = sorted(name for name in sys.modules if name.partition(".")[0] == "pytest_roofline")
-    heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"pydantic", "roofline_engine", "numpy", "filelock", "rich"})
+    packages = {name.partition(".")[0] for name in sys.modules}
+    heavy = sorted(packages & {"pydantic", "roofline_engine", "numpy", "filelock", "rich"})
     print("WATCHED", started, ours, heavy, flush=True)
 
 atexit.register(tell)

@@ -35,12 +35,17 @@ class Document:
         return list(self._rows.values())
 
     def add(self, rows: Iterable[Annotation], problems: Iterable[str], devices: Mapping[str, dict[str, Any]]) -> None:
-        """Take the rows of one test; those of an earlier try of the same test are replaced."""
-        for row in rows:
-            self._rows.pop(row.nodeid, None)
-            self._rows[row.nodeid] = row
+        """Take the rows of one test."""
+        self._rows.update((row.nodeid, row) for row in rows)
         self.problems += [line for line in problems if line not in self.problems]
         self.devices.update(devices)
+
+    def forget(self, nodeid: str) -> None:
+        """Drop the rows of a test, which starts another time; it may not come to measure again."""
+        self._rows.pop(nodeid, None)
+        at = 1
+        while self._rows.pop(f"{nodeid}#{at}", None) is not None:
+            at += 1
 
     def by_share(self) -> list[Annotation]:
         """By share of GPU time where a prediction gives one, then by time."""
@@ -139,7 +144,7 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
                     document.written.append(summary)
                 if annotations:
                     github.annotate(document.rows)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
             document.problems.append(f"report {kind}: not written: {error}")
 
 

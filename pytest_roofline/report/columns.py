@@ -41,7 +41,8 @@ def percent(row: Annotation) -> str:
     """The percent of the roof, with the mark of what is impossible."""
     entry = row.entry
     if entry.suspect and entry.roofline_pct_raw is not None:
-        return f"{100 * entry.roofline_pct_raw:.3g} !"
+        value = 100 * entry.roofline_pct_raw
+        return f"{value:,.0f} !" if value >= 1000 else f"{value:.3g} !"
     return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
 
 
@@ -91,7 +92,7 @@ COLUMNS = (
     Column("bound by", lambda row: row.entry.bound_type, right=False, spare=3),
     Column("% roof", percent),
     Column("target", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
-    Column("left", left),
+    Column("left", left, spare=5),
     Column("verdict", verdict, right=False),
     Column("check", outcome, right=False, spare=4),
 )

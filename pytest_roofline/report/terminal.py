@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from roofline_engine.check import HOST
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
-from ..annotator import IDLE
+from ..annotator import IDLE, SHARED, UNTIMELY
 from .columns import ALARMS, COLUMNS, Column, kernel
 
 if TYPE_CHECKING:
@@ -39,7 +41,20 @@ def title(document: Document) -> str:
 
 
 def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
-    """The section under its title. verbosity as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes."""
+    """The section under its title, none wider than ``width`` but for a word that is, such as a path to be copied.
+
+    verbosity: as pytest's: under 0 the contradictions alone, 1 the bases, 2 the notes.
+    """
+    for line in _content(document, width, verbosity):
+        if len(line.text) <= width:
+            yield line
+            continue
+        indent = " " * (len(line.text) - len(line.text.lstrip()) + 2)
+        for part in textwrap.wrap(line.text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False):
+            yield Line(part, line.markup)
+
+
+def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     rows = [row for row in document.rows if row.measurement is not None]
     if verbosity >= 0:
         yield from _table(rows, width)
@@ -100,15 +115,12 @@ def _colour(row: Annotation) -> tuple[str, ...]:
 def _peaks(peaks: dict[str, object]) -> str:
     bandwidth = peaks.get("hbm_bw_bytes_s")
     parts = [quantity(bandwidth, "B/s") if isinstance(bandwidth, (int, float)) else "unknown bandwidth"]
-    for name in ("flops", "vector"):
-        rates = peaks.get(name)
-        if isinstance(rates, dict):
-            parts += [
-                f"{dtype} {quantity(rates[dtype], 'FLOP/s')}" for dtype in ("fp64", "fp32", "bf16", "fp8") if dtype in rates
-            ]
+    rates = peaks.get("flops") or peaks.get("vector")
+    if isinstance(rates, dict):
+        parts += [f"{dtype} {quantity(rates[dtype], 'FLOP/s')}" for dtype in ("fp64", "fp32", "bf16", "fp8") if dtype in rates]
     axes = peaks.get("low_confidence_axes")
-    doubt = f"low confidence on {', '.join(axes)}" if isinstance(axes, list) else f"{peaks.get('confidence')} confidence"
-    return f"{', '.join(dict.fromkeys(parts))}; {peaks.get('source')}, {doubt}"
+    doubt = f"low confidence on {_some(axes, False)}" if isinstance(axes, list) else f"{peaks.get('confidence')} confidence"
+    return f"{', '.join(parts)}; {peaks.get('source')}, {doubt}"
 
 
 def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
@@ -126,15 +138,28 @@ def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
 def _why(row: Annotation) -> str:
     """The remark that explains the reason, not those on the model."""
     reason = row.entry.unknown_reason or ""
+    if reason == "low_confidence":
+        return _doubt(row)
     return {
         "cache_resident": "operands that fit a cache say nothing of memory: larger ones, or roofline.measure with a cold cache",
         "dispatch_bound": "the call is within the cost of a launch",
         "no_target": "what a good kernel of this op reaches is not known: target_eff= in the marker",
-        "low_confidence": "the figure is for display: stage A, a doubtful ceiling, or device work on a host's clock",
         "conflicting_models": "no one class holds over the byte models that are possible",
         "unvalidated_peak": "the peak of its roof is not known, or breaks a rule",
         "infeasible": "the ratio is impossible: the model, the peak or the time is wrong",
     }.get(reason, reason)
+
+
+def _doubt(row: Annotation) -> str:
+    if row.entry.stage == "A":
+        return "its work is guessed from names: a marker, the fixture or [tool.roofline.work] makes it evidence"
+    if SHARED in row.entry.notes:
+        return SHARED
+    if UNTIMELY in row.entry.notes:
+        return UNTIMELY
+    if row.device == HOST:
+        return "its ceiling swung while it was measured: `roofline peaks measure --force` in a quiet minute"
+    return "the peak of its axis is not certain: name the product, not the architecture"
 
 
 def _rankings(document: Document, rows: Sequence[Annotation], *, full: bool) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from roofline_engine.units import number, parse_dtype, printable
 from ..plain import plain
 
 #: Keywords that say something of the test; the others are the op's parameters.
-_OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time")
+_OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time", "cache", "graph")
 _ENGINES = ("matrix", "vector")
 
 
@@ -24,7 +24,8 @@ class Declared:
     """One declaration, checked. ``work`` is None where it says nothing of bytes and FLOPs.
 
     min_pct: percent of the roof the test must reach. launches: kernel launches inside the timed call. time: the name of the
-    callable in the test's module to time.
+    callable in the test's module to time. cache, graph: how the fixture measures, ``cold`` or ``warm``, and by replaying a
+    captured graph.
     """
 
     work: Work | None = None
@@ -38,6 +39,8 @@ class Declared:
     baseline: bool = False
     baseline_kind: str = "live"
     time: str | None = None
+    cache: str | None = None
+    graph: bool = False
     notes: tuple[str, ...] = field(default=())
 
 
@@ -65,7 +68,14 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
         baseline=_flag(of_test, "baseline"),
         baseline_kind=_choice(of_test, "baseline_kind", BASELINE_KINDS, "live"),
         time=_text(of_test, "time"),
+        cache=_choice(of_test, "cache", ("cold", "warm"), "") or None,
+        graph=_flag(of_test, "graph"),
     )
+
+
+def is_baseline(keywords: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    """Whether a marker makes its test the baseline of its benchmark group."""
+    return _filled(keywords.get("baseline"), params) is True
 
 
 def over(first: Declared | None, second: Declared | None) -> Declared:
@@ -171,6 +181,6 @@ def _flag(values: Mapping[str, Any], key: str) -> bool:
 
 def _choice(values: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:
     value = values.get(key, default)
-    if value not in choices:
+    if key in values and value not in choices:
         raise ValueError(f"{key} is {value!r:.40}, expected one of {', '.join(choices)}")
     return str(value)

@@ -12,6 +12,8 @@ from typing import Any
 
 from roofline_engine.units import number
 
+from ..plain import plain
+
 _BYTES = ("bytes", "bytes_moved", "io_bytes", "IOBytes")
 _FLOPS = ("flops", "flop", "total_flops")
 _DTYPE = ("dtype", "data_type")
@@ -35,7 +37,7 @@ def of_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
         if flops is not None:
             found["flops"] = number(flops[1], f"extra_info: {flops[0]}", minimum=0)
     if isinstance(extra.get("op"), str):
-        found["op"] = extra["op"]
+        found["op"] = plain(extra["op"])
     return found
 
 
@@ -66,4 +68,4 @@ def _precise(value: Any) -> bool:
 
 
 def _first(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, Any] | None:
-    return next(((key, values[key]) for key in keys if values.get(key) is not None), None)
+    return next(((key, plain(values[key])) for key in keys if values.get(key) is not None), None)

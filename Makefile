@@ -7,6 +7,7 @@ BIN = $(VENV)/bin
 
 demo: $(VENV)/installed
 	$(BIN)/roofline analyze examples/worked_example --out build/demo
+	$(BIN)/python -m pytest examples/kernels --roofline -p no:cacheprovider
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
@@ -22,7 +23,7 @@ bench: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[examples]"
 	touch $@
 
 $(VENV)/installed-dev: pyproject.toml

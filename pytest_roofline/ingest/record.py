@@ -1,0 +1,52 @@
+"""What an adapter gives: one record a row of somebody else's file, in our units, nothing judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofline_engine.causes import Alternative, Claim
+
+
+class RefusedError(ValueError):
+    """Why a whole file cannot be read: one line naming the file, the place and what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One row. Seconds, bytes/s and FLOP/s; None where the file does not say.
+
+    row: where it stands, as its reader would look for it (``line 12``, ``benchmarks[3]``, ``level1/1_Square``). name: of the
+    kernel or test. work: keywords of ``work.declared.build`` (an op and its sizes, or bytes, flops and dtype), with logical
+    sizes; None, and the reason in ``no_work``, where the file does not tell. t_s: time of one unit.
+    device: product name, gfx or the hardware string as it stands; units: its CUs or SMs, where a bare gfx needs them.
+    clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s, speedup: what the row is compared with, or the ratio alone.
+    claims: printed rates, converted by the unit that the format states. hand_written: the printed time is exactly 1.
+    alternatives: mistakes that this row's shape makes possible. correct: what the record says of the output.
+    launches: in the timed unit. refused: why the row cannot be used at all; the other fields then hold what is known.
+    """
+
+    row: str
+    name: str = ""
+    work: Mapping[str, Any] | None = None
+    no_work: str = ""
+    t_s: float | None = None
+    device: str | None = None
+    units: int | None = None
+    launches: float = 1
+    clock: str = "unknown"
+    cache: str = "unknown"
+    rounds: int | None = None
+    q1_s: float | None = None
+    q3_s: float | None = None
+    baseline_kind: str = "unknown"
+    baseline_t_s: float | None = None
+    speedup: float | None = None
+    claims: tuple[Claim, ...] = ()
+    hand_written: bool = False
+    alternatives: tuple[Alternative, ...] = ()
+    timed_flops: float | None = None
+    correct: bool | None = None
+    refused: str = ""
+    notes: tuple[str, ...] = field(default=())

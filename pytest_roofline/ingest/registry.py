@@ -1,0 +1,7 @@
+"""Every adapter of this package, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from . import Adapter
+
+ADAPTERS: tuple[Adapter, ...] = ()

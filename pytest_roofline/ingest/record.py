@@ -21,7 +21,7 @@ class Record:
     kernel or test. work: keywords of ``work.declared.build`` (an op and its sizes, or bytes, flops and dtype), with logical
     sizes; None, and the reason in ``no_work``, where the file does not tell. t_s: time of one unit.
     device: product name, gfx or the hardware string as it stands; units: its CUs or SMs, where a bare gfx needs them.
-    clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s, speedup: what the row is compared with, or the ratio alone.
+    clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s: what the row is compared with; speedup: the ratio alone.
     claims: printed rates, converted by the unit that the format states. hand_written: the printed time is exactly 1.
     alternatives: mistakes that this row's shape makes possible. correct: what the record says of the output.
     launches: in the timed unit. refused: why the row cannot be used at all; the other fields then hold what is known.

@@ -17,8 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from pytest_roofline.annotation import Annotation
 
 #: Every other plugin of this environment, blocked; autoload stays on, as it is for everyone.
 OTHERS = sorted({entry.name for entry in importlib.metadata.entry_points(group="pytest11")} - {"roofline", "benchmark"})
@@ -42,13 +45,19 @@ class Cost(NamedTuple):
     cpu: float
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """With bytecode cached, as in any installed copy."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
 def cost(folder: Path, *args: str) -> Cost:
-    """One run of pytest in ``folder``, as a process of its own, with its bytecode cached as in any installed copy."""
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    """One run of pytest in ``folder``, as a process of its own."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ALONE, *args]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command, check=True, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
@@ -64,8 +73,29 @@ def by_turns(folder: Path, runs: int, *variants: tuple[str, ...]) -> list[Cost]:
     return [Cost(min(one.wall for one in kept), min(one.cpu for one in kept)) for kept in costs]
 
 
+#: Import and registration, which runs the hooks that add options, ini keys and hook specifications.
+LOAD = """
+import time, pytest, _pytest.config
+manager = _pytest.config.get_config().pluginmanager
+start = time.perf_counter()
+import pytest_roofline.plugin
+manager.register(pytest_roofline.plugin, "roofline")
+print(time.perf_counter() - start)
+"""
+
+
+def load_s(folder: Path, runs: int = 20) -> float:
+    """What loading the plugin takes by itself, which the difference of two whole runs shows only on a quiet machine."""
+    command = [sys.executable, "-c", LOAD]
+    return min(
+        float(subprocess.run(command, check=True, env=environment(folder), capture_output=True, text=True).stdout)
+        for _ in range(runs)
+    )
+
+
 def bench_start(folder: Path, runs: int = 60) -> None:
     (folder / "test_one.py").write_text(TRIVIAL)
+    print(f"import and registration alone: {1e3 * load_s(folder):.1f} ms")
     without, with_it = by_turns(folder, runs, ("-p", "no:benchmark", "-p", "no:roofline"), ("-p", "no:benchmark"))
     for kind in Cost._fields:
         a, b = getattr(without, kind), getattr(with_it, kind)
@@ -112,9 +142,8 @@ def bench_reports(folder: Path) -> None:
     print(f"ten times the rows: {taken[10_000] / taken[1_000]:.1f}x the time")
 
 
-def one_row() -> object:
+def one_row() -> Annotation:
     """A row with a verdict, a baseline and a remark, as a run makes it."""
-    from pytest_roofline.annotation import Annotation
     from roofline_engine.check import Baseline, Measurement, check, measured
     from roofline_engine.entry import Entry
     from roofline_engine.models import work
@@ -132,10 +161,10 @@ def one_row() -> object:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or ["start", "tests", "reports"]
-    for name in chosen:
+    benches: dict[str, Callable[[Path], None]] = {"start": bench_start, "tests": bench_tests, "reports": bench_reports}
+    for name in sys.argv[1:] or benches:
         with tempfile.TemporaryDirectory() as folder:
-            {"start": bench_start, "tests": bench_tests, "reports": bench_reports}[name](Path(folder))
+            benches[name](Path(folder))
 
 
 if __name__ == "__main__":

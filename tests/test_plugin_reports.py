@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -155,17 +156,28 @@ def test_a_hook_that_adds_what_json_has_not_costs_that_report_alone(project: Pro
     assert (project.path / "r.md").exists()
 
 
-@pytest.mark.parametrize(
-    "hook", ["pytest_roofline_report(report)", "pytest_roofline_annotation(item)", "pytest_roofline_work(item)"]
-)
-def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
-    project.write(
+HOOKS = ["report(report)", "annotation(item)", "work(item)"]
+
+
+def raising(project: Project, hook: str) -> Project:
+    return project.write(
         conftest=f"def pytest_roofline_{hook}:\n    raise RuntimeError('of the conftest')\n",
         test_a="def test_one(roofline):\n    roofline.record(1.0)\n",
     )
-    ran = project.run()
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
+    ran = raising(project, hook).run()
     assert (ran.code, ran.counts) == (0, {"passed": 1})
     assert any("of the conftest" in line for line in ran.section)
+
+
+@pytest.mark.parametrize("hook", HOOKS[1:])
+def test_a_row_that_a_gate_could_not_see_does_not_pass(project: Project, hook: str) -> None:
+    ran = raising(project, hook).run(GATE)
+    assert ran.counts == {"failed": 1}
+    assert "not checked" in ran.out
 
 
 # Settings that cannot be meant.
@@ -376,6 +388,20 @@ def test_a_report_goes_to_a_folder_that_is_not_there_yet(project: Project) -> No
     project.write(test_a=STREAM.format(more=""))
     project.run("--roofline-report=md:new/deep/r.md")
     assert (project.path / "new" / "deep" / "r.md").read_text(encoding="utf-8").startswith("# Roofline headroom")
+
+
+def test_a_test_that_changes_the_folder_takes_no_report_along(project: Project) -> None:
+    project.write(test_a="import os\ndef test_one(tmp_path):\n    os.chdir(tmp_path)\n")
+    project.spawn()
+    assert project.path.joinpath("roofline.json").is_file()
+
+
+def test_paths_of_the_projects_table_start_at_the_project(project: Project) -> None:
+    project.toml('[tool.roofline]\nreport = ["md:reports/r.md"]\n').write(test_a=STREAM.format(more=""))
+    (project.path / "below").mkdir()
+    os.chdir(project.path / "below")
+    project.run("..", report=False)
+    assert (project.path / "reports" / "r.md").is_file()
 
 
 def test_collecting_writes_nothing(project: Project) -> None:

@@ -128,8 +128,7 @@ class Ceilings:
         """With ``more``; of two ceilings of the same thing the larger stays, since a ceiling is a lower bound."""
         kept = {item.key: item for item in self.items}
         for item in more:
-            if item.key not in kept or item.value > kept[item.key].value:
-                kept[item.key] = item
+            kept[item.key] = _larger(kept[item.key], item) if item.key in kept else item
         return replace(self, items=tuple(kept.values()))
 
     def peaks(self) -> Peaks:
@@ -195,6 +194,14 @@ class Ceilings:
             items=tuple(Ceiling.from_json(item) for item in listed),
             notes=tuple(str(note) for note in notes),
         )
+
+
+def _larger(one: Ceiling, other: Ceiling) -> Ceiling:
+    """The larger; a doubtful one takes over the rounds of a steady one that confirms it."""
+    high, low = (one, other) if one.value >= other.value else (other, one)
+    if low.steady and not high.steady and high.value <= (1 + ROUNDS) * low.median:
+        return replace(high, median=low.median, rounds=low.rounds, cpu_share=low.cpu_share)
+    return high
 
 
 def shown(item: Ceiling, value: float | None = None) -> str:

@@ -152,7 +152,7 @@ def measured(
     """
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
-    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff)
+    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff, lowest=0.0)
     return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
 
 

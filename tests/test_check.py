@@ -192,7 +192,9 @@ def test_a_rate_that_a_cache_allows_is_not_beyond_the_roof_of_the_memory() -> No
 
 def test_a_rate_that_a_cache_allows_is_compared_with_its_baseline() -> None:
     t_s = 40e6 / 20e9 / 3
-    found = run(moves(40e6, dtype="fp64"), t_s, MEASURED, cache="warm", clock="host", baseline=Baseline("previous", t_s=t_s / 2))
+    found = run(
+        moves(40e6, dtype="fp64"), t_s, MEASURED, cache="warm", clock="host", baseline=Baseline("previous", t_s=t_s / 2)
+    )
     assert (found.status, found.cause) == ("regression", "cache_resident")
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, doubted, measured, untimely
+from roofline_engine.check import (
+    COMPARABLE,
+    HOST,
+    Baseline,
+    Check,
+    Measurement,
+    Prediction,
+    check,
+    doubted,
+    measured,
+    untimely,
+)
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -90,7 +101,7 @@ class Annotator:
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=case.nodeid.rpartition("::")[2],
+            short_name=short(case.nodeid),
             pct_gpu_time=prediction.pct_gpu_time if prediction else None,
             stage=said.stage,
             launches_per_unit=said.launches,
@@ -185,6 +196,13 @@ class Annotator:
             self.problems.append(line)
 
 
+def short(nodeid: str) -> str:
+    """A test's own name with its arguments, in which ``::`` may stand."""
+    _, colons, rest = nodeid.partition("::")
+    head, bracket, arguments = (rest if colons else nodeid).partition("[")
+    return head.rpartition("::")[2] + bracket + arguments
+
+
 def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | None:
     """Why a gate that the user asked for fails this test; None when it passes.
 
@@ -199,12 +217,52 @@ def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | No
     for kind in ("exceeds_target", "regression"):  # without a model it is two times alone, which no peak can make doubtful
         if kind in settings.fail_on and outcome.status == kind and (sure or not entry.modeled):
             return f"{kind}: {outcome.message}"
+    if "regression" in settings.fail_on and (sure or not entry.modeled) and slower(row):  # whatever the roof says of the row
+        return f"regression: {outcome.speedup:.3f}x: slower than the baseline by more than noise ({outcome.status})"
     if "infeasible" in settings.fail_on and entry.unknown_reason == "infeasible" and sure:
         return f"infeasible: {entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof"
     limits = [limit for limit in (min_pct, settings.fail_under) if limit is not None]
-    if limits and sure and not entry.suspect and entry.roofline_pct is not None and 100 * entry.roofline_pct < max(limits):
+    if limits and held(row) and entry.roofline_pct and 100 * entry.roofline_pct < max(limits):
         return (
             f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {max(limits):g} % is asked for "
             f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
         )
     return None
+
+
+def slower(row: Annotation) -> bool:
+    """Whether a row took longer than its own earlier or live baseline by more than noise."""
+    speedup, band = row.check.speedup, row.check.band
+    comparable = row.baseline is not None and row.baseline.kind in COMPARABLE
+    return comparable and speedup is not None and band is not None and speedup < 1 / (1 + band)
+
+
+def held(row: Annotation) -> bool:
+    """Whether a percent can be asked of a row: it has one, sure enough to fail a test by."""
+    entry = row.entry
+    no_evidence = entry.unknown_reason in ("unvalidated_peak", "dispatch_bound")
+    return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
+
+
+def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Container[str] = ()) -> list[str]:
+    """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
+
+    matched: the nodeids that the baseline file has.
+    """
+    rows, found = list(rows), []
+    if settings.fail_under is not None:
+        free = [short(row.nodeid) for row in rows if not held(row)]
+        if free:
+            found.append(
+                f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
+            )
+    if settings.baseline is not None:
+        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
+        if free:
+            found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")
+    return found
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

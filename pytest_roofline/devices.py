@@ -53,7 +53,7 @@ class Devices:
         seen: ``cpu`` or ``gpu``, what the arrays of the test are on.
         """
         if declared is not None:
-            return declared
+            return HOST if declared.lower() == HOST else declared
         if seen == HOST:
             return HOST
         if self.chosen != AUTO:

@@ -108,4 +108,7 @@ def _measured(t_s: Any, said: Mapping[str, Any]) -> Measurement:
             raise ValueError(f"{key} is {values[key]!r:.40}, expected one of {', '.join(choices)}")
     if "rounds" in values:
         values["rounds"] = int(number(values["rounds"], "rounds", minimum=1))
-    return Measurement("user", float(number(plain(t_s), "t_s", above=0)), **values)
+    t_s = float(number(plain(t_s), "t_s", above=0))
+    if not values.get("q1_s", t_s) <= t_s <= values.get("q3_s", t_s):
+        raise ValueError(f"q1_s, t_s, q3_s are {values.get('q1_s')}, {t_s}, {values.get('q3_s')}; expected them in this order")
+    return Measurement("user", t_s, **values)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.artifact import to_json
+from roofline_engine.check import BASELINE_KINDS, Baseline
 from roofline_engine.device import Device
 from roofline_engine.entry import ByteModel
 from roofline_engine.inputs import read_json
@@ -18,7 +19,7 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import number, parse_dtype, printable
 
-from .annotator import Annotator, Case, gate
+from .annotator import Annotator, Case, gate, short, unchecked
 from .devices import AUTO, Devices
 from .host import Host
 from .priors import is_here, read_baselines, read_predictions
@@ -76,13 +77,14 @@ def run(options: argparse.Namespace) -> int:
     document = Document(settings, predictions)
     rows = []
     for case in _cases(data["benchmarks"], label, settings.work, problems):
-        case_with_time = Case(**{**case, "baseline": baselines.get(case["nodeid"])})
+        case_with_time = Case(**{**case, "baseline": baselines.get(case["nodeid"]) or case["baseline"]})
         row = annotator.annotate(case_with_time)
         failed = gate(row, settings, case_with_time.declared.min_pct)
         rows.append(dataclasses.replace(row, failed=failed))
     document.add(
         rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.found.items()}
     )
+    document.problems += unchecked(document.rows, settings, baselines)
     found = document.to_dict()
     write(document, found, settings, annotations=True)
     if options.json:
@@ -119,15 +121,37 @@ def _cases(
             problems.append(f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}")
             continue
         said, problem = _said(item, nodeid, table)
+        line, baseline = _told(item)
         yield {
             "nodeid": nodeid,
-            "test": nodeid.rpartition("::")[2],
+            "test": short(nodeid),
             "declared": said,
             "measurement": measurement,
             "group": item.get("group") if isinstance(item.get("group"), str) else None,
             "problem": problem,
             "path": nodeid.partition("::")[0],
+            "line": line,
+            "baseline": baseline,
         }
+
+
+def _told(item: Mapping[str, Any]) -> tuple[int, Baseline | None]:
+    """The line of a test and the baseline that its run compared it with, where the run left them."""
+    extra = item.get("extra_info")
+    row = extra.get("roofline") if isinstance(extra, Mapping) else None
+    if not isinstance(row, Mapping):
+        return 0, None
+    line, before = row.get("line"), row.get("baseline")
+    at = line if type(line) is int and line > 0 else 0
+    try:
+        if not isinstance(before, Mapping) or before["kind"] not in BASELINE_KINDS:
+            return at, None
+        spread = number(before.get("spread", 0), "spread", minimum=0)
+        return at, Baseline(
+            before["kind"], t_s=number(before["t_s"], "t_s", above=0), spread=spread, source=str(before["source"])
+        )
+    except (KeyError, TypeError, ValueError):  # written by hand: no baseline
+        return at, None
 
 
 def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declared, str]:
@@ -142,7 +166,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
             return _of_row(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
-    test = nodeid.rpartition("::")[2].partition("[")[0]
+    test = short(nodeid).partition("[")[0]
     sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
         ("config", lambda: globs.find(table, nodeid)),
         ("extra_info", lambda: records.of_extra_info(extra)),

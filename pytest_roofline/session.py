@@ -21,7 +21,7 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable
 
 from .annotation import Annotation
-from .annotator import Annotator, gate
+from .annotator import Annotator, gate, held, short, unchecked
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
@@ -253,7 +253,9 @@ class Session:
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
-            self.config.hook.pytest_roofline_annotation(item=item, annotation=row)
+            if case.declared.min_pct is not None and not held(row):
+                self.annotator.tell(f"{short(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
+            item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows
 
@@ -303,6 +305,7 @@ class Session:
         if self.is_worker or self.config.option.collectonly:
             return
         told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        told += unchecked(self.document.rows, self.settings, self.cases.baselines)
         self.document.problems = list(dict.fromkeys(told))
         document = self.document.to_dict()
         try:

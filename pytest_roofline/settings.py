@@ -110,7 +110,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
     if junit not in (None, "full", "none"):
         raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
     return Settings(
-        device=str(device),
+        device=str(device).lower() if str(device).lower() in ("auto", "cpu") else str(device),
         peaks=path("peaks"),
         predictions=path("predictions"),
         baseline=path("baseline"),

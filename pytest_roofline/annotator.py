@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from roofline_engine import advice
@@ -244,7 +244,7 @@ def held(row: Annotation) -> bool:
     return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
 
 
-def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Container[str] = ()) -> list[str]:
+def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collection[str] = ()) -> list[str]:
     """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
 
     matched: the nodeids that the baseline file has.
@@ -256,7 +256,7 @@ def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Container
             found.append(
                 f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
             )
-    if settings.baseline is not None:
+    if settings.baseline is not None and matched:  # one that could not be read has its own line
         free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
         if free:
             found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")

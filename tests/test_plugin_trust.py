@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from plugin_run import Project
@@ -260,7 +261,8 @@ def test_new(benchmark):
     rows = project.run(
         "--benchmark-json=now.json", "--benchmark-max-time=0.001", "--benchmark-min-rounds=5", plugins=("benchmark",)
     ).rows
-    done = project.pytester.run("roofline", "annotate", "now.json", "--report", "json:again.json")
+    command = "import sys; from pytest_roofline.cli import main; sys.exit(main())"
+    done = project.pytester.run(sys.executable, "-c", command, "annotate", "now.json", "--report", "json:again.json")
     assert done.ret == 0
     again = {row["short_name"]: row for row in json.loads((project.path / "again.json").read_text("utf-8"))["entries"]}
     for name, row in rows.items():

@@ -37,14 +37,15 @@ SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 m
 TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured in a bad minute may be low by a factor of two; what exceeds it by more is not the ceiling's fault.
 _SWING = 3.0
-NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
+NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One test and its time.
 
-    test: the function's name. seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
+    test: the function's name. baseline_device: what an earlier time was of, where its file says so.
+    seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
     took no time.
     """
 
@@ -53,6 +54,7 @@ class Case:
     declared: Declared
     measurement: Measurement | None = None
     baseline: Baseline | None = None
+    baseline_device: str | None = None
     seen: str | None = None
     problem: str = ""
     idle: bool = False
@@ -99,6 +101,12 @@ class Annotator:
             if other:
                 self.tell(f"{other}: not used")
                 prediction = None
+        if prediction is not None and self.predictions is not None and said.work is not None:
+            other = self.predictions.other_work(prediction, said.work)
+            if other:
+                notes.append(f"prediction not used: {other}")
+                prediction = None
+        baseline = self._comparable(case, device)
         entry = Entry(
             name=said.kernel or case.nodeid,
             short_name=short(case.nodeid),
@@ -113,13 +121,13 @@ class Annotator:
         elif peaks is None:
             entry = assess(self._timed(entry, case), said.work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
-            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
+            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device, baseline)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]
             if case.measurement is not None and untimely(case.measurement, peaks):
                 notes.append(UNTIMELY)
         if outcome is None:
             outcome = check(
-                entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise
+                entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.measurement is not None:
             notes += case.measurement.notes
@@ -135,7 +143,7 @@ class Annotator:
             work_source=said.source or None,
             engine=said.work.engine if said.work else None,
             measurement=case.measurement,
-            baseline=case.baseline,
+            baseline=baseline,
             prediction=prediction,
             group=case.group,
             kernel=said.kernel,
@@ -144,7 +152,14 @@ class Annotator:
         )
 
     def _judged(
-        self, entry: Entry, work: Work, case: Case, peaks: Peaks, prediction: Prediction | None, device: str | None
+        self,
+        entry: Entry,
+        work: Work,
+        case: Case,
+        peaks: Peaks,
+        prediction: Prediction | None,
+        device: str | None,
+        baseline: Baseline | None,
     ) -> tuple[Entry, Check, Peaks]:
         said, measurement = case.declared, case.measurement
 
@@ -155,7 +170,7 @@ class Annotator:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
                 row = doubted(row) if self.shared and measurement.source in TIMED_HERE else row
             noise = self.settings.noise
-            return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
+            return row, check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise)
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
@@ -167,6 +182,13 @@ class Annotator:
                 row, outcome = judge(peaks)
         return row, outcome, peaks
 
+    def _comparable(self, case: Case, device: str | None) -> Baseline | None:
+        """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""
+        baseline, before = case.baseline, case.baseline_device
+        if baseline is None or before is None or device is None or self.devices.same(before, device):
+            return baseline
+        return baseline._replace(kind="unknown", source=f"{baseline.source}, of {before}")
+
     def _timed(self, entry: Entry, case: Case) -> Entry:
         if case.measurement is None:
             return entry
@@ -176,7 +198,8 @@ class Annotator:
     def _peaks(self, case: Case, notes: list[str]) -> tuple[str | None, Peaks | None]:
         if case.declared.work is None:
             return case.declared.device, None  # nothing to hold against a roof, so no ceiling is measured for it
-        name = self.devices.name(case.declared.device, case.seen)
+        on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
+        name = self.devices.name(case.declared.device, "gpu" if on_device else case.seen)
         if name is None:
             notes.append(NO_DEVICE)
             return None, None

@@ -13,6 +13,7 @@ from roofline_engine.check import Baseline, Measurement
 from .annotator import Case
 from .devices import seen_on
 from .plain import plain
+from .priors import Earlier
 from .recorder import Recorder
 from .settings import Settings
 from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
@@ -35,7 +36,7 @@ class Cases:
     baselines: earlier times by nodeid.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, baselines: Mapping[str, Baseline]) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, baselines: Mapping[str, Earlier]) -> None:
         self.config, self.settings, self.baselines = config, settings, baselines
         self._leaders: dict[str, dict[str, _Leader]] = {}
 
@@ -87,12 +88,14 @@ class Cases:
     ) -> Case:
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
+        earlier = self.baselines.get(nodeid) if baseline is None else None
         case = Case(
             nodeid=nodeid,
             test=getattr(item, "originalname", None) or item.name,
             declared=said,
             measurement=measurement,
-            baseline=baseline or self._baseline(item, nodeid, found, said, seen),
+            baseline=baseline or (earlier.baseline if earlier else self._led(item, found, said, seen)),
+            baseline_device=earlier.device if earlier else None,
             seen=seen,
             problem=problem,
             group=found,
@@ -137,11 +140,10 @@ class Cases:
     def _codspeed(self) -> Any:
         return self.config.pluginmanager.get_plugin("codspeed_plugin")
 
-    def _baseline(self, item: pytest.Item, nodeid: str, found: str | None, said: Declared, seen: str | None) -> Baseline | None:
-        """The earlier time of this test, else the leader of its benchmark group."""
-        earlier = self.baselines.get(nodeid)
-        if earlier is not None or found is None or said.baseline:
-            return earlier
+    def _led(self, item: pytest.Item, found: str | None, said: Declared, seen: str | None) -> Baseline | None:
+        """The leader of a test's benchmark group, for the others of it."""
+        if found is None or said.baseline:
+            return None
         return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
 
 

@@ -80,6 +80,18 @@ class Devices:
             self._found[name] = self._resolved(name)
         return self._found[name]
 
+    def same(self, one: str, other: str) -> bool:
+        """Whether two names are of one product; not where one of them is in no table."""
+        if normalise(one) == normalise(other):
+            return True
+        if HOST in (one, other):
+            return False
+        try:
+            first, second = (self._found.get(name) or self._resolved(name) for name in (one, other))
+        except (ValueError, OSError):
+            return False
+        return first.product == second.product if first.product and second.product else first.gfx == second.gfx is not None
+
     def replace(self, name: str, peaks: Peaks) -> None:
         """Take better peaks of a device: a ceiling that a row exceeded, measured once more."""
         self._found[name] = peaks

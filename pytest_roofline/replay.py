@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.artifact import to_json
-from roofline_engine.check import BASELINE_KINDS, Baseline
+from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
 from roofline_engine.device import Device
 from roofline_engine.entry import ByteModel
 from roofline_engine.inputs import read_json
@@ -68,16 +68,19 @@ def run(options: argparse.Namespace) -> int:
         settings.device,
         settings.peaks,
         hook=lambda name: None,
-        of_host=host.peaks if here or settings.device != AUTO else _elsewhere,
+        of_host=host.peaks if here or settings.device == HOST else _elsewhere,
         of_machine=_no_machine,
     )
-    if settings.device not in (AUTO, "cpu"):
+    if settings.device not in (AUTO, HOST):
         devices.peaks(settings.device)
     annotator = Annotator(settings, devices, predictions, host.remeasure)
     document = Document(settings, predictions)
     rows = []
     for case in _cases(data["benchmarks"], label, settings.work, problems):
-        case_with_time = Case(**{**case, "baseline": baselines.get(case["nodeid"]) or case["baseline"]})
+        earlier = baselines.get(case["nodeid"])
+        if earlier is not None:
+            case = {**case, "baseline": earlier.baseline, "baseline_device": earlier.device}
+        case_with_time = Case(**case)
         row = annotator.annotate(case_with_time)
         failed = gate(row, settings, case_with_time.declared.min_pct)
         rows.append(dataclasses.replace(row, failed=failed))
@@ -104,7 +107,7 @@ def _no_machine() -> Device | None:
 
 
 def _elsewhere() -> Peaks:
-    raise ValueError("the times are of another machine, whose ceilings are not known here: say --device")
+    raise ValueError("the times are of another machine, whose ceilings are not known here: --device=cpu if it is one like this")
 
 
 def _cases(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roofline_engine.check import Baseline
 from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable
@@ -26,7 +25,7 @@ from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain
-from .priors import Predictions, read_baselines, read_predictions
+from .priors import Earlier, Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning
 from .recorder import Recorder
 from .report import Document, write
@@ -108,7 +107,7 @@ class Session:
         config: pytest.Config,
         settings: Settings,
         predictions: Predictions | None,
-        baselines: Mapping[str, Baseline],
+        baselines: Mapping[str, Earlier],
         problems: list[str],
     ) -> None:
         self.config, self.settings = config, settings

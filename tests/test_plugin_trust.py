@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from plugin_run import Project
+
+from pytest_roofline.ceilings.cache import folder
 
 HEAD = """
 import pytest
@@ -268,3 +272,133 @@ def test_new(benchmark):
     for name, row in rows.items():
         for key in ("baseline", "check", "line", "headroom_class", "roofline_pct_raw", "measurement"):
             assert again[name][key] == row[key], key
+
+
+# Whose machine, device and shape.
+
+
+def test_an_earlier_time_of_another_device_is_not_comparable(project: Project) -> None:
+    text = HEAD + "@pytest.mark.roofline(**WORK)\ndef test_it(roofline):\n    roofline.record(1e-3, **HOW)\n"
+    project.write(test_a=text)
+    before = project.json("before.json", project.run().report)
+    for device, status in (("MI355X", "not_comparable"), ("mi300x", "regression"), ("AMD Instinct MI300X", "regression")):
+        project.write(test_a=text.replace("1e-3", "2e-3").replace('"MI300X"', f'"{device}"'))
+        row = project.run(f"--roofline-baseline={before}").rows["test_it"]
+        assert (device, row["check"]["status"]) == (device, status)
+
+
+def test_a_time_on_a_devices_clock_is_not_of_the_cpu(project: Project) -> None:
+    project.write(
+        test_a="""
+        def test_it(roofline):
+            roofline(op="copy", bytes=1e9)
+            roofline.record(1e-3, clock="device-event", cache="cold")
+        """
+    )
+    for device in ("auto", "cpu"):
+        row = project.run(f"--roofline-device={device}").rows["test_it"]
+        assert (row["device"], row["roofline_pct"], row["check"]["status"]) == (None, None, "not_checked")
+
+
+def test_cpu_is_cpu_in_any_case(project: Project) -> None:
+    project.write(
+        conftest="""
+        import pytest
+        from roofline_engine.peaks import Peaks
+
+        @pytest.hookimpl(optionalhook=True)
+        def pytest_roofline_peaks(config, device):
+            return Peaks(product="cpu", hbm_bw_bytes_s=1e10, source="measured", confidence="high") if device == "cpu" else None
+        """,
+        test_a="""
+        def test_it(roofline):
+            roofline(op="copy", bytes=1e9, device="CPU")
+            roofline.record(1.0, clock="host", cache="cold")
+        """,
+    )
+    assert project.run().rows["test_it"]["roofline_pct"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("tokens", "used"), [(64, True), (4096, False)])
+def test_a_prediction_is_of_its_own_shape(project: Project, tokens: int, used: bool) -> None:
+    # 64 rows of 8192 in bf16, read and written: 2.1 MB; of 4096 rows 64 times that.
+    nbytes = 64 * 8192 * 2 * 2
+    entry = {"name": "k", "attainable_speedup": 1.5, "bytes_est": nbytes, "flops_est": 0}
+    artifact = {"skill_version": "1", "peaks": {"gfx": "gfx942"}, "entries": [entry]}
+    predictions = project.json("predictions.json", artifact)
+    project.write(
+        test_a=HEAD
+        + f"""
+@pytest.mark.roofline(op="copy", rows={tokens}, cols=8192, dtype="bf16", device="MI300X", kernel="k")
+def test_it(roofline):
+    roofline.record(1e-3, **HOW)
+"""
+    )
+    row = project.run(f"--roofline-predictions={predictions}").rows["test_it"]
+    assert (row["prediction"] is not None) == used
+    assert ("prediction not used" in row["notes"]) != used
+
+
+@pytest.mark.parametrize("device", ["auto", "MI300X"])
+def test_times_of_another_machine_are_not_held_against_this_cpu(project: Project, device: str) -> None:
+    project.write(
+        conftest="""
+        import pytest
+        from roofline_engine.peaks import Peaks
+
+        @pytest.hookimpl(optionalhook=True)
+        def pytest_roofline_peaks(config, device):
+            return Peaks(product="cpu", hbm_bw_bytes_s=1e10, source="measured", confidence="high") if device == "cpu" else None
+        """,
+        test_a="""
+        import pytest
+
+        @pytest.mark.roofline(op="copy", bytes=1e9, device="cpu")
+        def test_it(benchmark):
+            benchmark.pedantic(sum, ([1],), rounds=5)
+        """,
+    )
+    assert project.run("--benchmark-json=now.json", plugins=("benchmark",)).rows["test_it"]["roofline_pct_raw"] is not None
+    data = json.loads((project.path / "now.json").read_text("utf-8"))
+    data["machine_info"]["cpu"]["brand_raw"] = "a CPU of the past"
+    project.json("now.json", data)
+    project.pytester.run("roofline", "annotate", "now.json", "--device", device, "--report", "json:again.json")
+    (row,) = json.loads((project.path / "again.json").read_text("utf-8"))["entries"]
+    assert (row["device"], row["roofline_pct_raw"]) == ("cpu", None)
+
+
+def test_examples_of_hypothesis_are_not_timed(project: Project) -> None:
+    project.write(
+        test_a="""
+        from hypothesis import HealthCheck, given, settings, strategies
+
+        @settings(suppress_health_check=list(HealthCheck), max_examples=5, deadline=200)
+        @given(strategies.integers(1, 5))
+        def test_it(roofline, n):
+            assert roofline.measure(lambda: n) == n
+            assert roofline.compare(lambda: 0, lambda: n) == n
+        """
+    )
+    ran = project.run()
+    assert (ran.counts, ran.rows) == ({"passed": 1}, {})
+
+
+def test_annotations_outlive_a_terminal_without_unicode(project: Project) -> None:
+    project.write(
+        test_a=HEAD
+        + """
+@pytest.mark.roofline(**WORK)
+def test_\xfc(roofline):
+    roofline.record(1e-6, **HOW)
+"""
+    )
+    ran = project.spawn("--roofline-report=github", PYTHONIOENCODING="ascii")
+    assert any(line.startswith("::warning ") and "title=roofline%3A test_\\xfc" in line for line in ran.out.splitlines())
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(self: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert folder({}).parent == Path(tempfile.gettempdir())

@@ -90,7 +90,7 @@ class Annotator:
                 prediction = None
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=case.nodeid.rpartition("::")[2],
+            short_name=short(case.nodeid),
             pct_gpu_time=prediction.pct_gpu_time if prediction else None,
             stage=said.stage,
             launches_per_unit=said.launches,
@@ -183,6 +183,12 @@ class Annotator:
         if line not in self._told:
             self._told.add(line)
             self.problems.append(line)
+
+
+def short(nodeid: str) -> str:
+    """The test's name with its parameters, in which ``::`` may stand as well."""
+    path, bracket, parameters = nodeid.partition("[")
+    return path.rpartition("::")[2] + bracket + parameters
 
 
 def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | None:

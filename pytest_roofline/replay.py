@@ -18,7 +18,7 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import number, parse_dtype, printable
 
-from .annotator import Annotator, Case, gate
+from .annotator import Annotator, Case, gate, short
 from .devices import AUTO, Devices
 from .host import Host
 from .priors import is_here, read_baselines, read_predictions
@@ -121,7 +121,7 @@ def _cases(
         said, problem = _said(item, nodeid, table)
         yield {
             "nodeid": nodeid,
-            "test": nodeid.rpartition("::")[2],
+            "test": short(nodeid),
             "declared": said,
             "measurement": measurement,
             "group": item.get("group") if isinstance(item.get("group"), str) else None,
@@ -142,7 +142,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
             return _of_row(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
-    test = nodeid.rpartition("::")[2].partition("[")[0]
+    test = short(nodeid).partition("[")[0]
     sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
         ("config", lambda: globs.find(table, nodeid)),
         ("extra_info", lambda: records.of_extra_info(extra)),

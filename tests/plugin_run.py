@@ -52,7 +52,7 @@ class Ran(NamedTuple):
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
         """The report's rows by the test's name."""
-        return {row["nodeid"].rpartition("::")[2]: row for row in self.report["entries"]}
+        return {row["short_name"]: row for row in self.report["entries"]}
 
     @property
     def counts(self) -> dict[str, int]:

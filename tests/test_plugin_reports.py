@@ -295,19 +295,40 @@ HOSTILE = "k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n## heading\u2
 
 
 def hostile(project: Project, *args: str) -> Ran:
-    """A row whose kernel is hostile, and beyond its roof so that it is told everywhere."""
-    marker = f", kernel={HOSTILE!r}"
-    project.write(test_a=STREAM.format(more=marker).replace("2e-4", "2e-5"))
-    ran = project.run(*args)
-    assert ran.rows["test_stream"]["kernel"] == HOSTILE  # the data is as it was
+    """A row whose kernel and parameter are hostile, beyond its roof so that it is told everywhere, and a prediction."""
+    more = f", kernel={HOSTILE!r})\n@pytest.mark.parametrize('p', [{HOSTILE!r}]"
+    project.write(test_a=STREAM.format(more=more).replace("2e-4", "2e-5").replace("(roofline)", "(roofline, p)"))
+    entries = [{"name": f"another {HOSTILE}"}]
+    path = project.json("predictions.json", {"skill_version": "1", "peaks": {}, "entries": entries})
+    ran = project.run(f"--roofline-predictions={path}", *args)
+    (row,) = ran.report["entries"]
+    assert row["kernel"] == HOSTILE  # the data is as it was
     return ran
 
 
 def test_hostile_names_in_the_terminal(project: Project) -> None:
     out = hostile(project, "-vv", "--color=no").out
-    assert r"\x1b[31mred" in out
+    (unmatched,) = [line for line in out.splitlines() if line.startswith("predictions without a test: ")]
+    assert unmatched.startswith(
+        r"predictions without a test: another k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n##"
+    )
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out)
     assert not [line for line in out.splitlines() if line.strip().startswith(("::", "## "))]
+
+
+def test_the_name_of_a_test_is_whole_whatever_its_parameters_are(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        class TestGroup:
+            @pytest.mark.parametrize("p", ["a::b[c]"])
+            def test_one(self, roofline, p):
+                roofline.record(1.0)
+        """
+    )
+    (row,) = project.run().report["entries"]
+    assert row["short_name"] == "test_one[a::b[c]]"
 
 
 def test_hostile_names_in_the_json(project: Project) -> None:
@@ -354,8 +375,8 @@ def test_the_summary_of_a_job_is_appended_to(project: Project, monkeypatch: pyte
 
 def test_hostile_names_in_junit(project: Project) -> None:
     ran = hostile(project, "--junitxml=junit.xml")
-    told = {item.attrib["name"]: item.attrib["value"] for item in ran.junit["test_stream"].iter("property")}
-    assert told["roofline_check"] == "beyond_roof"
+    (case,) = ran.junit.values()  # it is well-formed XML
+    assert {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}["roofline_check"] == "beyond_roof"
 
 
 def test_a_hostile_device_and_file_name(project: Project) -> None:
@@ -364,14 +385,6 @@ def test_a_hostile_device_and_file_name(project: Project) -> None:
     assert ran.counts == {"passed": 1}
     assert "\x1b" not in ran.out
     assert not [line for line in ran.out.splitlines() if line.startswith("::")]
-
-
-def test_hostile_predictions(project: Project) -> None:
-    entries = [{"name": HOSTILE, "attainable_speedup": 1.5}, {"name": "of no test"}]
-    path = project.json("p.json", {"skill_version": "1", "peaks": {"gfx": "gfx950\x1b[31m"}, "entries": entries})
-    project.write(test_a=STREAM.format(more=""))
-    out = project.run(f"--roofline-predictions={path}", "--roofline-device=MI355X").out
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out)
 
 
 # Destinations.

@@ -152,4 +152,5 @@ def _file(document: Document, destination: str, text: str) -> None:
     path = Path(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(os.fspath(path), text)
-    document.written.append(destination)
+    here = Path.cwd()
+    document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -12,6 +12,9 @@ from plugin_run import Project
 
 from pytest_roofline.ceilings.cache import folder
 
+#: The command, whether or not its folder is on the PATH.
+ROOFLINE = (sys.executable, "-c", "import sys; from pytest_roofline.cli import main; sys.exit(main())")
+
 HEAD = """
 import pytest
 
@@ -265,8 +268,7 @@ def test_new(benchmark):
     rows = project.run(
         "--benchmark-json=now.json", "--benchmark-max-time=0.001", "--benchmark-min-rounds=5", plugins=("benchmark",)
     ).rows
-    command = "import sys; from pytest_roofline.cli import main; sys.exit(main())"
-    done = project.pytester.run(sys.executable, "-c", command, "annotate", "now.json", "--report", "json:again.json")
+    done = project.pytester.run(*ROOFLINE, "annotate", "now.json", "--report", "json:again.json")
     assert done.ret == 0
     again = {row["short_name"]: row for row in json.loads((project.path / "again.json").read_text("utf-8"))["entries"]}
     for name, row in rows.items():
@@ -362,7 +364,7 @@ def test_times_of_another_machine_are_not_held_against_this_cpu(project: Project
     data = json.loads((project.path / "now.json").read_text("utf-8"))
     data["machine_info"]["cpu"]["brand_raw"] = "a CPU of the past"
     project.json("now.json", data)
-    project.pytester.run("roofline", "annotate", "now.json", "--device", device, "--report", "json:again.json")
+    project.pytester.run(*ROOFLINE, "annotate", "now.json", "--device", device, "--report", "json:again.json")
     (row,) = json.loads((project.path / "again.json").read_text("utf-8"))["entries"]
     assert (row["device"], row["roofline_pct_raw"]) == ("cpu", None)
 

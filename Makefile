@@ -9,6 +9,7 @@ EXTRAS ?= dev
 
 demo: $(VENV)/installed
 	$(BIN)/roofline analyze examples/worked_example --out build/demo
+	$(BIN)/python -m pytest examples/kernels --roofline -p no:cacheprovider
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
@@ -24,7 +25,7 @@ bench: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[examples]"
 	touch $@
 
 $(VENV)/installed-dev: pyproject.toml

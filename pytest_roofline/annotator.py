@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from roofline_engine import advice
@@ -35,6 +35,8 @@ UNTIMELY = "device work on a host's clock without a wait for the device: the tim
 SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
 #: What takes its times in a worker as well; pytest-benchmark does not, and of a time that a test recorded nothing is known.
 TIMED_HERE = ("roofline", "pytest-codspeed")
+#: A ceiling measured in a bad minute may be low by a factor of two; what exceeds it by more is not the ceiling's fault.
+_SWING = 3.0
 NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 
 
@@ -172,7 +174,7 @@ class Annotator:
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
-        if exceeded and device == HOST:
+        if exceeded and device == HOST and (outcome.utilisation or 0.0) <= _SWING:
             better = self.remeasure(peaks, outcome.axis)
             if better != peaks:
                 self.devices.replace(HOST, better)
@@ -265,7 +267,7 @@ def held(row: Annotation) -> bool:
     return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
 
 
-def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Container[str] = ()) -> list[str]:
+def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collection[str] = ()) -> list[str]:
     """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
 
     matched: the nodeids that the baseline file has.
@@ -277,7 +279,7 @@ def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Container
             found.append(
                 f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
             )
-    if settings.baseline is not None:
+    if settings.baseline is not None and matched:
         free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
         if free:
             found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")

@@ -18,9 +18,13 @@ class Host:
         self._doubted: set[str] = set()
 
     def peaks(self) -> Peaks:
-        """From the cache, else from a measurement of a few seconds; never the long one."""
-        self._found = ceilings.ceilings("quick", say=self.say)
-        return self._found.peaks()
+        """From the cache, else from a measurement of a few seconds; never the long one. A doubtful axis is measured again."""
+        found = ceilings.ceilings("quick", say=self.say)
+        for axis, item in found.axes().items():
+            if not item.steady:
+                found = ceilings.remeasure(found, axis, say=self.say)
+        self._found = found
+        return found.peaks()
 
     def remeasure(self, peaks: Peaks, axis: str | None) -> Peaks:
         """``peaks``, or larger ones where measuring the axis once more gives them."""

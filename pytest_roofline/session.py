@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -39,7 +39,7 @@ from .work.globs import matches
 _ATTRIBUTE = "_roofline"
 
 _recorder_key = pytest.StashKey[Recorder]()
-_rows_key = pytest.StashKey[list[str]]()
+_rows_key = pytest.StashKey[list[Any]]()
 
 
 def start(config: pytest.Config) -> None:
@@ -82,6 +82,23 @@ def _refused(line: str, settings: Settings, problems: list[str]) -> None:
     problems.append(line)
 
 
+class _Told(NamedTuple):
+    """What one test has for the report: its rows (in a worker as strings of JSON), what went wrong, the peaks so far."""
+
+    rows: list[Any]
+    problems: list[str]
+    devices: dict[str, dict[str, Any]]
+
+
+def _sent(report: pytest.TestReport) -> _Told | None:
+    """What a worker has attached to a report."""
+    text = getattr(report, _ATTRIBUTE, None)
+    if text is None:
+        return None
+    told = _Told(**json.loads(text))
+    return told._replace(rows=[Annotation.from_json(row) for row in told.rows])
+
+
 class Session:
     """The plugin object of one run."""
 
@@ -102,6 +119,7 @@ class Session:
         self.document = Document(settings, predictions)
         self.problems = problems
         self.is_worker = hasattr(config, "workerinput")
+        self._told: dict[str, _Told] = {}
 
     # Before the tests.
 
@@ -197,7 +215,7 @@ class Session:
         try:
             rows = self._rows(item, before)
             self._export(item, rows)
-            item.stash[_rows_key] = [row.to_json() for row in rows]
+            item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
         except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
             line = f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}"
             self.annotator.tell(line)
@@ -255,12 +273,14 @@ class Session:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.when == "call":
-            rows = item.stash.get(_rows_key, [])
-            problems = self.annotator.take_problems()
-            devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
-            if rows or problems:
-                told = {"rows": rows, "problems": problems, "devices": devices}
-                setattr(report, _ATTRIBUTE, json.dumps(told))
+            told = _Told(item.stash.get(_rows_key, []), self.annotator.take_problems(), {})
+            if told.rows or told.problems:
+                found = self.annotator.devices.found
+                told = told._replace(devices={name: peaks.to_dict() for name, peaks in found.items()})
+                if self.is_worker:
+                    setattr(report, _ATTRIBUTE, json.dumps(told._asdict()))
+                else:
+                    self._told[item.nodeid] = told
         return report
 
     # The end, on the controller.
@@ -270,11 +290,10 @@ class Session:
             return
         if report.when == "setup":
             self.document.forget(report.nodeid)  # of an earlier try
-        told = getattr(report, _ATTRIBUTE, None)
-        if told is None:
-            return
-        data = json.loads(told)
-        self.document.add([Annotation.from_json(text) for text in data["rows"]], data["problems"], data["devices"])
+        elif report.when == "call":
+            told = self._told.pop(report.nodeid, None) or _sent(report)
+            if told is not None:
+                self.document.add(*told)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:

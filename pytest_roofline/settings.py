@@ -95,7 +95,11 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         value, where = first(name)
         if value is None:
             return None
-        return Path(value) if where.startswith("--") else root / value
+        return start(where) / str(value)
+
+    def start(where: str) -> Path:
+        """Where relative paths start; absolute from here on, since a test may change the working directory."""
+        return (Path() if where.startswith("--") else root).absolute()
 
     device = first("device")[0] or "auto"
     reports, where = first("report")
@@ -110,7 +114,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         peaks=path("peaks"),
         predictions=path("predictions"),
         baseline=path("baseline"),
-        reports=_reports(reports, where),
+        reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
         fail_under=None if under is None else _number(under, of_under, 0, 100),
         noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
@@ -147,7 +151,7 @@ def read_project(root: Path) -> Project:
         raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
 
 
-def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str], ...]:
+def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tuple[str, str], ...]:
     """``TYPE[:DEST]`` each; an empty one silences. A terminal section stays unless silenced."""
     found: dict[tuple[str, str], None] = {("term", ""): None}
     for value in values or ():
@@ -156,12 +160,12 @@ def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str],
             continue
         kind, _, destination = value.partition(":")
         if kind not in TYPES:
-            raise SettingsError(f"{where}: unknown report type {printable(kind)!r}, expected {', '.join(TYPES)}")
+            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}")
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind == "term" and destination:
             raise SettingsError(f"{where}: term takes no destination")
-        found[kind, destination] = None
+        found[kind, str(start / destination) if destination else ""] = None
     return tuple(found)
 
 
@@ -170,7 +174,7 @@ def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
     kinds = [kind.strip() for text in given for kind in text.split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        raise SettingsError(f"{where}: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")
+        raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(KINDS)}")
     return frozenset(kinds)
 
 

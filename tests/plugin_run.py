@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -105,11 +106,13 @@ class Project:
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
-    def run(self, *args: object, plugins: tuple[str, ...] = ()) -> Ran:
+    def run(self, *args: object, plugins: tuple[str, ...] = (), report: bool = True) -> Ran:
         """In this process, with ``--roofline`` and the JSON report."""
+        on = _ON if report else _ON[:1]
+        linecache.clearcache()  # a warning shows its line of test_a.py, of which each test has its own
         with warnings.catch_warnings():
             warnings.resetwarnings()  # the run's own filters, none of ours
-            result = self.pytester.runpytest_inprocess(*_arguments(plugins), *_ON, *map(str, args))
+            result = self.pytester.runpytest_inprocess(*_arguments(plugins), *on, *map(str, args))
         return Ran(int(result.ret), f"{result.stderr.str()}\n{result.stdout.str()}".strip(), self.path)
 
     def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:

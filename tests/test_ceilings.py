@@ -173,6 +173,18 @@ def test_two_ceilings_of_one_thing_keep_the_larger() -> None:
     assert len(found.merged(bandwidth(3e10, threads=1)).items) == 2
 
 
+def test_a_doubtful_best_is_believed_once_steady_rounds_confirm_it() -> None:
+    doubtful = bandwidth(2e10, median=1.2e10)
+    steady = bandwidth(1.9e10, median=1.85e10)  # 2.0 is within 15 % of 1.85
+    for first, second in ((doubtful, steady), (steady, doubtful)):
+        (kept,) = of_box(first).merged(second).items
+        assert (kept.value, kept.median) == (2e10, 1.85e10)
+        assert kept.steady
+    far = bandwidth(1.5e10, median=1.45e10)  # 2.0 is 38 % over: it stays doubtful
+    (kept,) = of_box(doubtful).merged(far).items
+    assert (kept.value, kept.steady) == (2e10, False)
+
+
 def test_measured_once_more_the_larger_is_kept_in_the_cache_too(tmp_path: Path) -> None:
     found = of_box(bandwidth(2e10), compute(1e11))
     assert measure.keep_larger(found, (bandwidth(1.5e10),), where=tmp_path) is found

@@ -231,6 +231,14 @@ def test_a_row_over_its_ceiling_has_no_class() -> None:
 # The row itself.
 
 
+def test_a_slow_kernel_is_slow_and_not_impossible() -> None:
+    # 80 MB in a second are 1e-5 of the roof: a Top-N with such a ratio has a wrong unit, a naive loop under test has not.
+    time = Measurement("user", 1.0, clock="device-event", cache="cold")
+    entry = measured(Entry(name="k", stage="B"), moves(80e6), time, PEAKS, target_eff=0.9)
+    assert (entry.headroom_class, entry.suspect) == ("underperforming", False)
+    assert entry.roofline_pct == pytest.approx(1e-5)
+
+
 def test_device_work_on_a_hosts_clock_has_no_class() -> None:
     done = moves(800e6)
     for clock, expected in (("host", "unknown"), ("unknown", "unknown"), ("host+sync", "underperforming")):

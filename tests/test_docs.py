@@ -55,6 +55,7 @@ def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path) ->
         (tmp_path / "before.json").write_text(block)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "COLUMNS": "100", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    environment["ROOFLINE_CACHE_DIR"] = str(tmp_path / "cache")
     shown, ran = "", 0
     for line in "".join(blocks(page, "console")).splitlines():
         if not line.startswith("$ "):

@@ -178,7 +178,7 @@ def measured(
     """
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
-    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff)
+    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff, lowest=0.0)
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
     if over and resident(measurement, work.bytes, peaks):  # a rate that a cache allows
         entry = entry._replace(unknown_reason="cache_resident")

@@ -130,13 +130,15 @@ def assess(
     conflict: bool = False,
     warm: bool = False,
     target_eff: float | None = None,
+    lowest: float = SUSPECT_LOW,
 ) -> Entry:
     """Fill in every metric of ``entry``, whose identity, times and stage are set, from its work and the peaks.
 
     conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
     warm: an isolated timing without a known flush, whose operands may have stayed in a cache between its launches; a
     serving run is cold.
-    target_eff: what a good kernel of this op reaches here, in place of the prior.
+    target_eff: what a good kernel of this op reaches here, in place of the prior. lowest: a ratio under it is no kernel's; an
+    isolated timing has none, since a loop on one of many cores may well be that slow.
     """
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
     entry = entry._replace(
@@ -180,7 +182,7 @@ def assess(
     axis = axis_name if p.roof_axis == "compute" else "memory"
     if p.raw is None:
         return _decided(entry, "unvalidated_peak", axis, peaks)
-    if p.raw > 1.0 or p.raw < SUSPECT_LOW or work.bytes <= 0:
+    if p.raw > 1.0 or p.raw < lowest or work.bytes <= 0:
         # The ratio is no evidence about the kernel, so neither is what it says of the bound.
         entry = entry._replace(bound_type="unknown", suspect=True, stage_c_candidate=True)
         return _decided(entry, "infeasible", axis, peaks)
@@ -193,7 +195,7 @@ def assess(
         return _decided(entry, resident or "no_target", axis, peaks)
 
     target = entry.target_eff
-    points = [q for model, q in placed if model.in_range and q.raw is not None and SUSPECT_LOW <= q.raw <= 1.0]
+    points = [q for model, q in placed if model.in_range and q.raw is not None and lowest <= q.raw <= 1.0]
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
     speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]

@@ -20,7 +20,7 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable
 
 from .annotation import Annotation
-from .annotator import Annotator, gate, held, short, unchecked
+from .annotator import Annotator, gate, proven, short, unchecked
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
@@ -252,7 +252,7 @@ class Session:
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
-            if case.declared.min_pct is not None and not held(row):
+            if case.declared.min_pct is not None and not (row.failed or proven(row)):
                 self.annotator.tell(f"{short(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)

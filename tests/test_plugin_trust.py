@@ -230,6 +230,22 @@ def test_it(roofline):
     assert any("min_pct is not checked" in line for line in told)
 
 
+@pytest.mark.parametrize(("asked", "failed"), [(60, 0), (80, 1)])
+def test_a_percent_out_of_a_cache_fails_but_proves_nothing(project: Project, asked: int, failed: int) -> None:
+    # 200 MB in 50 us are 0.75 of 5.3 TB/s, and MI300X has 256 MiB of cache: without it the row would have less, not more.
+    project.write(
+        test_a=HEAD
+        + f"""
+@pytest.mark.roofline(**{{**WORK, "bytes": 2e8}}, min_pct={asked})
+def test_it(roofline):
+    roofline.record(5e-5, clock="device-event", cache="warm")
+"""
+    )
+    ran = project.run()
+    assert ran.counts.get("failed", 0) == failed
+    assert any("min_pct is not checked" in line for line in ran.report["skill_errors"]) != failed
+
+
 def test_a_baseline_without_a_time_of_a_test_says_so(project: Project) -> None:
     project.write(test_a=HEAD + "def test_renamed(roofline):\n    roofline.record(1e-3, **HOW)\n")
     before = project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_old", "stats": {"median": 1.0}}]})

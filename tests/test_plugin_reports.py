@@ -160,7 +160,7 @@ def test_a_hook_that_adds_what_json_has_not_costs_that_report_alone(project: Pro
 )
 def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
     project.write(
-        conftest=f"def pytest_roofline_{hook}:\n    raise RuntimeError('of the conftest')\n",
+        conftest=f"def {hook}:\n    raise RuntimeError('of the conftest')\n",
         test_a="def test_one(roofline):\n    roofline.record(1.0)\n",
     )
     ran = project.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +14,7 @@ from .annotator import Case
 from .devices import seen_on
 from .plain import plain
 from .priors import Earlier
+from .problems import HookError
 from .recorder import Recorder
 from .settings import Settings
 from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
@@ -117,12 +118,13 @@ class Cases:
         if marked is not None and marked.work is not None:
             return marked, ""
         problem = ""
-        for source, find in (
-            ("hook", lambda: item.ihook.pytest_roofline_work(item=item, params=params)),
+        sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
+            ("hook", lambda: self._hooked(item, params)),
             ("config", lambda: globs.find(self.settings.work, item.nodeid)),
             ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
             ("names", lambda: names.guess(getattr(item, "originalname", None) or item.name, params)),
-        ):
+        )
+        for source, find in sources:
             try:
                 keywords = find()
                 if keywords is not None:
@@ -130,6 +132,15 @@ class Cases:
             except ValueError as error:
                 problem = problem or f"{source}: {error}"
         return marked or Declared(), problem
+
+    def _hooked(self, item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] | None = item.ihook.pytest_roofline_work(item=item, params=params)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise HookError(f"pytest_roofline_work raised {type(error).__name__}: {error}") from error
+        return found
 
     def _benchmark_time(self, fixture: Any, before: int) -> Measurement | None:
         codspeed = self._codspeed()

@@ -136,7 +136,10 @@ class Devices:
         Raises:
             ValueError, OSError: when a file that was given cannot be read.
         """
-        measured = None if self.given is None else ceilings.read(str(self.given))
+        try:
+            measured = None if self.given is None else ceilings.read(str(self.given))
+        except OSError as error:
+            raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
         own = self.given is not None and measured is None
         path = str(self.given) if own else peaktable.locate()
         if self._table is None and path is not None:

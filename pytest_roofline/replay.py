@@ -54,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ValueError, OSError: for bad usage and for files that cannot be read, in one line.
     """
-    settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+    try:
+        settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+    except SettingsError as error:
+        raise SettingsError(str(error).replace("--roofline-", "--")) from None
     data = read_json(options.path)
     label = printable(Path(options.path).name)
     if not isinstance(data, Mapping) or not isinstance(data.get("benchmarks"), list):

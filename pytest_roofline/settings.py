@@ -148,6 +148,8 @@ def read_project(root: Path) -> Project:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the table"
+        if first["type"] == "extra_forbidden":
+            raise SettingsError(f"{label}: unknown key {where}, expected {', '.join(Project.model_fields)}") from None
         raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
 
 
@@ -160,7 +162,7 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
             continue
         kind, _, destination = value.partition(":")
         if kind not in TYPES:
-            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}")
+            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}, as in json:FILE")
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind == "term" and destination:

@@ -180,6 +180,30 @@ def test_a_row_that_a_gate_could_not_see_does_not_pass(project: Project, hook: s
     assert "not checked" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ('op="rms_norm"', "is it rmsnorm?"),
+        ('op="rmsnorm", rows=1, dtype="bf16"', "missing cols; it takes cols, dtype, out_dtype, residual, rows"),
+        (
+            'op="rmsnorm", rows="m", cols=1, dtype="bf16"',
+            "rows is 'm', expected a number or a parametrize argument of this test (n)",
+        ),
+    ],
+)
+def test_a_marker_that_cannot_be_meant_says_what_can(project: Project, marker: str, said: str) -> None:
+    test = f"@pytest.mark.parametrize('n', [1])\n@pytest.mark.roofline({marker})\ndef test_one(n):\n    pass\n"
+    project.write(test_a=f"import pytest\n\n{test}")
+    assert said in project.run().out
+
+
+def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
+    project.write(test_a=STREAM.format(more=""))
+    ran = project.run(GATE)
+    assert ran.code == 0
+    assert "no row has a baseline, so regression could fail none: --roofline-baseline" in ran.section
+
+
 # Settings that cannot be meant.
 
 

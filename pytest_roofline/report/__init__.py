@@ -142,6 +142,8 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
                 if summary:
                     github.append_summary(summary, markdown.text(document))
                     document.written.append(summary)
+                else:
+                    document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
                 if annotations:
                     github.annotate(document.rows)
         except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has

@@ -232,7 +232,8 @@ def check(
     out = out._replace(attainable=attainable)
     if speedup < 1 / (1 + band):
         return out._replace(
-            status="regression", message=f"{speedup:.3f}x: slower than the {baseline.kind} baseline by more than noise"
+            status="regression",
+            message=f"takes {1 / speedup:.3g} times as long as the {baseline.kind} baseline, noise is {band:.1%}",
         )
     if speedup < 1 + band:
         return out._replace(status="no_change", message=f"{speedup:.3f}x is within the noise of {band:.1%}")

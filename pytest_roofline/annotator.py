@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from roofline_engine import advice
-from roofline_engine.check import HOST, Baseline, Check, Measurement, Prediction, check, doubted, measured, untimely
+from roofline_engine.check import (
+    COMPARABLE,
+    HOST,
+    Baseline,
+    Check,
+    Measurement,
+    Prediction,
+    check,
+    doubted,
+    measured,
+    untimely,
+)
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, unmodelled
 from roofline_engine.models import Work
@@ -26,14 +37,15 @@ SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 m
 TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured in a bad minute may be low by a factor of two; what exceeds it by more is not the ceiling's fault.
 _SWING = 3.0
-NO_DEVICE = "its device is not known (an accelerator is present): device= in the marker, or --roofline-device"
+NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One test and its time.
 
-    test: the function's name. seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
+    test: the function's name. baseline_device: what an earlier time was of, where its file says so.
+    seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
     took no time.
     """
 
@@ -42,6 +54,7 @@ class Case:
     declared: Declared
     measurement: Measurement | None = None
     baseline: Baseline | None = None
+    baseline_device: str | None = None
     seen: str | None = None
     problem: str = ""
     idle: bool = False
@@ -88,9 +101,15 @@ class Annotator:
             if other:
                 self.tell(f"{other}: not used")
                 prediction = None
+        if prediction is not None and self.predictions is not None and said.work is not None:
+            other = self.predictions.other_work(prediction, said.work)
+            if other:
+                notes.append(f"prediction not used: {other}")
+                prediction = None
+        baseline = self._comparable(case, device)
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=case.nodeid.rpartition("::")[2],
+            short_name=short(case.nodeid),
             pct_gpu_time=prediction.pct_gpu_time if prediction else None,
             stage=said.stage,
             launches_per_unit=said.launches,
@@ -102,13 +121,13 @@ class Annotator:
         elif peaks is None:
             entry = assess(self._timed(entry, case), said.work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
-            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device)
+            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device, baseline)
             notes += [*said.work.notes, *advice.remarks(entry, peaks)]
             if case.measurement is not None and untimely(case.measurement, peaks):
                 notes.append(UNTIMELY)
         if outcome is None:
             outcome = check(
-                entry, None, case.measurement, peaks, baseline=case.baseline, prediction=prediction, noise=self.settings.noise
+                entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.measurement is not None:
             notes += case.measurement.notes
@@ -124,7 +143,7 @@ class Annotator:
             work_source=said.source or None,
             engine=said.work.engine if said.work else None,
             measurement=case.measurement,
-            baseline=case.baseline,
+            baseline=baseline,
             prediction=prediction,
             group=case.group,
             kernel=said.kernel,
@@ -133,7 +152,14 @@ class Annotator:
         )
 
     def _judged(
-        self, entry: Entry, work: Work, case: Case, peaks: Peaks, prediction: Prediction | None, device: str | None
+        self,
+        entry: Entry,
+        work: Work,
+        case: Case,
+        peaks: Peaks,
+        prediction: Prediction | None,
+        device: str | None,
+        baseline: Baseline | None,
     ) -> tuple[Entry, Check, Peaks]:
         said, measurement = case.declared, case.measurement
 
@@ -144,7 +170,7 @@ class Annotator:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
                 row = doubted(row) if self.shared and measurement.source in TIMED_HERE else row
             noise = self.settings.noise
-            return row, check(row, work, measurement, peaks, baseline=case.baseline, prediction=prediction, noise=noise)
+            return row, check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise)
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
@@ -156,6 +182,13 @@ class Annotator:
                 row, outcome = judge(peaks)
         return row, outcome, peaks
 
+    def _comparable(self, case: Case, device: str | None) -> Baseline | None:
+        """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""
+        baseline, before = case.baseline, case.baseline_device
+        if baseline is None or before is None or device is None or self.devices.same(before, device):
+            return baseline
+        return baseline._replace(kind="unknown", source=f"{baseline.source}, of {before}")
+
     def _timed(self, entry: Entry, case: Case) -> Entry:
         if case.measurement is None:
             return entry
@@ -165,7 +198,8 @@ class Annotator:
     def _peaks(self, case: Case, notes: list[str]) -> tuple[str | None, Peaks | None]:
         if case.declared.work is None:
             return case.declared.device, None  # nothing to hold against a roof, so no ceiling is measured for it
-        name = self.devices.name(case.declared.device, case.seen)
+        on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
+        name = self.devices.name(case.declared.device, "gpu" if on_device else case.seen)
         if name is None:
             notes.append(NO_DEVICE)
             return None, None
@@ -185,6 +219,13 @@ class Annotator:
             self.problems.append(line)
 
 
+def short(nodeid: str) -> str:
+    """A test's own name with its arguments, in which ``::`` may stand."""
+    _, colons, rest = nodeid.partition("::")
+    head, bracket, arguments = (rest if colons else nodeid).partition("[")
+    return head.rpartition("::")[2] + bracket + arguments
+
+
 def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | None:
     """Why a gate that the user asked for fails this test; None when it passes.
 
@@ -199,12 +240,57 @@ def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | No
     for kind in ("exceeds_target", "regression"):  # without a model it is two times alone, which no peak can make doubtful
         if kind in settings.fail_on and outcome.status == kind and (sure or not entry.modeled):
             return f"{kind}: {outcome.message}"
+    if "regression" in settings.fail_on and (sure or not entry.modeled) and slower(row):  # whatever the roof says of the row
+        return f"regression: {outcome.speedup:.3f}x: slower than the baseline by more than noise ({outcome.status})"
     if "infeasible" in settings.fail_on and entry.unknown_reason == "infeasible" and sure:
         return f"infeasible: {entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof"
     limits = [limit for limit in (min_pct, settings.fail_under) if limit is not None]
-    if limits and sure and not entry.suspect and entry.roofline_pct is not None and 100 * entry.roofline_pct < max(limits):
+    if limits and held(row) and entry.roofline_pct and 100 * entry.roofline_pct < max(limits):
         return (
             f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {max(limits):g} % is asked for "
             f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
         )
     return None
+
+
+def slower(row: Annotation) -> bool:
+    """Whether a row took longer than its own earlier or live baseline by more than noise."""
+    speedup, band = row.check.speedup, row.check.band
+    comparable = row.baseline is not None and row.baseline.kind in COMPARABLE
+    return comparable and speedup is not None and band is not None and speedup < 1 / (1 + band)
+
+
+def held(row: Annotation) -> bool:
+    """Whether a percent can be asked of a row: it has one, sure enough to fail a test by."""
+    entry = row.entry
+    no_evidence = entry.unknown_reason in ("unvalidated_peak", "dispatch_bound")
+    return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
+
+
+def proven(row: Annotation) -> bool:
+    """Whether a row that passes a limit on its percent has shown it: out of a cache it is no percent of memory's roof."""
+    return held(row) and row.entry.unknown_reason != "cache_resident"
+
+
+def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collection[str] = ()) -> list[str]:
+    """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
+
+    matched: the nodeids that the baseline file has.
+    """
+    rows, found = list(rows), []
+    if settings.fail_under is not None:
+        free = [short(row.nodeid) for row in rows if not (row.failed or proven(row))]
+        if free:
+            found.append(
+                f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
+            )
+    if settings.baseline is not None and matched:  # one that could not be read has its own line
+        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
+        if free:
+            found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")
+    return found
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

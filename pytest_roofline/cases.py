@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,11 +12,23 @@ from roofline_engine.check import Baseline, Measurement
 
 from .annotator import Case
 from .devices import seen_on
+from .plain import plain
+from .priors import Earlier
+from .problems import HookError
 from .recorder import Recorder
 from .settings import Settings
 from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
 from .work import globs, names, records
 from .work.declared import Declared, declared, over
+
+
+class _Leader(NamedTuple):
+    """A baseline of its benchmark group, with what tells whether it is of the same problem as another member."""
+
+    baseline: Baseline
+    params: Mapping[str, Any]
+    said: Declared
+    seen: str | None
 
 
 class Cases:
@@ -25,9 +37,9 @@ class Cases:
     baselines: earlier times by nodeid.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, baselines: Mapping[str, Baseline]) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, baselines: Mapping[str, Earlier]) -> None:
         self.config, self.settings, self.baselines = config, settings, baselines
-        self._leaders: dict[str, Baseline] = {}
+        self._leaders: dict[str, dict[str, _Leader]] = {}
 
     def before(self) -> int:
         """Benchmarks that pytest-codspeed has taken before a test starts; ``of`` takes it back."""
@@ -43,9 +55,13 @@ class Cases:
         taken = recorder.taken if recorder is not None else []
         if taken:
             cases = []
+            before_any = said
+            if len(taken) > 1 and taken[0].declared is None:  # what is declared between two measurements is of the second
+                before_any, problem = self._declared(item, None, fixture)
             for at, one in enumerate(taken, 1):
-                case = self._case(item, over(one.declared, said), problem, one.measurement, one.seen, one.baseline)
-                cases.append(dataclasses.replace(case, nodeid=f"{item.nodeid}#{at}") if len(taken) > 1 else case)
+                nodeid = f"{item.nodeid}#{at}" if len(taken) > 1 else item.nodeid
+                work = over(one.declared, said) if one.declared is not None else before_any
+                cases.append(self._case(item, work, problem, one.measurement, one.seen, one.baseline, nodeid))
             return cases
         try:
             measurement = self._benchmark_time(fixture, before)
@@ -69,15 +85,18 @@ class Cases:
         measurement: Measurement | None,
         seen: str | None,
         baseline: Baseline | None = None,
+        nodeid: str = "",
     ) -> Case:
         path, line, _ = item.location
-        found = group(item)
+        found, nodeid = group(item), nodeid or item.nodeid
+        earlier = self.baselines.get(nodeid) if baseline is None else None
         case = Case(
-            nodeid=item.nodeid,
+            nodeid=nodeid,
             test=getattr(item, "originalname", None) or item.name,
             declared=said,
             measurement=measurement,
-            baseline=baseline or self._baseline(item.nodeid, found, said),
+            baseline=baseline or (earlier.baseline if earlier else self._led(item, found, said, seen)),
+            baseline_device=earlier.device if earlier else None,
             seen=seen,
             problem=problem,
             group=found,
@@ -85,8 +104,8 @@ class Cases:
             line=(line or 0) + 1,
         )
         if said.baseline and found is not None and measurement is not None:
-            leader = Baseline(said.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=item.nodeid)
-            self._leaders[found] = leader
+            leads = Baseline(said.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
+            self._leaders.setdefault(found, {})[nodeid] = _Leader(leads, dict(parameters(item)), said, seen)
         return case
 
     def _declared(self, item: pytest.Item, recorder: Recorder | None, fixture: Any) -> tuple[Declared, str]:
@@ -99,12 +118,13 @@ class Cases:
         if marked is not None and marked.work is not None:
             return marked, ""
         problem = ""
-        for source, find in (
-            ("hook", lambda: self.config.hook.pytest_roofline_work(item=item, params=params)),
+        sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
+            ("hook", lambda: self._hooked(item, params)),
             ("config", lambda: globs.find(self.settings.work, item.nodeid)),
             ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
             ("names", lambda: names.guess(getattr(item, "originalname", None) or item.name, params)),
-        ):
+        )
+        for source, find in sources:
             try:
                 keywords = find()
                 if keywords is not None:
@@ -112,6 +132,15 @@ class Cases:
             except ValueError as error:
                 problem = problem or f"{source}: {error}"
         return marked or Declared(), problem
+
+    def _hooked(self, item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] | None = item.ihook.pytest_roofline_work(item=item, params=params)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise HookError(f"pytest_roofline_work raised {type(error).__name__}: {error}") from error
+        return found
 
     def _benchmark_time(self, fixture: Any, before: int) -> Measurement | None:
         codspeed = self._codspeed()
@@ -122,18 +151,60 @@ class Cases:
     def _codspeed(self) -> Any:
         return self.config.pluginmanager.get_plugin("codspeed_plugin")
 
-    def _baseline(self, nodeid: str, found: str | None, said: Declared) -> Baseline | None:
-        """The earlier time of this test, else the leader of its benchmark group."""
-        earlier = self.baselines.get(nodeid)
-        if earlier is not None or found is None or said.baseline:
-            return earlier
-        return self._leaders.get(found)
+    def _led(self, item: pytest.Item, found: str | None, said: Declared, seen: str | None) -> Baseline | None:
+        """The leader of a test's benchmark group, for the others of it."""
+        if found is None or said.baseline:
+            return None
+        return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
+
+
+def _chosen(leaders: list[_Leader], params: Mapping[str, Any], said: Declared, seen: str | None) -> Baseline | None:
+    """The leader that shares most of the arguments. One of another problem or device, or one of several, is no baseline that
+    a speedup can be told over: it is of kind ``unknown``."""
+    if not leaders:
+        return None
+    shared = [sum(_equal(params.get(key, key), value) for key, value in leader.params.items()) for leader in leaders]
+    best = [leader for leader, count in zip(leaders, shared) if count == max(shared)]
+    first = best[0]
+    here, there = said.work, first.said.work
+    other_work = (
+        here is not None
+        and there is not None
+        and {(m.bytes, m.flops) for m in here.candidates} != {(m.bytes, m.flops) for m in there.candidates}
+    )
+    devices = {device for device in (said.device or seen, first.said.device or first.seen) if device is not None}
+    if len(best) > 1 or other_work or len(devices) > 1:
+        return first.baseline._replace(kind="unknown")
+    return first.baseline
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one, other = plain(one), plain(other)
+    return one is other or (type(one) is type(other) and isinstance(one, (bool, int, float, str)) and one == other)
+
+
+class _Parameters(Mapping[str, Any]):
+    """The parametrize arguments of a test as it gets them: of a parametrized fixture, the number or name it returned."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+        self._params: Mapping[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._params[name]
+        given = plain(getattr(self._item, "funcargs", {}).get(name))
+        return given if isinstance(given, (bool, int, float, str)) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._params)
+
+    def __len__(self) -> int:
+        return len(self._params)
 
 
 def parameters(item: pytest.Item) -> Mapping[str, Any]:
-    """The parametrize arguments of a test."""
-    found: Mapping[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    return found
+    """The parametrize arguments of a test; the values of fixtures among them once they are there."""
+    return _Parameters(item)
 
 
 def group(item: pytest.Item) -> str | None:

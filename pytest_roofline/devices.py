@@ -53,7 +53,7 @@ class Devices:
         seen: ``cpu`` or ``gpu``, what the arrays of the test are on.
         """
         if declared is not None:
-            return declared
+            return HOST if declared.lower() == HOST else declared
         if seen == HOST:
             return HOST
         if self.chosen != AUTO:
@@ -79,6 +79,18 @@ class Devices:
         if name not in self._found:
             self._found[name] = self._resolved(name)
         return self._found[name]
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two names are of one product; not where one of them is in no table."""
+        if normalise(one) == normalise(other):
+            return True
+        if HOST in (one, other):
+            return False
+        try:
+            first, second = (self._found.get(name) or self._resolved(name) for name in (one, other))
+        except (ValueError, OSError):
+            return False
+        return first.product == second.product if first.product and second.product else first.gfx == second.gfx is not None
 
     def replace(self, name: str, peaks: Peaks) -> None:
         """Take better peaks of a device: a ceiling that a row exceeded, measured once more."""
@@ -124,7 +136,10 @@ class Devices:
         Raises:
             ValueError, OSError: when a file that was given cannot be read.
         """
-        measured = None if self.given is None else ceilings.read(str(self.given))
+        try:
+            measured = None if self.given is None else ceilings.read(str(self.given))
+        except OSError as error:
+            raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
         own = self.given is not None and measured is None
         path = str(self.given) if own else peaktable.locate()
         if self._table is None and path is not None:

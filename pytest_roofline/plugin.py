@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel=None, device=None, min_pct=None, target_eff=None, "
-    "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, **sizes): the work of the kernel "
-    "under test; a string "
-    "that is the name of a parametrize argument is that argument"
+    "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, engine=None, **sizes): the work "
+    "of the kernel under test; a string that is the name of a parametrize argument is that argument"
 )
 
 

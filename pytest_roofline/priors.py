@@ -7,17 +7,20 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roofline_engine.check import Baseline, Prediction
 from roofline_engine.inputs import read_json
+from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
-from roofline_engine.units import printable
+from roofline_engine.units import printable, quantity
 
 ARTIFACT_VERSION = "1"
 REPORT_SCHEMA = "roofline-report/1"
+#: Bytes and FLOPs within this factor may be of one shape: counters see more than a model has.
+ALIKE = 1.25
 
 
 class _Finite(BaseModel):
@@ -34,6 +37,8 @@ class _Predicted(_Finite):
     headroom_class: str = "unknown"
     confidence: str = "low"
     pct_gpu_time: float | None = None
+    bytes_est: float | None = None
+    flops_est: float | None = None
 
 
 class _Device(_Finite):
@@ -56,6 +61,7 @@ class _Stats(_Finite):
 class _Benchmark(_Finite):
     fullname: str
     stats: _Stats
+    extra_info: dict[str, Any] = {}
 
 
 class _Benchmarks(_Finite):
@@ -71,6 +77,7 @@ class _Time(_Finite):
 
 class _Row(_Finite):
     nodeid: str
+    device: str | None = None
     measurement: _Time | None = None
 
 
@@ -88,6 +95,7 @@ class Predictions:
     gfx: str | None
     entries: list[Prediction]
     names: dict[str, list[int]]
+    work: list[tuple[float | None, float | None]]
 
     def match(self, kernel: str | None, test: str) -> Prediction | None:
         """The prediction of a test: by ``kernel=`` (a name, short name or symbol), else by the test function's name."""
@@ -95,6 +103,14 @@ class Predictions:
         if not found or len(found) > 1:
             return None
         return self.entries[found[0]]
+
+    def other_work(self, prediction: Prediction, work: Work) -> str | None:
+        """Why a prediction is about another shape than a test's; None when it may be of the same."""
+        nbytes, flops = next(work for entry, work in zip(self.entries, self.work) if entry is prediction)
+        for what, theirs, mine in (("B", nbytes, work.bytes), ("FLOP", flops, work.flops)):
+            if theirs and mine and not 1 / ALIKE <= mine / theirs <= ALIKE:
+                return f"it is of {quantity(theirs, what)}, this test of {quantity(mine, what)}"
+        return None
 
     def other_device(self, peaks: Peaks) -> str | None:
         """Why these are of another device than ``peaks``; None when they may be of the same."""
@@ -127,6 +143,7 @@ def read_predictions(path: Path) -> Predictions:
         )
     artifact = _valid(_Artifact, data, label)
     entries, names = [], dict[str, list[int]]()
+    works = [(item.bytes_est, item.flops_est) for item in artifact.entries]
     for at, item in enumerate(artifact.entries):
         kernel = item.kernel or item.short_name or item.name
         entries.append(
@@ -143,10 +160,17 @@ def read_predictions(path: Path) -> Predictions:
         )
         for name in {item.name, item.short_name, kernel, symbol(item.name), symbol(kernel)} - {""}:
             names.setdefault(name, []).append(at)
-    return Predictions(label, artifact.peaks.product, artifact.peaks.gfx, entries, names)
+    return Predictions(label, artifact.peaks.product, artifact.peaks.gfx, entries, names, works)
 
 
-def read_baselines(path: Path) -> dict[str, Baseline]:
+class Earlier(NamedTuple):
+    """The earlier time of a test, and the device that its file says it was of."""
+
+    baseline: Baseline
+    device: str | None
+
+
+def read_baselines(path: Path) -> dict[str, Earlier]:
     """Earlier times by nodeid, from pytest-benchmark JSON or a report. Of another machine they are of kind ``unknown``.
 
     Raises:
@@ -156,16 +180,27 @@ def read_baselines(path: Path) -> dict[str, Baseline]:
     if data.get("schema") == REPORT_SCHEMA:
         report = _valid(_Report, data, label)
         kind = "previous" if _same(report.machine) else "unknown"
-        rows = [(row.nodeid, row.measurement) for row in report.entries if row.measurement is not None]
-        return {nodeid: _baseline(kind, label, m.t_s, m.q1_s, m.q3_s, f"entry {nodeid}") for nodeid, m in rows}
+        rows = [(row, row.measurement) for row in report.entries if row.measurement is not None]
+        return {
+            row.nodeid: Earlier(_baseline(kind, label, m.t_s, m.q1_s, m.q3_s, f"entry {row.nodeid}"), row.device)
+            for row, m in rows
+        }
     if "benchmarks" not in data:
         raise ValueError(f"{label}: neither pytest-benchmark JSON (benchmarks) nor a report ({REPORT_SCHEMA})")
     document = _valid(_Benchmarks, data, label)
     kind = "previous" if is_here(document.machine_info) else "unknown"
     return {
-        item.fullname: _baseline(kind, label, item.stats.median, item.stats.q1, item.stats.q3, f"benchmark {item.fullname}")
+        item.fullname: Earlier(
+            _baseline(kind, label, item.stats.median, item.stats.q1, item.stats.q3, f"benchmark {item.fullname}"),
+            _device_of(item.extra_info.get("roofline")),
+        )
         for item in document.benchmarks
     }
+
+
+def _device_of(row: Any) -> str | None:
+    device = row.get("device") if isinstance(row, Mapping) else None
+    return device if isinstance(device, str) else None
 
 
 def this_machine() -> dict[str, str | None]:

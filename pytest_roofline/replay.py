@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.artifact import to_json
+from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
 from roofline_engine.device import Device
 from roofline_engine.entry import ByteModel
 from roofline_engine.inputs import read_json
@@ -18,7 +19,7 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import number, parse_dtype, printable
 
-from .annotator import Annotator, Case, gate
+from .annotator import Annotator, Case, gate, short, unchecked
 from .devices import AUTO, Devices
 from .host import Host
 from .priors import is_here, read_baselines, read_predictions
@@ -53,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ValueError, OSError: for bad usage and for files that cannot be read, in one line.
     """
-    settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+    try:
+        settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+    except SettingsError as error:
+        raise SettingsError(str(error).replace("--roofline-", "--")) from None
     data = read_json(options.path)
     label = printable(Path(options.path).name)
     if not isinstance(data, Mapping) or not isinstance(data.get("benchmarks"), list):
@@ -67,22 +71,26 @@ def run(options: argparse.Namespace) -> int:
         settings.device,
         settings.peaks,
         hook=lambda name: None,
-        of_host=host.peaks if here or settings.device != AUTO else _elsewhere,
+        of_host=host.peaks if here or settings.device == HOST else _elsewhere,
         of_machine=_no_machine,
     )
-    if settings.device not in (AUTO, "cpu"):
+    if settings.device not in (AUTO, HOST):
         devices.peaks(settings.device)
     annotator = Annotator(settings, devices, predictions, host.remeasure)
     document = Document(settings, predictions)
     rows = []
     for case in _cases(data["benchmarks"], label, settings.work, problems):
-        case_with_time = Case(**{**case, "baseline": baselines.get(case["nodeid"])})
+        earlier = baselines.get(case["nodeid"])
+        if earlier is not None:
+            case = {**case, "baseline": earlier.baseline, "baseline_device": earlier.device}
+        case_with_time = Case(**case)
         row = annotator.annotate(case_with_time)
         failed = gate(row, settings, case_with_time.declared.min_pct)
         rows.append(dataclasses.replace(row, failed=failed))
     document.add(
         rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.found.items()}
     )
+    document.problems += unchecked(document.rows, settings, baselines)
     found = document.to_dict()
     write(document, found, settings, annotations=True)
     if options.json:
@@ -102,7 +110,7 @@ def _no_machine() -> Device | None:
 
 
 def _elsewhere() -> Peaks:
-    raise ValueError("the times are of another machine, whose ceilings are not known here: say --device")
+    raise ValueError("the times are of another machine, whose ceilings are not known here: --device=cpu if it is one like this")
 
 
 def _cases(
@@ -119,15 +127,37 @@ def _cases(
             problems.append(f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}")
             continue
         said, problem = _said(item, nodeid, table)
+        line, baseline = _told(item)
         yield {
             "nodeid": nodeid,
-            "test": nodeid.rpartition("::")[2],
+            "test": short(nodeid),
             "declared": said,
             "measurement": measurement,
             "group": item.get("group") if isinstance(item.get("group"), str) else None,
             "problem": problem,
             "path": nodeid.partition("::")[0],
+            "line": line,
+            "baseline": baseline,
         }
+
+
+def _told(item: Mapping[str, Any]) -> tuple[int, Baseline | None]:
+    """The line of a test and the baseline that its run compared it with, where the run left them."""
+    extra = item.get("extra_info")
+    row = extra.get("roofline") if isinstance(extra, Mapping) else None
+    if not isinstance(row, Mapping):
+        return 0, None
+    line, before = row.get("line"), row.get("baseline")
+    at = line if type(line) is int and line > 0 else 0
+    try:
+        if not isinstance(before, Mapping) or before["kind"] not in BASELINE_KINDS:
+            return at, None
+        spread = number(before.get("spread", 0), "spread", minimum=0)
+        return at, Baseline(
+            before["kind"], t_s=number(before["t_s"], "t_s", above=0), spread=spread, source=str(before["source"])
+        )
+    except (KeyError, TypeError, ValueError):  # written by hand: no baseline
+        return at, None
 
 
 def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declared, str]:
@@ -142,7 +172,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
             return _of_row(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
-    test = nodeid.rpartition("::")[2].partition("[")[0]
+    test = short(nodeid).partition("[")[0]
     sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
         ("config", lambda: globs.find(table, nodeid)),
         ("extra_info", lambda: records.of_extra_info(extra)),

@@ -15,19 +15,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roofline_engine.check import Baseline
 from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable
 
 from .annotation import Annotation
-from .annotator import Annotator, gate
+from .annotator import Annotator, gate, proven, short, unchecked
 from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain
-from .priors import Predictions, read_baselines, read_predictions
-from .problems import BeyondRoofWarning, ExceedsTargetWarning
+from .priors import Earlier, Predictions, read_baselines, read_predictions
+from .problems import BeyondRoofWarning, ExceedsTargetWarning, HookError
 from .recorder import Recorder
 from .report import Document, write
 from .report.junit import properties
@@ -56,8 +55,8 @@ def start(config: pytest.Config) -> None:
     except SettingsError as error:
         raise pytest.UsageError(f"roofline: {error}") from None
     problems: list[str] = []
-    predictions = _prior(settings.predictions, read_predictions, settings, problems)
-    baselines = _prior(settings.baseline, read_baselines, settings, problems) or {}
+    predictions = _prior("predictions", read_predictions, settings, problems)
+    baselines = _prior("baseline", read_baselines, settings, problems) or {}
     session = Session(config, settings, predictions, baselines, problems)
     session.check_inputs()
     config.pluginmanager.register(session, "roofline-session")
@@ -67,13 +66,14 @@ _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "
 _INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit")
 
 
-def _prior(path: Path | None, read: Callable[[Path], Any], settings: Settings, problems: list[str]) -> Any:
+def _prior(name: str, read: Callable[[Path], Any], settings: Settings, problems: list[str]) -> Any:
+    path = getattr(settings, name)
     if path is None:
         return None
     try:
         return read(path)
     except (ValueError, OSError) as error:
-        return _refused(str(error), settings, problems)
+        return _refused(f"{name} not used: {error}", settings, problems)
 
 
 def _refused(line: str, settings: Settings, problems: list[str]) -> None:
@@ -108,7 +108,7 @@ class Session:
         config: pytest.Config,
         settings: Settings,
         predictions: Predictions | None,
-        baselines: Mapping[str, Baseline],
+        baselines: Mapping[str, Earlier],
         problems: list[str],
     ) -> None:
         self.config, self.settings = config, settings
@@ -218,7 +218,8 @@ class Session:
             self._export(item, rows)
             item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
         except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
-            line = f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}"
+            ours = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
+            line = f"{item.nodeid}: {ours}{error}"
             self.annotator.tell(line)
             if self.settings.gated:
                 pytest.fail(f"roofline: not checked: {printable(line)}", pytrace=False)
@@ -253,7 +254,9 @@ class Session:
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
-            self.config.hook.pytest_roofline_annotation(item=item, annotation=row)
+            if case.declared.min_pct is not None and not (row.failed or proven(row)):
+                self.annotator.tell(f"{short(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
+            item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows
 
@@ -303,6 +306,7 @@ class Session:
         if self.is_worker or self.config.option.collectonly:
             return
         told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        told += unchecked(self.document.rows, self.settings, self.cases.baselines)
         self.document.problems = list(dict.fromkeys(told))
         document = self.document.to_dict()
         try:
@@ -320,7 +324,7 @@ class Session:
             return
         verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
         if verbosity >= 0:
-            terminalreporter.section(title(self.document))
+            terminalreporter.write_sep("=", title(self.document))
         for line in lines(self.document, width, verbosity):
             terminalreporter.write_line(line.text, **dict.fromkeys(line.markup, True))
         if verbosity < 0:

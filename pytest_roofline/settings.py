@@ -95,7 +95,11 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         value, where = first(name)
         if value is None:
             return None
-        return Path(value) if where.startswith("--") else root / value
+        return start(where) / str(value)
+
+    def start(where: str) -> Path:
+        """Where relative paths start; absolute from here on, since a test may change the working directory."""
+        return (Path() if where.startswith("--") else root).absolute()
 
     device = first("device")[0] or "auto"
     reports, where = first("report")
@@ -106,11 +110,11 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
     if junit not in (None, "full", "none"):
         raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
     return Settings(
-        device=str(device),
+        device=str(device).lower() if str(device).lower() in ("auto", "cpu") else str(device),
         peaks=path("peaks"),
         predictions=path("predictions"),
         baseline=path("baseline"),
-        reports=_reports(reports, where),
+        reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
         fail_under=None if under is None else _number(under, of_under, 0, 100),
         noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
@@ -144,10 +148,12 @@ def read_project(root: Path) -> Project:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the table"
+        if first["type"] == "extra_forbidden":
+            raise SettingsError(f"{label}: unknown key {where}, expected {', '.join(Project.model_fields)}") from None
         raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
 
 
-def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str], ...]:
+def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tuple[str, str], ...]:
     """``TYPE[:DEST]`` each; an empty one silences. A terminal section stays unless silenced."""
     found: dict[tuple[str, str], None] = {("term", ""): None}
     for value in values or ():
@@ -156,12 +162,12 @@ def _reports(values: Sequence[str] | None, where: str) -> tuple[tuple[str, str],
             continue
         kind, _, destination = value.partition(":")
         if kind not in TYPES:
-            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}")
+            raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}, as in json:FILE")
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind == "term" and destination:
             raise SettingsError(f"{where}: term takes no destination")
-        found[kind, destination] = None
+        found[kind, str(start / destination) if destination else ""] = None
     return tuple(found)
 
 

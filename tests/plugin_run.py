@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Ran(NamedTuple):
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
         """The report's rows by the test's name."""
-        return {row["nodeid"].rpartition("::")[2]: row for row in self.report["entries"]}
+        return {row["short_name"]: row for row in self.report["entries"]}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -108,6 +109,7 @@ class Project:
     def run(self, *args: object, plugins: tuple[str, ...] = (), report: bool = True) -> Ran:
         """In this process, with ``--roofline`` and the JSON report."""
         on = _ON if report else _ON[:1]
+        linecache.clearcache()  # a warning shows its line of test_a.py, of which each test has its own
         with warnings.catch_warnings():
             warnings.resetwarnings()  # the run's own filters, none of ours
             result = self.pytester.runpytest_inprocess(*_arguments(plugins), *on, *map(str, args))

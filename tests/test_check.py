@@ -176,12 +176,48 @@ def test_a_roof_time_under_the_dispatch_floor_can_contradict_nothing() -> None:
         assert found.status == "not_falsifiable"
 
 
-def test_operands_that_fit_a_cache_name_the_cache() -> None:
+def test_a_rate_that_a_cache_allows_is_not_beyond_the_roof_of_the_memory() -> None:
     # 40 MB over and over, through 32 MB of cache: 2 caches are still served in part.
-    found = run(moves(40e6, dtype="fp64"), 40e6 / 20e9 / 3, MEASURED, cache="warm", clock="host")
-    assert (found.status, found.cause) == ("beyond_roof", "cache_resident")
-    cold = run(moves(40e6, dtype="fp64"), 40e6 / 20e9 / 3, MEASURED, cache="cold", clock="host")
+    done = moves(40e6, dtype="fp64")
+    found = run(done, 40e6 / 20e9 / 30, MEASURED, cache="warm", clock="host")
+    assert (found.status, found.cause) == ("not_checked", "cache_resident")
+    assert "flush between rounds" in found.message
+    cold = run(done, 40e6 / 20e9 / 3, MEASURED, cache="cold", clock="host")
     assert (cold.status, cold.cause) == ("beyond_roof", "unexplained")
+    # No cache gives 1000 times the memory's rate: a call that does nothing is found out all the same.
+    assert run(done, 40e6 / 20e9 / 1000, MEASURED, cache="warm", clock="host").status == "beyond_roof"
+    assert run(moves(240e6), 240e6 / 8e12 / 9, cache="warm").cause == "cache_resident"
+    assert run(moves(240e6), 240e6 / 8e12 / 12, cache="warm").status == "beyond_roof"  # an L2 of a device is under 10
+
+
+def test_a_rate_that_a_cache_allows_is_compared_with_its_baseline() -> None:
+    t_s = 40e6 / 20e9 / 3
+    found = run(
+        moves(40e6, dtype="fp64"), t_s, MEASURED, cache="warm", clock="host", baseline=Baseline("previous", t_s=t_s / 2)
+    )
+    assert (found.status, found.cause) == ("regression", "cache_resident")
+
+
+def test_a_rate_that_a_cache_allows_is_no_impossible_ratio() -> None:
+    done, time = moves(40e6, dtype="fp64"), Measurement("user", 40e6 / 20e9 / 3, clock="host", cache="warm")
+    entry = measured(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
+    assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "cache_resident")
+    cold = measured(Entry(name="k", stage="B"), done, time._replace(cache="cold"), MEASURED, target_eff=0.9)
+    assert cold.unknown_reason == "infeasible"
+
+
+@pytest.mark.parametrize(("times", "status"), [(1.9, "near_roof"), (2.7, "beyond_roof")])
+def test_what_a_cold_kernel_wrote_may_be_in_a_cache(times: float, status: str) -> None:
+    # Of a copy of 16 MB to 16 MB, 16 are in the 32 MB of cache when it ends: half came from memory. 2 x 1.25 x 1.05.
+    assert run(moves(32e6, dtype="fp64"), 32e6 / 20e9 / times, MEASURED, clock="host").status == status
+    assert run(moves(320e6, dtype="fp64"), 320e6 / 20e9 / times, MEASURED, clock="host").status == "beyond_roof"
+
+
+@pytest.mark.parametrize(("times", "status"), [(2.0, "near_roof"), (10.0, "near_roof"), (11.0, "beyond_roof")])
+def test_a_disturbed_ceiling_is_good_to_an_order_of_magnitude(times: float, status: str) -> None:
+    disturbed = MEASURED._replace(confidence="low", low_axes=("memory",))
+    assert run(moves(1e9, dtype="fp64"), 1e9 / 20e9 / times, disturbed, clock="host").status == status
+    assert run(moves(1e9, dtype="fp64"), 1e9 / 20e9 / times, MEASURED, clock="host").status == "beyond_roof"
 
 
 def test_a_row_over_its_ceiling_has_no_class() -> None:

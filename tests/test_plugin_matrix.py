@@ -314,6 +314,51 @@ def test_quiet_leaves_the_contradictions_and_a_count(project: Project) -> None:
     assert not any("% roof" in line for line in lines)
 
 
+def test_other_kinds_of_tests(project: Project) -> None:
+    project.write(
+        test_a='''
+        import unittest
+        import pytest
+
+        def double(x):
+            """
+            >>> double(2)
+            4
+            """
+            return 2 * x
+
+        class TestCase(unittest.TestCase):
+            def test_method(self):
+                self.assertEqual(double(1), 2)
+
+        class TestClass:
+            @pytest.mark.roofline(op="rmsnorm", bytes=8e8, device="MI355X", min_pct=60)
+            def test_gated(self, roofline):
+                roofline.record(2e-4, clock="device-event", cache="cold")
+
+        def test_subtests(roofline, subtests):
+            for n in range(3):
+                with subtests.test(n=n):
+                    roofline(op="rmsnorm", bytes=8e8, device="MI355X")
+                    roofline.record(2e-4, clock="device-event", cache="cold")
+
+        def test_skips(roofline):
+            roofline.record(2e-4)
+            pytest.skip("after it measured")
+        '''
+    )
+    ran = project.run("--doctest-modules", "--roofline-fail-on=unmodelled")
+    assert "INTERNALERROR" not in ran.out
+    assert (ran.counts["passed"], ran.counts["failed"], ran.counts["skipped"]) == (3, 1, 1)
+    assert list(ran.rows) == ["test_gated", "test_subtests#1", "test_subtests#2", "test_subtests#3"]
+
+
+def test_without_a_terminal_the_files_are_written(project: Project) -> None:
+    project.write(test_a=RECORDED)
+    assert project.run("-p", "no:terminal").code == 1
+    assert json.loads((project.path / "roofline.json").read_text())["entries"]
+
+
 # Values of other libraries.
 
 SCALARS = """

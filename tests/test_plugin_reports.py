@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -155,17 +156,52 @@ def test_a_hook_that_adds_what_json_has_not_costs_that_report_alone(project: Pro
     assert (project.path / "r.md").exists()
 
 
-@pytest.mark.parametrize(
-    "hook", ["pytest_roofline_report(report)", "pytest_roofline_annotation(item)", "pytest_roofline_work(item)"]
-)
-def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
-    project.write(
+HOOKS = ["report(report)", "annotation(item)", "work(item)"]
+
+
+def raising(project: Project, hook: str) -> Project:
+    return project.write(
         conftest=f"def pytest_roofline_{hook}:\n    raise RuntimeError('of the conftest')\n",
         test_a="def test_one(roofline):\n    roofline.record(1.0)\n",
     )
-    ran = project.run()
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
+    ran = raising(project, hook).run()
     assert (ran.code, ran.counts) == (0, {"passed": 1})
     assert any("of the conftest" in line for line in ran.section)
+
+
+@pytest.mark.parametrize("hook", HOOKS[1:])
+def test_a_row_that_a_gate_could_not_see_does_not_pass(project: Project, hook: str) -> None:
+    ran = raising(project, hook).run(GATE)
+    assert ran.counts == {"failed": 1}
+    assert "not checked" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ('op="rms_norm"', "is it rmsnorm?"),
+        ('op="rmsnorm", rows=1, dtype="bf16"', "missing cols; it takes cols, dtype, out_dtype, residual, rows"),
+        (
+            'op="rmsnorm", rows="m", cols=1, dtype="bf16"',
+            "rows is 'm', expected a number or a parametrize argument of this test (n)",
+        ),
+    ],
+)
+def test_a_marker_that_cannot_be_meant_says_what_can(project: Project, marker: str, said: str) -> None:
+    test = f"@pytest.mark.parametrize('n', [1])\n@pytest.mark.roofline({marker})\ndef test_one(n):\n    pass\n"
+    project.write(test_a=f"import pytest\n\n{test}")
+    assert said in project.run().out
+
+
+def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
+    project.write(test_a=STREAM.format(more=""))
+    ran = project.run(GATE)
+    assert ran.code == 0
+    assert "no row has a baseline, so regression could fail none: --roofline-baseline" in ran.section
 
 
 # Settings that cannot be meant.
@@ -283,19 +319,40 @@ HOSTILE = "k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n## heading\u2
 
 
 def hostile(project: Project, *args: str) -> Ran:
-    """A row whose kernel is hostile, and beyond its roof so that it is told everywhere."""
-    marker = f", kernel={HOSTILE!r}"
-    project.write(test_a=STREAM.format(more=marker).replace("2e-4", "2e-5"))
-    ran = project.run(*args)
-    assert ran.rows["test_stream"]["kernel"] == HOSTILE  # the data is as it was
+    """A row whose kernel and parameter are hostile, beyond its roof so that it is told everywhere, and a prediction."""
+    more = f", kernel={HOSTILE!r})\n@pytest.mark.parametrize('p', [{HOSTILE!r}]"
+    project.write(test_a=STREAM.format(more=more).replace("2e-4", "2e-5").replace("(roofline)", "(roofline, p)"))
+    entries = [{"name": f"another {HOSTILE}"}]
+    path = project.json("predictions.json", {"skill_version": "1", "peaks": {}, "entries": entries})
+    ran = project.run(f"--roofline-predictions={path}", *args)
+    (row,) = ran.report["entries"]
+    assert row["kernel"] == HOSTILE  # the data is as it was
     return ran
 
 
 def test_hostile_names_in_the_terminal(project: Project) -> None:
     out = hostile(project, "-vv", "--color=no").out
-    assert r"\x1b[31mred" in out
+    (unmatched,) = [line for line in out.splitlines() if line.startswith("predictions without a test: ")]
+    assert unmatched.startswith(
+        r"predictions without a test: another k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n##"
+    )
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out)
     assert not [line for line in out.splitlines() if line.strip().startswith(("::", "## "))]
+
+
+def test_the_name_of_a_test_is_whole_whatever_its_parameters_are(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        class TestGroup:
+            @pytest.mark.parametrize("p", ["a::b[c]"])
+            def test_one(self, roofline, p):
+                roofline.record(1.0)
+        """
+    )
+    (row,) = project.run().report["entries"]
+    assert row["short_name"] == "test_one[a::b[c]]"
 
 
 def test_hostile_names_in_the_json(project: Project) -> None:
@@ -342,8 +399,8 @@ def test_the_summary_of_a_job_is_appended_to(project: Project, monkeypatch: pyte
 
 def test_hostile_names_in_junit(project: Project) -> None:
     ran = hostile(project, "--junitxml=junit.xml")
-    told = {item.attrib["name"]: item.attrib["value"] for item in ran.junit["test_stream"].iter("property")}
-    assert told["roofline_check"] == "beyond_roof"
+    (case,) = ran.junit.values()  # it is well-formed XML
+    assert {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}["roofline_check"] == "beyond_roof"
 
 
 def test_a_hostile_device_and_file_name(project: Project) -> None:
@@ -352,14 +409,6 @@ def test_a_hostile_device_and_file_name(project: Project) -> None:
     assert ran.counts == {"passed": 1}
     assert "\x1b" not in ran.out
     assert not [line for line in ran.out.splitlines() if line.startswith("::")]
-
-
-def test_hostile_predictions(project: Project) -> None:
-    entries = [{"name": HOSTILE, "attainable_speedup": 1.5}, {"name": "of no test"}]
-    path = project.json("p.json", {"skill_version": "1", "peaks": {"gfx": "gfx950\x1b[31m"}, "entries": entries})
-    project.write(test_a=STREAM.format(more=""))
-    out = project.run(f"--roofline-predictions={path}", "--roofline-device=MI355X").out
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", out)
 
 
 # Destinations.
@@ -376,6 +425,20 @@ def test_a_report_goes_to_a_folder_that_is_not_there_yet(project: Project) -> No
     project.write(test_a=STREAM.format(more=""))
     project.run("--roofline-report=md:new/deep/r.md")
     assert (project.path / "new" / "deep" / "r.md").read_text(encoding="utf-8").startswith("# Roofline headroom")
+
+
+def test_a_test_that_changes_the_folder_takes_no_report_along(project: Project) -> None:
+    project.write(test_a="import os\ndef test_one(tmp_path):\n    os.chdir(tmp_path)\n")
+    project.spawn()
+    assert project.path.joinpath("roofline.json").is_file()
+
+
+def test_paths_of_the_projects_table_start_at_the_project(project: Project) -> None:
+    project.toml('[tool.roofline]\nreport = ["md:reports/r.md"]\n').write(test_a=STREAM.format(more=""))
+    (project.path / "below").mkdir()
+    os.chdir(project.path / "below")
+    project.run("..", report=False)
+    assert (project.path / "reports" / "r.md").is_file()
 
 
 def test_collecting_writes_nothing(project: Project) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,7 +31,17 @@ _LOCK_S = 900.0
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ROOFLINE_CACHE_DIR``, else ``pytest-roofline`` in the user's cache directory of this system."""
+    """``ROOFLINE_CACHE_DIR``, else ``pytest-roofline`` in the user's cache directory of this system.
+
+    A user without a home, as in a container under a number that no account has, gets a folder among the temporary files.
+    """
+    try:
+        return _named(environ)
+    except RuntimeError:  # expanduser
+        return Path(tempfile.gettempdir()) / f"pytest-roofline-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+
+
+def _named(environ: Mapping[str, str]) -> Path:
     if environ.get("ROOFLINE_CACHE_DIR"):
         return Path(environ["ROOFLINE_CACHE_DIR"]).expanduser()
     named = environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")

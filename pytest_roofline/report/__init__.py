@@ -142,6 +142,8 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
                 if summary:
                     github.append_summary(summary, markdown.text(document))
                     document.written.append(summary)
+                else:
+                    document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
                 if annotations:
                     github.annotate(document.rows)
         except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
@@ -152,4 +154,5 @@ def _file(document: Document, destination: str, text: str) -> None:
     path = Path(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(os.fspath(path), text)
-    document.written.append(destination)
+    here = Path.cwd()
+    document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))

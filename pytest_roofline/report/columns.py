@@ -64,7 +64,7 @@ def verdict(row: Annotation) -> str:
     if entry.headroom_class != "unknown":
         return entry.headroom_class
     if entry.indicative_class and entry.unknown_reason == "low_confidence":
-        return f"{entry.indicative_class}? (low confidence)"
+        return f"{entry.indicative_class}?"
     return f"unknown: {entry.unknown_reason}" if entry.unknown_reason else "unknown"
 
 
@@ -92,7 +92,7 @@ COLUMNS = (
     Column("bound by", lambda row: row.entry.bound_type, right=False, spare=3),
     Column("% roof", percent),
     Column("target", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
-    Column("left", left, spare=5),
+    Column("left", left, spare=4),
     Column("verdict", verdict, right=False),
-    Column("check", outcome, right=False, spare=4),
+    Column("check", outcome, right=False, spare=5),
 )

@@ -26,7 +26,8 @@ def annotate(rows: Iterable[Annotation]) -> None:
         level = "error" if row.failed else "warning"
         text = row.failed or f"{row.check.status}: {row.check.message}"
         place = f"file={_property(row.path)},line={row.line},title={_property('roofline: ' + row.entry.short_name)}"
-        sys.stdout.write(f"\n::{level} {place}::{_data(text)}\n")
+        line, encoding = f"\n::{level} {place}::{_data(text)}\n", getattr(sys.stdout, "encoding", None) or "utf-8"
+        sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _data(text: str) -> str:

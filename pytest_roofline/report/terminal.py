@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,7 @@ from roofline_engine.check import HOST
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
-from ..annotator import IDLE, SHARED, UNTIMELY
+from ..annotator import IDLE, SHARED, UNTIMELY, gate
 from .columns import ALARMS, COLUMNS, Column, kernel
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     idle = sum(IDLE in row.entry.notes for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
+    yield from _gates(document, rows)
     if verbosity >= 0:
         yield from _reasons(rows)
         yield from _rankings(document, rows, full=verbosity > 0)
@@ -77,6 +79,21 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"roofline: {printable(line)}", ("yellow",))
     for path in document.written:
         yield Line(f"roofline report: {printable(path)}")
+
+
+def _gates(document: Document, rows: Sequence[Annotation]) -> Iterator[Line]:
+    """What a gate that was asked for did not look at: silence would read as passed."""
+    settings = document.settings
+    spared = []
+    for row in rows:
+        sure = dataclasses.replace(row, entry=row.entry._replace(confidence="high"))
+        if row.failed is None and gate(row, settings, None) is None and gate(sure, settings, None) is not None:
+            spared.append(kernel(row))
+    if spared:
+        yield Line(f"not gated for low confidence, {len(spared)}: {_some(spared, False)}", ("yellow",))
+    kinds = sorted(settings.fail_on & {"exceeds_target", "regression"})
+    if rows and kinds and all(row.check.speedup is None for row in rows):
+        yield Line(f"no row has a baseline, so {' and '.join(kinds)} could fail none: --roofline-baseline", ("yellow",))
 
 
 def _table(rows: Sequence[Annotation], width: int) -> Iterator[Line]:
@@ -141,7 +158,8 @@ def _why(row: Annotation) -> str:
     if reason == "low_confidence":
         return _doubt(row)
     return {
-        "cache_resident": "operands that fit a cache say nothing of memory: larger ones, or roofline.measure with a cold cache",
+        "cache_resident": "operands of up to twice the last-level cache are partly served by it: larger ones, or "
+        "roofline.measure with a cold cache",
         "dispatch_bound": "the call is within the cost of a launch",
         "no_target": "what a good kernel of this op reaches is not known: target_eff= in the marker",
         "conflicting_models": "no one class holds over the byte models that are possible",

@@ -55,7 +55,10 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
     values = {key: _filled(value, params) for key, value in keywords.items()}
     of_test = {key: values.pop(key) for key in _OF_TEST if key in values}
     of_test = {key: value for key, value in of_test.items() if value is not None}
-    done = build(values)
+    try:
+        done = build(values)
+    except ValueError as error:
+        raise ValueError(f"{error}{_hint(str(error), values, params)}") from None
     return Declared(
         work=done,
         source=source if done is not None else "",
@@ -71,6 +74,16 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
         cache=_choice(of_test, "cache", ("cold", "warm"), "") or None,
         graph=_flag(of_test, "graph"),
     )
+
+
+def _hint(problem: str, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """What to do next, where the problem does not say it."""
+    if problem.startswith("no work model"):
+        return "; bytes= and flops= need no model"
+    for value in values.values():
+        if isinstance(value, str) and problem.endswith(f" is {value!r}, expected a number"):
+            return f" or a parametrize argument of this test ({', '.join(params) or 'it has none'})"
+    return ""
 
 
 def is_baseline(keywords: Mapping[str, Any], params: Mapping[str, Any]) -> bool:

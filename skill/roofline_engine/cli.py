@@ -282,7 +282,8 @@ def _peaks_show(options: argparse.Namespace) -> int:
         for line in refused:
             print(printable(line), file=sys.stderr)
     if found.source == "derived":
-        return _refuse(f"{printable(options.name)}: {found.note}")
+        where = "is measured: `roofline peaks measure`" if gfx == "cpu" else "is not in the table: `roofline peaks list`"
+        return _refuse(f"{printable(options.name)} {where}")
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))
         return DONE

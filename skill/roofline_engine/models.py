@@ -159,7 +159,11 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
             and a dtype that is not known.
     """
     if op not in OPS:
-        raise ValueError(f"no work model for op {op!r:.40}; there are models for {', '.join(sorted(OPS))}")
+        from difflib import get_close_matches  # for a mistake alone
+
+        near = get_close_matches(str(op), list(OPS), n=1)
+        like = f": is it {near[0]}? There" if near else "; there"
+        raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
     model = OPS[op]
     return model.build(Params(model, parameters, l2_bytes))
 
@@ -173,15 +177,15 @@ class Params:
 
     def __init__(self, op: Op, raw: Mapping[str, object], l2_bytes: float | None) -> None:
         self.op, self.l2_bytes = op, l2_bytes
+        accepted = f"it takes {', '.join(sorted({*op.parameters, *_ALWAYS}))}"
         unknown = [key for key in raw if key not in op.parameters and key not in _ALWAYS]
         if unknown:
-            accepted = sorted({*op.parameters, *_ALWAYS})
-            raise ValueError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; it takes {', '.join(accepted)}")
+            raise ValueError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; {accepted}")
         self.raw = {key: value for key, value in raw.items() if value is not None}
         missing = [key for key, default in op.parameters.items() if default is REQUIRED and key not in self.raw]
         missing += [] if "dtype" in self.raw else ["dtype"]
         if missing:
-            raise ValueError(f"{op.name}: missing {', '.join(missing)}")
+            raise ValueError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
 
     def size(self, key: str, *, minimum: int = 1) -> int:
         try:

@@ -45,12 +45,12 @@ def _label(entry: Entry) -> str:
     return code(entry.short_name, longest=44)
 
 
+_ESCAPES = {ord(mark): "\\" + mark for mark in "\\`*|<>[]"}
+
+
 def text(line: str) -> str:
     """Free text without Markdown or HTML of its own."""
-    out = printable(line)
-    for mark in "\\`*|<>[]":
-        out = out.replace(mark, "\\" + mark)
-    return out
+    return printable(line).translate(_ESCAPES)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import Adapter
+from . import Adapter, aiter_gemm
 
-ADAPTERS: tuple[Adapter, ...] = ()
+ADAPTERS: tuple[Adapter, ...] = (aiter_gemm,)

@@ -14,7 +14,7 @@ from roofline_engine.units import parse_dtype
 
 from . import Sample, Source
 from .record import Record
-from .table import Table, claim, dtype, duration, half_digit, header, ratio_ok, real, shown, size
+from .table import Table, claim, dtype, duration, half_digit, header, ratio_ok, shown, size
 
 NAME = "aiter tuned GEMM"
 
@@ -76,7 +76,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
         count = 1 if batch is None else size(fields[batch], "B")
         name = "" if kernel is None else shown(fields[kernel])
         part, cus, note = device("" if gfx is None else fields[gfx], "" if units is None else fields[units])
-        notes = (note,) if note else ()
+        notes: tuple[str, ...] = (note,) if note else ()
         work, no_work, a = None, "", ""
         if inputs is not None:
             a = dtype(fields[inputs])
@@ -89,13 +89,11 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
             work = {"op": "gemm", "M": sizes[0], "N": sizes[1], "K": sizes[2], "dtype": a, "out_dtype": out}
             if count > 1:
                 work["batch"] = count
-        claims = []
         rounding = half_digit(printed, t_s * 1e6) if t_s else 0.0
-        for place, axis, unit in ((tflops, "compute", 1e12), (bw, "memory", 1e9)):
-            printed_rate = None if place is None else claim(fields[place], axis, unit, rounding)
-            if printed_rate is not None:
-                claims.append(printed_rate)
-        yield Record(
+        flops = None if tflops is None else claim(fields[tflops], "compute", 1e12, rounding)
+        nbytes = None if bw is None else claim(fields[bw], "memory", 1e9, rounding)
+        claims = (flops, nbytes) if flops and nbytes else tuple(found for found in (flops, nbytes) if found)
+        record = Record(
             row=where,
             name=name,
             work=work,
@@ -105,13 +103,14 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
             units=cus,
             clock="device-event",
             cache="cold",
-            claims=tuple(claims),
-            hand_written=t_s is not None and real(printed, "us") == 1.0,
+            claims=claims,
+            hand_written=t_s == 1e-6,
             alternatives=mistakes(*sizes, count, a, out) if a and (out == "fp32" or count > 1) else (),
             correct=None if wrong is None else ratio_ok(fields[wrong], MOST_WRONG),
             refused=refused,
             notes=notes,
         )
+        return (record,)
 
     return row
 

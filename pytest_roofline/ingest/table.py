@@ -35,15 +35,11 @@ def _columns(first: str) -> list[str]:
     mark = separator(first)
     line = first.removeprefix("\ufeff")
     if mark == "|":
-        return _cells(line)
+        return [name.strip() for name in _bare(line).split("|")]
     try:
         return [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
     except csv.Error:
         return []
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
 
 
 @lru_cache(maxsize=4)
@@ -67,9 +63,9 @@ class Table:
         self.label = source.label
         self._tainted = False
         self._lines = self._clean(source)
-        first, self._skipped = "", 0
+        first, self._above = "", 0
         for line in self._lines:
-            self._skipped += 1
+            self._above += 1
             if line.strip():
                 first = line
                 break
@@ -106,7 +102,9 @@ class Table:
             places = self._places.get(name.lower(), ())
             if len(places) > 1:
                 said = " and ".join(str(place + 1) for place in places)
-                raise RefusedError(f"{self.label}: column {name} stands there {len(places)} times (fields {said}): which is meant?")
+                raise RefusedError(
+                    f"{self.label}: column {name} stands there {len(places)} times (fields {said}): which is meant?"
+                )
             if places:
                 return places[0]
         return None
@@ -117,73 +115,48 @@ class Table:
 
     def records(self, read: Callable[[str, list[str]], Iterable[Record]]) -> Iterator[Record]:
         """What ``read(where, fields)`` makes of every row, one after another; a ValueError of its refuses the row."""
-        width, rows = len(self.names), self._rows()
+        width, above = len(self.names), self._above
+        lines = map(_bare, self._lines) if self._mark == "|" else self._lines
+        if self._mark == "|":
+            rows = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE, skipinitialspace=True)
+        else:
+            rows = csv.reader(lines, delimiter=self._mark, strict=True)
+        line = 0
         while True:
             try:
-                line, fields = next(rows)
-            except StopIteration:
+                for fields in rows:
+                    where, line = f"line {line + above + 1}", rows.line_num
+                    if len(fields) != width or self._tainted:
+                        wrong = self._wrong(fields, width)
+                        if wrong:
+                            yield Record(row=where, refused=wrong)
+                        continue
+                    try:
+                        yield from read(where, fields)
+                    except ValueError as error:
+                        yield Record(row=where, refused=str(error))
                 return
             except csv.Error as error:
-                yield Record(row=f"line {self._at}", refused=f"no CSV: {error}")
-                if "field larger" in str(error):  # an open quote has swallowed what follows: where a row starts is not known
+                yield Record(row=f"line {line + above + 1}", refused=f"no CSV row: {error}")
+                line = rows.line_num
+                if "field larger" in str(error):  # an open quote swallows what follows: where a row starts is not known
                     return
-                continue
-            where = f"line {line}"
-            if len(fields) != width or self._tainted:
-                wrong = self._wrong(fields, width)
-                if wrong:
-                    yield Record(row=where, refused=wrong)
-                continue
-            try:
-                yield from read(where, fields)
-            except ValueError as error:
-                yield Record(row=where, refused=str(error))
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        return _Pipes(self) if self._mark == "|" else _Fields(self)
 
     def _wrong(self, fields: list[str], width: int) -> str:
         tainted, self._tainted = self._tainted, False
         if not fields:
-            return ""  # an empty line
+            return ""  # an empty line, or the rule of a Markdown table
         if tainted:
             return "a NUL byte in the row"
         if fields[0].startswith("#"):
             return f"a comment, no row: {printable(self._mark.join(fields))[:_SHOWN]}"
         return f"{len(fields)} fields where the header has {width}"
 
-    @property
-    def _at(self) -> int:
-        return self._start
 
-    _start = 0
-
-
-class _Fields(Iterator[tuple[int, list[str]]]):
-    """Rows with the line where each starts; a csv.Error leaves the iterator usable, as the reader is."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._reader = csv.reader(table._lines, delimiter=table._mark, strict=True)
-        self._skipped = table._skipped + 1
-
-    def __next__(self) -> tuple[int, list[str]]:
-        reader = self._reader
-        self._table._start = start = reader.line_num + self._skipped
-        return start, next(reader)
-
-
-class _Pipes(Iterator[tuple[int, list[str]]]):
-    """The rows of a Markdown table; its rule under the header is none."""
-
-    def __init__(self, table: Table) -> None:
-        self._lines, self._line = table._lines, table._skipped
-
-    def __next__(self) -> tuple[int, list[str]]:
-        line = next(self._lines)
-        self._line += 1
-        rule = line.strip() and not line.strip("|-: ")
-        return self._line, [] if rule or not line.strip() else _cells(line)
+def _bare(line: str) -> str:
+    """A row of a Markdown table without its outer pipes; nothing of the rule under the header."""
+    line = line.strip()
+    return line.removeprefix("|").removesuffix("|") if line.strip("|-: ") else ""
 
 
 def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
@@ -209,23 +182,22 @@ def real(text: str, column: str, *, above: float | None = None, minimum: float |
     if not text.strip():
         raise ValueError(f"{column} is empty")
     if "," in text and "." not in text:
-        raise ValueError(f"{column} is {text[:_SHOWN]!r}: a comma may be a decimal point or a separator of thousands, write a point")
+        raise ValueError(
+            f"{column} is {text[:_SHOWN]!r}: a comma may be a decimal point or a separator of thousands, write a point"
+        )
     return number(text, column, above=above, minimum=minimum)
 
 
+@lru_cache(maxsize=4096)  # a sweep repeats its sizes
 def size(text: str, column: str, minimum: int = 1) -> int:
     """A whole number; ``64.0``, as a data frame writes a column with gaps, is 64.
 
     Raises:
         ValueError: naming the column and the value.
     """
-    if text.isascii() and text.isdigit() and len(text) < 16:
-        value = int(text)
-        if value >= minimum:
-            return value
-    if not text.strip():
-        raise ValueError(f"{column} is empty")
-    return whole(text, column, minimum=minimum)
+    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= minimum:
+        return int(text)
+    return whole(real(text, column), column, minimum=minimum)
 
 
 _TRUE, _FALSE = frozenset(("true", "1", "1.0", "yes")), frozenset(("false", "0", "0.0", "no", "", "nan", "none"))
@@ -245,16 +217,19 @@ def flag(text: str, column: str) -> bool:
     raise ValueError(f"{column} is {text[:_SHOWN]!r}, expected true or false")
 
 
+_HALVES = tuple(0.5 * 10.0**-places for places in range(40))
+
+
 def half_digit(text: str, value: float) -> float:
     """Half of the last printed digit, as a fraction of the value: 0.09 is good to 0.056 of itself; 0 for a zero."""
     if not value:
         return 0.0
     _, _, fraction = text.partition(".")
-    if fraction.isdigit():
-        return abs(0.5 * 10.0 ** -len(fraction) / value)
-    mantissa, _, exponent = text.lower().partition("e")
-    decimals = len(mantissa.partition(".")[2].strip()) - (int(exponent) if exponent.strip("+- ").isdigit() else 0)
-    return float(abs(0.5 * 10.0**-decimals / value))
+    if fraction.isdigit() and len(fraction) < len(_HALVES):
+        return _HALVES[len(fraction)] / value
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
+    return float(0.5 * 10.0**-places / value)
 
 
 def claim(text: str, axis: str, unit: float, time: float = 0.0) -> Claim | None:
@@ -266,9 +241,7 @@ def claim(text: str, axis: str, unit: float, time: float = 0.0) -> Claim | None:
         value = float(text)
     except ValueError:
         return None
-    if not 0.0 <= value < inf:
-        return None
-    return Claim(axis, value * unit, half_digit(text, value) + time)
+    return Claim(axis, value * unit, half_digit(text, value) + time) if 0.0 <= value < inf else None
 
 
 @lru_cache(maxsize=1024)

@@ -45,14 +45,14 @@ def read(source: Source) -> Iterator[Record]:
 
 def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
     gfx, units, shape = table.maybe("gfx"), table.maybe("cu_num"), _shape(table)
-    backends = []
+    backends: list[tuple[str, str, int, float, list[tuple[int, str, float]]]] = []
     for name in table.names:
         found = _TIMED.match(name)
         if not found:
             continue
         backend, unit = found["backend"] or "", _SECONDS[found["unit"].lower()]
         prefix = f"{backend} " if backend else ""
-        rates = [(table.maybe(prefix + rate), *of) for rate, of in _RATES.items()]
+        rates = [(table.maybe(prefix + rate), axis, to_base) for rate, (axis, to_base) in _RATES.items()]
         backends.append((backend, name, table.column(name), unit, [(place, *of) for place, *of in rates if place is not None]))
     if not backends:
         raise RefusedError(f"{table.label}: no column of a time such as us or ck us")

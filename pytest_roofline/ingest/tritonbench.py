@@ -42,7 +42,7 @@ class _Backend:
         self.label, self.column = label, f"{label}-latency"
         self.latency = table.column(self.column)
         self.speedup, self.accuracy = table.maybe(f"{label}-speedup"), table.maybe(f"{label}-accuracy")
-        rates = [(table.maybe(f"{label}-{metric}"), *of) for metric, of in _RATES.items()]
+        rates = [(table.maybe(f"{label}-{metric}"), axis, unit) for metric, (axis, unit) in _RATES.items()]
         self.rates = [(place, axis, unit) for place, axis, unit in rates if place is not None]
 
     def time(self, fields: list[str]) -> tuple[float | None, str]:

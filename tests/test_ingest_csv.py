@@ -1,0 +1,582 @@
+"""CSV records of other tools: told apart by their header, read row by row, refused by row with the reason."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.ingest import SAMPLE, Record, RefusedError, Source, choose
+from pytest_roofline.ingest import liger as liger_csv
+from pytest_roofline.ingest.table import half_digit, separator
+from pytest_roofline.work.declared import build
+from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim
+from roofline_engine.models import Work, work
+from roofline_engine.ops_matmul import experts_hit
+
+
+def adapter(text: str) -> str:
+    found = choose(text[:SAMPLE], ".txt")
+    return found.NAME if found is not None else ""
+
+
+def read(text: str | bytes) -> list[Record]:
+    """Through the adapter that the content chooses, whatever the file is called."""
+    data = text if isinstance(text, bytes) else text.encode()
+    found = choose(data[:SAMPLE].decode("utf-8", "replace"), ".txt")
+    assert found is not None, "no adapter knows it"
+    return list(found.read(Source(Path("records.txt"), io.BytesIO(data))))
+
+
+def one(text: str | bytes) -> Record:
+    (record,) = read(text)
+    return record
+
+
+def refusals(records: Sequence[Record]) -> dict[str, str]:
+    return {record.row: record.refused for record in records if record.refused}
+
+
+def built(record: Record) -> Work:
+    assert record.work is not None, record.no_work
+    done = build(record.work)
+    assert done is not None
+    return done
+
+
+def told(record: Record, axis: str) -> Finding | None:
+    """What the engine says of the record's printed rate, against the bytes or FLOPs of its model in its own time."""
+    (printed,) = (claim for claim in record.claims if claim.axis == axis)
+    assert record.t_s is not None
+    amount = built(record).bytes if axis == "memory" else built(record).flops
+    return of_claim(printed, amount / record.t_s, Facts(alternatives=record.alternatives))
+
+
+GEMM = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"
+
+
+def gemm(
+    *, m: int = 64, n: int = 8192, k: int = 1024, us: str = "10.0", tflops: str = "", bw: str = "", err: str = "0.0"
+) -> str:
+    return f"gfx942,80,{m},{n},{k},torch.float8_e4m3fnuz,ck,1,0,{us},a_kernel,{tflops},{bw},{err}\n"
+
+
+# Tuned GEMMs
+
+
+def test_a_tuned_gemm_row_becomes_a_record_in_base_units() -> None:
+    flops, nbytes = 2 * 64 * 8192 * 1024, 64 * 1024 + 8192 * 1024 + 2 * 64 * 8192
+    record = one(f"{GEMM}\n{gemm(us='10.0', tflops=f'{flops / 10e-6 / 1e12:.4f}', bw=f'{nbytes / 10e-6 / 1e9:.2f}')}")
+    assert (record.row, record.name, record.device, record.units) == ("line 2", "a_kernel", "gfx942", 80)
+    assert record.t_s == pytest.approx(10e-6)
+    assert record.correct is True
+    assert not record.hand_written
+    done = built(record)
+    assert (done.flops, done.bytes) == (flops, nbytes)
+    assert done.dtype.name == "fp8"
+    assert told(record, "compute") is None
+    assert told(record, "memory") is None
+
+
+def test_a_bandwidth_in_tb_s_where_the_family_prints_gb_s_stays_a_claim_that_differs() -> None:
+    nbytes = 64 * 1024 + 8192 * 1024 + 2 * 64 * 8192
+    in_tb = one(f"{GEMM}\n{gemm(bw=f'{nbytes / 10e-6 / 1e12:.5f}')}")
+    (printed,) = in_tb.claims
+    assert printed.claimed == pytest.approx(nbytes / 10e-6 / 1e3, rel=1e-4)  # as GB/s, which the format says
+    finding = told(in_tb, "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1e-3, rel=1e-4))
+
+
+def test_ten_times_the_tflops_and_a_zero_are_named() -> None:
+    tenfold, zero = read(f"{GEMM}\n{gemm(tflops=f'{2 * 64 * 8192 * 1024 / 1e-5 / 1e11:.2f}')}{gemm(tflops='0.0')}")
+    finding = told(tenfold, "compute")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(10, rel=1e-3))
+    finding = told(zero, "compute")
+    assert finding is not None
+    assert finding.cause == "placeholder"
+
+
+def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
+    head = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,us,kernelName,err_ratio,tflops,bw"
+    m, n, k, us = 64, 256, 5120, 7.9191
+    at_2 = (m * k + n * k) * 2 + m * n * 2
+    row = f"gfx950,256,{m},{n},{k},False,torch.bfloat16,torch.float32,False,False,asm,{us},x,0.0,21.19"
+    record = one(f"{head}\n{row},{at_2 / us / 1e3:.2f}\n")
+    assert built(record).bytes == at_2 + m * n * 2
+    finding = told(record, "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("dtype_width", pytest.approx(at_2 / (at_2 + 2 * m * n), rel=1e-4))
+    assert told(record, "compute") is None
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        ("0", "us is '0', expected more than 0"),
+        ("-3.5", "us is '-3.5', expected more than 0"),
+        ("nan", "us is 'nan', expected a finite number"),
+        ("inf", "us is 'inf', expected a finite number"),
+        ("", "us is empty"),
+        ("1_000", "us is '1_000', expected a number"),
+        ("True", "us is 'True', expected a number"),
+        ('"12,5"', "us is '12,5': a comma may be a decimal point"),
+        ('"1,234"', "us is '1,234': a comma may be a decimal point"),
+    ],
+)
+def test_a_time_that_is_none_refuses_its_row_and_keeps_the_rest(us: str, said: str) -> None:
+    record, good = read(f"{GEMM}\n{gemm(us=us, tflops='0.0')}{gemm()}")
+    assert record.row == "line 2"
+    assert record.refused.startswith(said)
+    assert (record.t_s, record.name, record.device) == (None, "a_kernel", "gfx942")
+    assert record.work is not None
+    assert not good.refused
+
+
+def test_thousands_with_a_decimal_point_are_understood() -> None:
+    assert one(f"{GEMM}\n{gemm(us=chr(34) + '1,234.5' + chr(34))}").t_s == pytest.approx(1234.5e-6)
+
+
+def test_a_time_of_exactly_one_is_marked_not_refused() -> None:
+    ones = read(f"{GEMM}\n{gemm(us='1.0')}{gemm(us='1')}{gemm(us='1.0001')}")
+    assert [record.hand_written for record in ones] == [True, True, False]
+    assert not refusals(ones)
+
+
+@pytest.mark.parametrize(("err", "correct"), [("0.0", True), ("0.05", True), ("0.0501", False), ("0.9323", False), ("", None)])
+def test_the_share_of_wrong_elements_decides_whether_a_row_is_correct(err: str, correct: bool | None) -> None:
+    assert one(f"{GEMM}\n{gemm(err=err)}").correct is correct
+
+
+def test_milliseconds_in_a_us_column_stay_as_stated_and_the_claim_differs() -> None:
+    flops = 2 * 64 * 8192 * 1024
+    record = one(f"{GEMM}\n{gemm(us='0.0100', tflops=f'{flops / 10e-6 / 1e12:.2f}')}")
+    assert record.t_s == pytest.approx(0.01e-6)
+    finding = told(record, "compute")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1e-3, rel=0.01))
+
+
+@pytest.mark.parametrize(("units", "gfx"), [("304", "gfx942"), ("80", "gfx942"), ("256", "gfx950"), ("17", None)])
+def test_without_gfx_the_compute_units_name_the_part_or_none_is_named(units: str, gfx: str | None) -> None:
+    record = one(f"cu_num,M,N,K,q_dtype_w,us,kernelName\n{units},1,2,3,torch.int8,5.0,x\n")
+    assert (record.device, record.units) == (gfx, int(units))
+    assert "no gfx" in record.notes[0]
+
+
+def test_without_a_dtype_column_the_kernels_names_say_it_or_it_is_not_known() -> None:
+    head = "gfx,cu_num,M,N,K,libtype,us,kernelName\n"
+    asm, triton = read(head + "gfx950,256,1,2,3,asm,5.0,_ZN5aiter42fp8gemm_bf16_x\ngfx950,256,1,2,3,triton,5.0,triton\n")
+    assert [built(record).dtype.name for record in (asm, triton)] == ["fp8", "fp8"]  # a file is of one dtype
+    unsaid = one(head + "gfx950,256,1,2,3,triton,5.0,triton\n")
+    assert unsaid.work is None
+    assert "no dtype column" in unsaid.no_work
+
+
+def test_a_batch_counted_as_one_matrix_is_named() -> None:
+    b, m, n, k = 16, 64, 512, 128
+    of_one = (m * k + n * k + 2 * m * n) / 20e-6 / 1e9
+    record = one(f"cu_num,B,M,N,K,q_dtype_w,us,kernelName,bw\n304,{b},{m},{n},{k},torch.int8,20.0,x,{of_one:.3f}\n")
+    finding = told(record, "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1 / b, rel=0.01))
+
+
+def test_an_unknown_dtype_or_a_broken_size_refuses_its_row() -> None:
+    rows = (
+        gemm().replace("torch.float8_e4m3fnuz", "torch.float7")
+        + gemm().replace(",64,", ",64.5,")
+        + gemm().replace(",64,", ",,")
+    )
+    said = refusals(read(f"{GEMM}\n{rows}"))
+    assert "float7" in said["line 2"]
+    assert said["line 3"] == "M is 64.5, expected a whole number"
+    assert said["line 4"] == "M is empty"
+
+
+# Fused MoE
+
+FMOE = (
+    "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1,block_m,"
+    "ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"
+)
+
+
+def fmoe(tokens: int, us: str, tflops: str, bw: str, *, stages: str = "0", err: str = "0.0%") -> str:
+    fp8 = "torch.float8_e4m3fnuz"
+    return (
+        f"80,{tokens},2304,1536,64,2,ActivationType.Gelu,torch.bfloat16,{fp8},{fp8},QuantType.per_Token,1,1,32,0,"
+        f"17.8,stage1,0.0%,14.5,stage2,{err},{us},{stages},{tflops},{bw},\n"
+    )
+
+
+def test_a_moe_row_that_counts_every_expert_is_overcounted_by_experts_over_hit() -> None:
+    every = 64 * 3 * 2304 * 1536
+    record = one(f"{FMOE}\n{fmoe(4, '32.3123', '5.26', f'{every / 32.3123e-6 / 1e9:.2f}')}")
+    done = built(record)
+    assert done.flops == 2 * 4 * 2 * 3 * 2304 * 1536
+    assert record.launches == 2
+    assert record.name == "stage1 + stage2"
+    finding = told(record, "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("overcounted_bytes", pytest.approx(64 / experts_hit(64, 8), rel=0.01))
+
+
+@pytest.mark.parametrize("wide", [2, 4])
+def test_every_expert_at_twice_or_four_times_the_width_is_the_same_mistake(wide: int) -> None:
+    every = wide * 64 * 3 * 2304 * 1536
+    finding = told(one(f"{FMOE}\n{fmoe(4, '32.3', '', f'{every / 32.3e-6 / 1e9:.2f}')}"), "memory")
+    assert finding is not None
+    assert finding.cause == "overcounted_bytes"
+
+
+def test_a_row_copied_to_another_number_of_tokens_is_found_by_its_time() -> None:
+    rate = 2 * 16 * 2 * 3 * 2304 * 1536 / 72.3706e-6 / 1e12
+    rows = [fmoe(tokens, "72.3706", f"{rate:.3f}", "") for tokens in (4, 16)] + [fmoe(8, "72.3707", f"{rate / 2:.3f}", "")]
+    copied, right, other = read(f"{FMOE}\n{''.join(rows)}")
+    finding = told(copied, "compute")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(4, rel=1e-3))
+    assert "16 tokens" in finding.decided
+    assert told(right, "compute") is None
+    assert any("4, 16 tokens" in note for note in right.notes)
+    assert told(other, "compute") is None
+
+
+def test_one_stage_is_one_launch_and_half_wrong_elements_are_a_wrong_result() -> None:
+    first, second = read(f"{FMOE}\n{fmoe(4, '30.0', '', '', stages='1', err='15.8%')}{fmoe(8, '30.0', '', '', err='50.1%')}")
+    assert (first.launches, first.correct) == (1, True)
+    assert (second.launches, second.correct) == (2, False)
+
+
+# Wide tables of op tests
+
+
+def test_each_backend_of_a_wide_row_is_a_record() -> None:
+    flops, nbytes = 2 * 64 * 8192 * 1024, 64 * 1024 + 8192 * 1024 + 2 * 64 * 8192
+    text = "dtype,m,n,k,ck us,ck TFLOPS,ck TB/s,triton us,triton/ck\n"
+    text += f"fp8,64,8192,1024,6.4,{flops / 6.4e6:.1f},{nbytes / 6.4e6:.3f},,0.95\n"
+    ck, triton = read(text)
+    assert (ck.name, ck.t_s) == ("ck", pytest.approx(6.4e-6))
+    assert told(ck, "compute") is None
+    assert told(ck, "memory") is None
+    assert (triton.name, triton.refused) == ("triton", "triton us is empty")
+
+
+def test_the_same_table_in_markdown_is_read() -> None:
+    text = "| dtype  |   m |    n |    k |   ck us |   ck TFLOPS |\n|:-------|----:|-----:|-----:|--------:|------------:|\n"
+    record = one(text + "| fp8    |  64 | 8192 | 1024 |     6.4 |      167.77 |\n")
+    assert (record.row, record.name) == ("line 3", "ck")
+    assert told(record, "compute") is None
+
+
+def test_mla_decode_reproduces_flops_and_bytes_of_its_printed_rates() -> None:
+    heads, batch, ctx, us = 32, 16, 4096, 34.7793
+    flops = 2 * batch * ctx * heads * (576 + 512)
+    kv, rest = batch * ctx * 576 * 2, batch * heads * (576 * 2 + 512 * 2)
+    head = "nhead,mtp,batch,ctx,dtype,us,TFLOPS,TB/s\n"
+    record = one(head + f"{heads},1,{batch},{ctx},bf16,{us},{flops / us / 1e6:.2f},{(kv + rest) / us / 1e6:.5f}\n")
+    assert told(record, "compute") is None
+    assert {kv, kv + rest} == {model.bytes for model in built(record).candidates}
+    assert record.claims[1].claimed == pytest.approx((kv + rest) / (us * 1e-6), rel=1e-4)
+
+
+def test_a_wide_table_of_an_op_that_is_not_known_keeps_its_time() -> None:
+    record = one("dtype,rows,blub,ck us,ck TFLOPS\nfp8,1,2,6.4,1.0\n")
+    assert record.work is None
+    assert "dtype, rows, blub" in record.no_work
+    assert record.t_s == pytest.approx(6.4e-6)
+
+
+# FlashInfer
+
+FLASHINFER = (
+    "routine,median_time,std_time,tflops,tb_per_sec,backend,s_qo,s_kv,head_dim_qk,head_dim_vo,causal,q_dtype,kv_dtype,n,"
+    "group_size,use_nvfp4,num_tokens,top_k,num_tokens,top_k,batch_size,input_dtype,out_dtype,m,k,num_qo_heads,num_kv_heads"
+)
+
+
+def flashinfer(**cells: object) -> str:
+    seen: dict[str, int] = {}
+    out = []
+    for name in FLASHINFER.split(","):
+        seen[name] = seen.get(name, 0) + 1
+        out.append(str(cells.get(name if seen[name] == 1 else f"{name}_{seen[name]}", "")))
+    return ",".join(out) + "\n"
+
+
+def test_flashinfer_times_are_milliseconds_and_rates_tflops_and_tb_s() -> None:
+    m, n, k = 128, 2048, 4096
+    row = flashinfer(routine="mm_bf16", median_time=0.05, backend="cublas", m=m, n=n, k=k, out_dtype="torch.bfloat16")
+    tflops, tb_s = 2 * m * n * k / 5e-5 / 1e12, 2 * (m * k + n * k + m * n) / 5e-5 / 1e12
+    row = row.replace(",,,cublas", f",{tflops:.3f},{tb_s:.4f},cublas")
+    record = one(f"{FLASHINFER}\n{row}")
+    assert (record.name, record.t_s) == ("mm_bf16 cublas", pytest.approx(5e-5))
+    assert told(record, "compute") is None
+    assert told(record, "memory") is None
+
+
+def test_flashinfers_batched_product_prints_the_bytes_of_one_of_the_batch() -> None:
+    b, m, n, k, ms = 64, 1, 512, 4096, 0.05
+    cells = {"routine": "bmm_fp8", "median_time": ms, "batch_size": b, "m": m, "n": n, "k": k}
+    cells.update(input_dtype="torch.float8_e4m3fn", out_dtype="torch.bfloat16", backend="cudnn")
+    cells.update(tflops=2 * b * m * n * k / ms / 1e9, tb_per_sec=(m * k + n * k + 2 * m * n) / ms / 1e9)
+    record = one(f"{FLASHINFER}\n{flashinfer(**cells)}")
+    assert told(record, "compute") is None
+    finding = told(record, "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1 / b, rel=0.01))
+
+
+def test_flashinfers_attention_rows_have_their_work() -> None:
+    shape = {"batch_size": 8, "num_qo_heads": 32, "num_kv_heads": 8, "head_dim_qk": 128, "head_dim_vo": 128}
+    shape.update(q_dtype="torch.bfloat16", kv_dtype="torch.bfloat16", s_qo=1, s_kv=1024, median_time=0.1)
+    decode, prefill = read(
+        f"{FLASHINFER}\n{flashinfer(routine='BatchDecodeWithPagedKVCacheWrapper', **shape)}"
+        f"{flashinfer(routine='BatchPrefillWithRaggedKVCacheWrapper', **{**shape, 's_qo': 1024}, causal='True')}"
+    )
+    assert built(decode).flops == 4 * 8 * 1024 * 32 * 128
+    assert built(prefill).flops == pytest.approx(4 * 8 * 1024 * 1025 / 2 * 32 * 128)
+
+
+def test_a_routine_or_a_row_that_does_not_tell_its_work_says_so() -> None:
+    unknown, short = read(
+        f"{FLASHINFER}\n{flashinfer(routine='top_p_renorm_probs', median_time=1.5)}"
+        f"{flashinfer(routine='mm_bf16', median_time=1.5)}"
+    )
+    assert unknown.no_work == "no work model for routine top_p_renorm_probs"
+    assert short.no_work == "mm_bf16: the row gives no m"
+
+
+# tritonbench
+
+TRITONBENCH = "(M, N, K);aten-latency;triton-latency;triton-tflops;triton-speedup;triton-accuracy\n"
+
+
+def test_tritonbench_is_split_at_semicolons_and_the_average_is_dropped_with_a_word() -> None:
+    aten, triton, average = read(
+        TRITONBENCH + "(64, 8192, 1024);0.0071;0.0061 (±1.2%);176.0;1.16;1.0\naverage;0.0071;0.0061;176.0;1.16;1.0\n"
+    )
+    assert (aten.t_s, aten.baseline_kind, aten.speedup) == (pytest.approx(7.1e-6), "unknown", None)
+    assert (triton.t_s, triton.baseline_t_s) == (pytest.approx(6.1e-6), pytest.approx(7.1e-6))
+    assert (triton.baseline_kind, triton.speedup, triton.correct) == ("eager", 1.16, True)
+    assert triton.name == "triton (M, N, K)=(64, 8192, 1024)"
+    assert triton.claims == (Claim("compute", 176e12, pytest.approx(0.05 / 176 + 0.5 / 61)),)
+    assert triton.no_work == "the file names neither the op nor the dtype"
+    assert "average" in average.refused
+
+
+def test_tritonbench_with_commas_quotes_its_tuples_and_a_failed_backend_is_refused() -> None:
+    aten, triton = read('x_val,aten-latency,triton-latency\n"(64, 8192)",0.5,CUDA OOM\n')
+    assert aten.name == "aten x_val=(64, 8192)"
+    assert triton.refused == "triton-latency is 'CUDA OOM', expected a number"
+
+
+def test_a_list_of_shapes_is_refused_in_one_line() -> None:
+    with pytest.raises(RefusedError, match=r"^records.txt: shapes alone \(M, K, N, Bias\), no column of a time"):
+        read("M,K,N,Bias\n152710,512,2048,2048\n6,1536,384,\n")
+
+
+# Liger
+
+LIGER = (
+    "kernel_name,kernel_provider,kernel_operation_mode,metric_name,metric_unit,x_name,x_label,x_value,y_value_50,y_value_20,"
+    "y_value_80,extra_benchmark_config_str,gpu_name,timestamp,liger_version"
+)
+
+
+def liger(
+    kernel: str,
+    provider: str,
+    ms: str,
+    config: str,
+    *,
+    mode: str = "forward",
+    x: str = "H,hidden size,4096",
+    metric: str = "speed,ms",
+) -> str:
+    quoted = config.replace('"', '""')
+    return f'{kernel},{provider},{mode},{metric},{x},{ms},0.029,0.032,"{quoted}",NVIDIA A100-SXM4-80GB,2024-09-03,0.2.1\n'
+
+
+NORM = '{"M": 2048, "dtype": "torch.bfloat16", "eps": 1e-06}'
+
+
+def test_liger_takes_the_other_provider_as_its_baseline_wherever_it_stands() -> None:
+    ours, theirs = read(f"{LIGER}\n{liger('rms_norm', 'liger', '0.031', NORM)}{liger('rms_norm', 'huggingface', '0.31', NORM)}")
+    assert ours.t_s == pytest.approx(31e-6)
+    assert (ours.q1_s, ours.q3_s) == (pytest.approx(29e-6), pytest.approx(32e-6))
+    assert (ours.baseline_kind, ours.baseline_t_s) == ("eager", pytest.approx(310e-6))
+    assert theirs.baseline_t_s is None
+    assert ours.device == "NVIDIA A100-SXM4-80GB"
+    assert built(ours).bytes == work("rmsnorm", rows=2048, cols=4096, dtype="bf16").bytes
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind"),
+    [("huggingface", "eager"), ("torch", "eager"), ("torch_compile", "compiled"), ("flash_attn", "reference")],
+)
+def test_a_providers_name_says_what_kind_of_baseline_it_is(provider: str, kind: str) -> None:
+    rows = liger("rms_norm", provider, "0.3", NORM) + liger("rms_norm", "liger", "0.03", NORM)
+    assert read(f"{LIGER}\n{rows}")[1].baseline_kind == kind
+
+
+def test_liger_compares_only_rows_of_the_same_sizes_mode_and_gpu() -> None:
+    other = NORM.replace("2048", "4096")
+    rows = liger("rms_norm", "huggingface", "0.3", other) + liger("rms_norm", "huggingface", "0.3", NORM, mode="full")
+    assert all(record.baseline_t_s is None for record in read(f"{LIGER}\n{rows}{liger('rms_norm', 'liger', '0.03', NORM)}"))
+
+
+def test_memory_is_never_taken_for_a_time() -> None:
+    speed, memory = read(
+        f"{LIGER}\n{liger('rms_norm', 'liger', '0.03', NORM)}"
+        f"{liger('rms_norm', 'huggingface', '0.03', NORM, metric='memory,MB')}"
+    )
+    assert speed.baseline_t_s is None
+    assert memory.t_s is None
+    assert memory.refused == "metric_name is 'memory' in MB, not a time"
+
+
+def test_a_swiglu_row_times_a_whole_mlp() -> None:
+    config = '{"B": 4, "hidden_size": 4096, "dtype": "torch.bfloat16", "intermediate_size": 11008, "hidden_act": "silu"}'
+    record = one(f"{LIGER}\n{liger('swiglu', 'liger', '10.0', config, x='T,sequence length,1024')}")
+    assert record.timed_flops == 3 * 2 * 4 * 1024 * 4096 * 11008
+    assert built(record).bytes == 3 * 2 * 4 * 1024 * 11008
+
+
+def test_what_a_liger_row_does_not_say_is_no_work_and_broken_json_is_refused() -> None:
+    no_dtype, backward, broken = read(
+        f"{LIGER}\n{liger('cross_entropy', 'liger', '0.5', '{}', x='V,vocab size,4096')}"
+        f"{liger('rms_norm', 'liger', '0.5', NORM, mode='backward')}{liger('rms_norm', 'liger', '0.5', '{M: 1')}"
+    )
+    assert no_dtype.no_work == "the row gives no dtype"
+    assert "backward" in backward.no_work
+    assert broken.refused == "extra_benchmark_config_str is '{M: 1', expected JSON"
+
+
+# A microbenchmark
+
+MICRO = "M,N,K,TILE_M,TILE_N,TILE_K,STAGES,dtype,time_ms,TFLOPS\n"
+
+
+def test_a_microbenchmarks_rate_agrees_and_a_failed_build_is_refused() -> None:
+    good, failed = read(MICRO + "64,16,131072,64,16,16,0,BF16,0.728806,0.368322\n# BUILD_FAILED: 64,16,256,6,0\n")
+    assert told(good, "compute") is None
+    assert good.name == "TILE_M=64 TILE_N=16 TILE_K=16 STAGES=0"
+    assert (failed.row, failed.refused) == ("line 3", "a comment, no row: # BUILD_FAILED: 64,16,256,6,0")
+
+
+# Reading CSV
+
+
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing() -> None:
+    plain = read(f"{GEMM}\n{gemm()}")
+    assert read(b"\xef\xbb\xbf" + f"{GEMM}\n{gemm()}".replace("\n", "\r\n").encode()) == plain
+
+
+def test_a_gzip_of_a_table_is_read() -> None:
+    found = choose(GEMM, ".gz")
+    assert found is not None
+    stream = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(f"{GEMM}\n{gemm()}".encode())))
+    assert [record.row for record in found.read(Source(Path("records.gz"), stream))] == ["line 2"]
+
+
+def test_ragged_rows_are_refused_by_the_line_where_they_stand() -> None:
+    cut = gemm()[:30] + "\n"
+    said = refusals(read(f"{GEMM}\n{gemm()}\n{cut}{gemm().rstrip()},more\n{gemm()}"))
+    assert said == {"line 4": "6 fields where the header has 14", "line 5": "15 fields where the header has 14"}
+
+
+def test_a_file_that_ends_in_the_middle_of_a_row_loses_that_row_alone() -> None:
+    whole, cut = read(f"{GEMM}\n{gemm()}{gemm()[:-12]}")
+    assert not whole.refused
+    assert "fields where the header has 14" in cut.refused
+
+
+def test_a_quote_that_is_never_closed_is_refused_where_it_opens() -> None:
+    whole, cut = read(f'{GEMM}\n{gemm()}gfx942,"80,64\n{gemm()}')
+    assert not whole.refused
+    assert (cut.row, cut.refused) == ("line 3", "no CSV row: unexpected end of data")
+
+
+def test_a_row_of_several_lines_is_named_by_its_first_and_the_next_by_its_own() -> None:
+    said = refusals(read(f'{GEMM}\ngfx942,"80\n80",64\n{gemm(us="nan")}'))
+    assert list(said) == ["line 2", "line 4"]
+
+
+def test_a_nul_byte_refuses_its_row() -> None:
+    said = refusals(read(f"{GEMM}\n{gemm().replace('a_kernel', 'a_' + chr(0))}{gemm()}"))
+    assert said == {"line 2": "a NUL byte in the row"}
+
+
+def test_bytes_that_are_no_text_refuse_the_file() -> None:
+    with pytest.raises(RefusedError, match=r"^records.txt: line 2: not UTF-8"):
+        read(f"{GEMM}\n".encode() + b"\xff\xfe\x00\n")
+
+
+def test_a_column_that_is_needed_and_stands_there_twice_refuses_the_file() -> None:
+    with pytest.raises(RefusedError, match=r"column us stands there 2 times \(fields 10 and 15\): which is meant\?"):
+        read(f"{GEMM},us\n")
+
+
+def test_a_column_that_is_missing_refuses_the_file_in_one_line() -> None:
+    source = Source(Path("records.txt"), io.BytesIO(LIGER.replace("y_value_50", "y").encode()))
+    with pytest.raises(RefusedError, match=r"^records.txt: no column y_value_50; it has kernel_name, [^\n]*$"):
+        list(liger_csv.read(source))
+
+
+def test_terminal_escapes_in_a_name_are_shown_not_sent() -> None:
+    assert one(f"{GEMM}\n{gemm().replace('a_kernel', chr(27) + '[31m')}").name == "\\x1b[31m"
+
+
+def test_formats_are_told_apart_by_their_header() -> None:
+    named = {
+        adapter(head + "\n")
+        for head in (
+            GEMM,
+            FMOE,
+            FLASHINFER,
+            TRITONBENCH.strip(),
+            LIGER,
+            MICRO.strip(),
+            "m,n,k,dtype,ck us,ck TFLOPS",
+            "M,K,N,Bias",
+        )
+    }
+    assert len(named) == 7  # tritonbench twice
+    for other in ("", "a,b,c", "{}", "name,Percentage", "\x00\x01us,M,N,K,gfx", "gfx us M N K", "x" * SAMPLE):
+        assert adapter(other) == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "mark"), [("a,b", ","), ("(M, N, K);a;b", ";"), ('"a;b",c', ","), ("a\tb", "\t"), ("| a | b |", "|"), ("a", ",")]
+)
+def test_the_separator_is_told_by_the_header(head: str, mark: str) -> None:
+    assert separator(head) == mark
+
+
+@pytest.mark.parametrize(
+    ("text", "half"), [("0.09", 0.005), ("510.5", 0.05), ("12", 0.5), ("1.25e-05", 0.005e-5), ("3e2", 50.0), ("1.5E+3", 50.0)]
+)
+def test_half_of_the_last_printed_digit(text: str, half: float) -> None:
+    assert half_digit(text, float(text)) == pytest.approx(half / float(text))
+
+
+def test_a_rate_of_two_digits_agrees_within_its_own_rounding() -> None:
+    rate = 2 * 64 * 8192 * 1 / 10.109e-6 / 1e12  # 0.1037
+    record = one(f"{GEMM}\n{gemm(k=1, us='10.109', tflops='0.10')}")
+    assert abs(rate / 0.10 - 1) > AGREES
+    assert told(record, "compute") is None
+
+
+def test_reading_streams() -> None:
+    """The first record is there before the rest of the file is read."""
+    stream = io.BytesIO(f"{GEMM}\n{gemm() * 1000}".encode())
+    found = choose(GEMM, "")
+    assert found is not None
+    next(iter(found.read(Source(Path("records.txt"), stream))))
+    assert stream.tell() < 1000

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import RefusedError, Sample, Source
 from .json_files import outline, parse
-from .json_values import claims, flag, label, mapping, maybe_seconds, shown, timed, work_of
+from .json_values import claims, flag, label, mapping, maybe_seconds, ratio, shown, timed, work_of
 from .record import Record
 
 NAME = "AgentKernelArena report"
@@ -107,8 +107,6 @@ def _task(task: Mapping[str, Any]) -> Record:
     if task.get("pass_compilation") is False:
         return Record(row="task", name=name, correct=correct, refused="pass_compilation is false: nothing was timed")
     baseline, notes = maybe_seconds(task.get("base_execution_time"), "base_execution_time", "ms")
-    speedup = task.get("speedup_ratio") if baseline is None else None
-    usable = isinstance(speedup, (int, float)) and not isinstance(speedup, bool) and math.isfinite(speedup) and speedup > 0
     return timed(
         "task",
         task.get("best_optimized_execution_time"),
@@ -118,7 +116,7 @@ def _task(task: Mapping[str, Any]) -> Record:
         no_work="a task's result has no sizes",
         baseline_kind="previous",
         baseline_t_s=baseline,
-        speedup=speedup if usable else None,
+        speedup=ratio(task.get("speedup_ratio")) if baseline is None else None,
         correct=correct,
         notes=(*notes, "the two times may be of different methods (graph or events): the format does not say"),
     )

@@ -56,7 +56,8 @@ class Definitions:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._found: dict[str | None, Mapping[str, Any]] = {}
-        self._known: dict[str, Mapping[str, Any]] | None = None
+        self._paths: list[Path] | None = None
+        self._known: dict[str, Mapping[str, Any]] = {}
 
     def find(self, name: str | None) -> Mapping[str, Any]:
         """The definition of a name; of traces that name none, the ``definition.json`` beside them.
@@ -74,12 +75,15 @@ class Definitions:
     def _look(self, name: str | None) -> Mapping[str, Any]:
         if name is None:
             return _definition(self._folder / "definition.json")
-        if self._known is None:
-            self._known = {}
-            for path in _candidates(self._folder):
-                found = _definition(path)
-                if isinstance(found.get("name"), str):
-                    self._known.setdefault(found["name"], found)
+        if self._paths is None:
+            self._paths = list(_candidates(self._folder))
+        for path in self._paths:
+            if path.stem == name and (found := _definition(path)).get("name") == name:
+                return found
+        while self._paths and name not in self._known:
+            found = _definition(self._paths.pop(0))
+            if isinstance(found.get("name"), str):
+                self._known.setdefault(found["name"], found)
         return self._known.get(name, {})
 
 
@@ -101,7 +105,7 @@ def _definition(path: Path) -> Mapping[str, Any]:
     try:
         with path.open("rb") as stream:
             data = stream.read(_LARGEST + 1)
-        whole = parse(data.decode("utf-8-sig"), path.name) if len(data) <= _LARGEST else None
+        whole = parse(data.decode("utf-8-sig"), path.name) if len(data) <= _LARGEST and b'"axes"' in data else None
     except (OSError, ValueError):  # not readable, not UTF-8, not JSON
         return {}
     return whole if isinstance(whole, dict) and whole.keys() >= {"axes", "inputs", "outputs"} else {}

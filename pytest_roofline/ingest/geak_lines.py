@@ -14,12 +14,12 @@ from typing import Any
 
 from . import RefusedError, Sample, Source
 from .json_files import parse
-from .json_values import count, label, mapping, maybe_seconds, shown, timed
+from .json_values import count, label, mapping, maybe_seconds, ratio, shown, timed
 from .record import Record
 
 NAME = "GEAK unittest output"
 
-_KNOWN = re.compile(r"^(GEAK_[A-Z_]+[ =:]|RESULT (PASS|FAIL)\b)", re.MULTILINE)
+_KNOWN = re.compile(r"^[ \t]*GEAK_[A-Z_]+[ =:]", re.MULTILINE)
 _CASES = re.compile(r"\s*GEAK_PER_CASE\s*[=:]?\s*(?=\[)")
 _RESULT = re.compile(r"\s*RESULT\s+(PASS|FAIL)\b")
 _UNTRUSTED = re.compile(r"\s*GEAK_[A-Z_]*SPEEDUP[ =:].*\buntrusted\b", re.IGNORECASE)
@@ -65,8 +65,7 @@ def _case(case: Any, where: str) -> Record:
     if not case:
         return Record(row=where, refused="expected an object with sig, baseline_ms and optimized_ms")
     baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
-    printed = case.get("speedup")
-    printed = printed if isinstance(printed, (int, float)) and not isinstance(printed, bool) and printed > 0 else None
+    printed = ratio(case.get("speedup"))
     record = timed(
         where,
         case.get("optimized_ms"),

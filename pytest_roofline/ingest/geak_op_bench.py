@@ -11,7 +11,7 @@ from typing import Any
 
 from . import RefusedError, Sample, Source
 from .json_files import document, outline
-from .json_values import flag, label, mapping, maybe_seconds, timed
+from .json_values import flag, label, mapping, maybe_seconds, ratio, timed
 from .record import Record
 
 NAME = "GEAK op_bench JSON"
@@ -53,8 +53,7 @@ def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: s
     if whole.get("harness_suspect") is True:
         notes += ("the harness calls its own run suspect",)
     mode = whole.get("measurement_mode")
-    printed = whole.get("isolated_speedup")
-    winner = backend == label(whole.get("winner_backend")) and isinstance(printed, (int, float))
+    winner = backend == label(whole.get("winner_backend"))
     return timed(
         where,
         result.get(key),
@@ -66,7 +65,7 @@ def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: s
         cache=mode if mode in ("cold", "warm") else "unknown",
         baseline_kind="reference",
         baseline_t_s=baseline,
-        speedup=printed if winner and whole.get("baseline_ms") is None and printed and printed > 0 else None,
+        speedup=ratio(whole.get("isolated_speedup")) if winner and whole.get("baseline_ms") is None else None,
         correct=flag(result.get("correct")),
         notes=notes,
     )

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roofline_engine.units import number
+from roofline_engine.units import number, quantity
 
 from . import RefusedError, Sample, Source
 from .json_files import document, outline
-from .json_values import count, flag, label, mapping, maybe_seconds, timed, work_of
+from .json_values import count, flag, label, mapping, maybe_seconds, shown, timed, work_of
 from .record import Record
 
 NAME = "KernelBench JSON"
@@ -136,6 +136,7 @@ def _settings(whole: Mapping[str, Any]) -> Iterator[Record]:
     """robust-kbench: a median a setting, on the first device it lists."""
     devices = mapping(mapping(whole.get("device_info")).get("devices"))
     first = mapping(next(iter(devices.values()), None))
+    bus = _bus(first)
     for setting, row in mapping(whole["eval_settings"]).items():
         times = mapping(row)
         key = "median_time" if "median_time" in times else "mean_time"
@@ -149,25 +150,35 @@ def _settings(whole: Mapping[str, Any]) -> Iterator[Record]:
             device=label(first.get("name")) or None,
             units=count(first.get("multiprocessors")),
             clock="device-event",
+            notes=bus,
         )
+
+
+def _bus(device: Mapping[str, Any]) -> tuple[str, ...]:
+    """The bandwidth that the device's record gives by itself: bits over 8, two transfers a clock, as for HBM and GDDR."""
+    bits, mhz = device.get("memory_bus_width_bits"), device.get("memory_clock_rate_MHz")
+    try:
+        rate = 2e6 * number(mhz, "memory_clock_rate_MHz", above=0.0) * number(bits, "memory_bus_width_bits", above=0.0) / 8
+    except ValueError:
+        return ()
+    return (f"the device's own memory clock and bus width give {quantity(rate, 'B/s')}, two transfers a clock",)
 
 
 def _task(row: Mapping[str, Any], where: str) -> Record:
     """robust-kbench's results by task: ``speedup`` is over eager, also where it is text."""
     backward = row.get("forward") in (False, "False")
     name = label(row.get("task")) + (" backward" if backward else "")
-    speedup, notes = None, ()
+    speedup: float | None = None
+    notes: tuple[str, ...] = ()
     if row.get("speedup") is not None:
         try:
             speedup = float(number(row["speedup"], "speedup", above=0.0))
         except ValueError as error:
             notes = (str(error),)
     rate = mapping(mapping(row.get("ncu_metrics")).get("Memory Throughput"))
-    if isinstance(rate.get("n"), int) and rate["n"] > 1:
-        notes = (
-            *notes,
-            f"its ncu figures are plain means over {rate['n']} launches, whatever their length: no rate of the row",
-        )
+    if (count(rate.get("n")) or 0) > 1:
+        said = f"ncu's {shown(rate.get('avg_value'))} B/s is a plain mean over {rate['n']} launches, whatever their length"
+        notes = (*notes, f"{said}: no rate of this row")
     return timed(
         where,
         row.get("runtime_ms"),

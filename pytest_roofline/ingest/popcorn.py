@@ -76,8 +76,8 @@ def _params(spec: str) -> dict[str, Any]:
 
 def _figure(text: str | None) -> Any:
     """The number that a text is, or the text."""
-    if text is None:
-        return None
+    if text is None or "_" in text:
+        return text
     for kind in (int, float):
         try:
             return kind(text)

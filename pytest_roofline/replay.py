@@ -169,7 +169,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
     problem = ""
     if isinstance(extra.get("roofline"), Mapping):
         try:
-            return _of_row(extra["roofline"]), ""
+            return of_row(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
     test = short(nodeid).partition("[")[0]
@@ -188,7 +188,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
     return Declared(), problem
 
 
-def _of_row(row: Mapping[str, Any]) -> Declared:
+def of_row(row: Mapping[str, Any]) -> Declared:
     """The declaration behind a row of a report."""
     kernel, device = row.get("kernel"), row.get("device")
     launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))

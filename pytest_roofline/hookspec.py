@@ -11,12 +11,13 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from roofline_engine.peaks import Peaks
 
     from .annotation import Annotation
+    from .ingest import Adapter
 
 
 @pytest.hookspec(firstresult=True)
@@ -40,3 +41,8 @@ def pytest_roofline_annotation(item: pytest.Item, annotation: Annotation) -> Non
 @pytest.hookspec
 def pytest_roofline_report(config: pytest.Config, report: dict[str, Any]) -> None:
     """Called once with the report's document, before anything is written; it may be added to."""
+
+
+@pytest.hookspec
+def pytest_roofline_ingest() -> Iterable[Adapter] | None:
+    """Adapters of more record formats for ``roofline check``, which loads the entry points of the group ``pytest_roofline``."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from roofline_engine import check, entry
+from roofline_engine import causes, check, entry
 
 #: Record, closed sets of its fields, meanings of its fields, fields that the document leaves out.
 _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
@@ -28,7 +28,7 @@ _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]
         {"headroom_class": entry.HEADROOM_CLASSES, "confidence": entry.CONFIDENCES, "roof_axis": entry.ROOF_AXES},
         {},
     ),
-    "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}, {}),
+    "check": (check.Check, {"status": check.STATUSES, "cause": causes.CAUSES}, {}),
 }
 
 

@@ -6,7 +6,8 @@ An adapter is a module or object with ``NAME``, ``matches(sample)`` and ``read(s
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,8 @@ SAMPLE = 65_536
 LONGEST_LINE = 8_000_000
 #: The largest JSON document that is parsed whole.
 LARGEST_DOCUMENT = 256_000_000
+#: What may come out of a gzip.
+LARGEST_EXPANDED = 2_000_000_000
 
 
 class Sample:
@@ -38,9 +41,32 @@ class Source:
     label: its name for messages. path: itself; files beside it (a definition, a baseline) may be looked up from there.
     """
 
-    def __init__(self, path: Path, stream: io.BufferedIOBase) -> None:
+    def __init__(self, path: Path, stream: io.BufferedIOBase, longest: int | None = None) -> None:
         self.path, self.label = path, printable(path.name)
-        self._stream = stream
+        self._stream, self._longest = stream, longest
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def start(self, size: int) -> str:
+        """The first ``size`` bytes as text, for ``matches``; they are read again afterwards.
+
+        Raises:
+            RefusedError: for a gzip that is none.
+        """
+        try:
+            data = self._stream.read(size)
+            self._stream.seek(0)
+        except _UNREADABLE as error:
+            raise RefusedError(f"{self.label}: {error}") from None
+        return data.decode("utf-8-sig", errors="replace")
+
+    def position(self) -> int:
+        """Bytes read so far."""
+        return self._stream.tell()
 
     def lines(self) -> Iterator[str]:
         """The lines without their ends.
@@ -48,9 +74,11 @@ class Source:
         Raises:
             RefusedError: for a line over the bound and for bytes that are no UTF-8.
         """
-        number = 0
-        while line := self._stream.readline(LONGEST_LINE + 1):
-            number += 1
+        number = size = 0
+        while line := self._read(self._stream.readline, LONGEST_LINE + 1):
+            number, size = number + 1, size + len(line)
+            if self._longest is not None and size > self._longest:
+                raise RefusedError(f"{self.label}: more than {self._longest} bytes come out of it")
             if len(line) > LONGEST_LINE:
                 raise RefusedError(f"{self.label}: line {number} is longer than {LONGEST_LINE} bytes")
             try:
@@ -65,13 +93,22 @@ class Source:
         Raises:
             RefusedError: when it is larger than the bound or no UTF-8.
         """
-        data = self._stream.read(LARGEST_DOCUMENT + 1)
+        data = self._read(self._stream.read, LARGEST_DOCUMENT + 1)
         if len(data) > LARGEST_DOCUMENT:
             raise RefusedError(f"{self.label}: larger than {LARGEST_DOCUMENT} bytes, too large to be one document")
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise RefusedError(f"{self.label}: not UTF-8 text (byte {error.start})") from None
+
+    def _read(self, how: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            return how(size)
+        except _UNREADABLE as error:
+            raise RefusedError(f"{self.label}: {error}") from None
+
+
+_UNREADABLE = (OSError, EOFError, zlib.error)
 
 
 class Adapter(Protocol):
@@ -108,7 +145,7 @@ def open_source(path: Path) -> Source:
     try:
         stream: io.BufferedIOBase = path.open("rb")
         if stream.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]  # a BufferedReader
-            stream = gzip.GzipFile(fileobj=stream)
+            return Source(path, gzip.GzipFile(fileobj=stream), LARGEST_EXPANDED)
     except OSError as error:
         raise RefusedError(f"{printable(path.name)}: {error.strerror or error}") from None
     return Source(path, stream)

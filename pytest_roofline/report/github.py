@@ -25,15 +25,17 @@ def annotate(rows: Iterable[Annotation]) -> None:
     for row in told[:_MOST]:
         level = "error" if row.failed else "warning"
         text = row.failed or f"{row.check.status}: {row.check.message}"
-        place = f"file={_property(row.path)},line={row.line},title={_property('roofline: ' + row.entry.short_name)}"
-        line, encoding = f"\n::{level} {place}::{_data(text)}\n", getattr(sys.stdout, "encoding", None) or "utf-8"
+        place = (
+            f"file={escaped_property(row.path)},line={row.line},title={escaped_property('roofline: ' + row.entry.short_name)}"
+        )
+        line, encoding = f"\n::{level} {place}::{escaped(text)}\n", getattr(sys.stdout, "encoding", None) or "utf-8"
         sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _data(text: str) -> str:
+def escaped(text: str) -> str:
     """Escaped as the runner's own toolkit does: ``%`` and line ends."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def escaped_property(text: str) -> str:
+    return escaped(text).replace(":", "%3A").replace(",", "%2C")

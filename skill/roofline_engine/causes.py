@@ -36,6 +36,9 @@ EXPERIMENTS = {
 }
 
 
+CAUSES = tuple(EXPERIMENTS)
+
+
 class Alternative(Record):
     """A way to count the row that somebody might have taken: what it multiplies the figure of ``axis`` by (both: "")."""
 

@@ -7,6 +7,7 @@ says that a model, a peak, a prior or a time is wrong, never that the kernel is.
 
 from __future__ import annotations
 
+from .causes import Facts, of_excess
 from .entry import Entry
 from .metrics import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, point, route
 from .models import Work
@@ -24,19 +25,6 @@ STATUSES = (  # the first that applies
     "exceeds_target",
     "consistent",
     "not_checked",
-)
-CAUSES = (
-    "placeholder",
-    "counter_fault",
-    "accounting_unit",
-    "dtype_width",
-    "flop_convention",
-    "overcounted_bytes",
-    "wrong_peak",
-    "cache_resident",
-    "different_algorithm",
-    "work_skipped",
-    "unexplained",
 )
 BASELINE_KINDS = ("live", "previous", "eager", "compiled", "reference", "unknown")
 #: A prediction is about this kernel, so only this kernel's own earlier time is its baseline.
@@ -57,6 +45,9 @@ DISTURBED = 10.0
 CACHE_OVER_MEMORY = {"device": 10.0, "host": 200.0}
 #: What a kernel writes may still be in a cache at its end, and of a copy's bytes that is half.
 WRITTEN = 2.0
+
+
+NOTHING = Facts()
 
 
 class Measurement(Record):
@@ -205,6 +196,7 @@ def check(
     baseline: Baseline | None = None,
     prediction: Prediction | None = None,
     noise: float = ISOLATED_NOISE,
+    facts: Facts = NOTHING,
 ) -> Check:
     """Hold one row against its roof and its prediction. See ``STATUSES``: the first that applies stands.
 
@@ -214,7 +206,7 @@ def check(
     spreads = [measurement.spread if measurement else 0.0, baseline.spread if baseline else 0.0]
     out = Check("not_checked", speedup=speedup, band=max(noise, *spreads))
     if work is not None and measurement is not None and peaks is not None:
-        out = _under_the_roof(out, entry, work, measurement, peaks)
+        out = _under_the_roof(out, entry, work, measurement, peaks, facts)
     elif speedup is not None and prediction is not None and prediction.roofline_pct:
         out = _by_the_baseline(out, speedup, prediction)
     if out.status != "not_checked":
@@ -259,7 +251,7 @@ def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> floa
     return baseline.speedup
 
 
-def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks) -> Check:
+def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks, facts: Facts) -> Check:
     """The row's own rates, by the smallest bytes and FLOPs it can have had, against the limit of the nearer roof."""
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
     nbytes = min(model.bytes for model in work.candidates)
@@ -281,7 +273,9 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
         )
     placed = _placed(out)
     if placed.status == "beyond_roof":
-        return placed._replace(cause="unexplained", message=f"{placed.message}; {_SUSPECTS}")
+        finding = of_excess(axis, utilisation, nbytes, peaks, facts._replace(cold=measurement.cache == "cold"))
+        why = _SUSPECTS if finding.cause == "unexplained" else finding.decided
+        return placed._replace(cause=finding.cause, message=f"{placed.message}; {why}")
     if placed.status == "near_roof" and axis == "memory" and resident(measurement, nbytes, peaks):
         # Not against the roof of the memory, so it says nothing: what the baseline says stands.
         held = (

@@ -1,0 +1,314 @@
+"""``roofline check``: the rows of other people's files against the roof, their own printed figures, and predictions.
+
+Status comes from recomputed figures alone; a printed rate is a claim beside it. Rows that cannot be used are refused with the
+reason, and never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roofline_engine import peaktable
+from roofline_engine.causes import Claim, Facts, Finding, of_claim, of_excess, of_unit
+from roofline_engine.check import Baseline, Check, Measurement, Prediction, check, limit
+from roofline_engine.device import Device, architecture
+from roofline_engine.entry import Entry
+from roofline_engine.metrics import bound, point
+from roofline_engine.models import TARGET_EFF, Work
+from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.units import printable, quantity
+
+from .ingest import Record
+from .priors import Predictions
+from .work.declared import build
+
+#: Works kept by shape: tuner tables try many kernels on one shape.
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One row with what was found. ``claim``: axis, claimed, recomputed, factor, cause, and why; None where all agree."""
+
+    source: str
+    row: str
+    name: str
+    device: str | None
+    op: str | None
+    dtype: str | None
+    t_s: float | None
+    status: str
+    message: str
+    cause: str | None = None
+    decided: str | None = None
+    experiment: str | None = None
+    roofline_pct: float | None = None
+    roof_axis: str | None = None
+    bound_type: str = "unknown"
+    utilisation: float | None = None
+    limit: float | None = None
+    speedup: float | None = None
+    attainable: float | None = None
+    correct: bool | None = None
+    claim: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain builtins."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A row that could not be used, and why; the cause where one of the closed set fits."""
+
+    source: str
+    row: str
+    reason: str
+    cause: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain builtins."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Checker:
+    """What all rows of a run share: the peak table, the devices found so far, the works of shapes seen before.
+
+    device: of rows whose file names none. given: peaks in place of the table's, for every row.
+    """
+
+    def __init__(
+        self,
+        table: peaktable.Table | None,
+        *,
+        device: str | None = None,
+        given: Peaks | None = None,
+        predictions: Predictions | None = None,
+    ) -> None:
+        self.table, self.device, self.given, self.predictions = table, device, given, predictions
+        self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
+        self._works: dict[tuple[Any, ...], Work | str] = {}
+
+    def check(self, source: str, records: Iterable[Record]) -> Iterator[Result | Refused]:
+        """The results of one file's rows, in their order."""
+        for record in records:
+            if record.refused:
+                yield Refused(source=source, row=record.row, reason=record.refused)
+            else:
+                yield self.row(source, record)
+
+    def row(self, source: str, record: Record) -> Result | Refused:
+        """The result of one row."""
+        peaks = self._of(record)
+        if isinstance(peaks, str):
+            return Refused(source=source, row=record.row, reason=peaks)
+        done, why = self._work(record)
+        facts = _facts(record)
+        measurement, baseline = _times(record)
+        entry = Entry(
+            name=record.name,
+            stage="B",
+            launches_per_unit=record.launches,
+            falsifiable=None if done is None else _falsifiable(done, peaks, record.launches),
+            target_eff=TARGET_EFF.get(done.op) if done else None,
+        )
+        prediction = self.predictions.match(record.name, record.name) if self.predictions and record.name else None
+        outcome = check(entry, done, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+        finding = None
+        if outcome.status == "beyond_roof" and outcome.utilisation is not None:
+            nbytes = min(model.bytes for model in done.candidates) if done else None
+            finding = of_excess(outcome.axis or "memory", outcome.utilisation, nbytes, peaks, facts)
+            if finding.cause == "placeholder":
+                return Refused(source=source, row=record.row, reason=f"placeholder: {finding.decided}", cause="placeholder")
+        claim = _claim(record, done, peaks, facts)
+        return _result(source, record, done, why, peaks, outcome, finding, claim, measurement, prediction)
+
+    def _of(self, record: Record) -> Peaks | str:
+        """The peaks of a row's device, or why there are none."""
+        if self.given is not None:
+            return self.given
+        name = record.device or self.device
+        if name is None:
+            return "no device is named: --device"
+        key = (name, record.units if record.device else None)
+        if key not in self._peaks:
+            self._peaks[key] = self._resolved(*key)
+        found = self._peaks[key]
+        return found if found is not None else f"no peaks for device {printable(name)}"
+
+    def _resolved(self, name: str, units: int | None) -> Peaks | None:
+        if self.table is None:
+            return None
+        gfx = architecture(name)
+        by_arch = gfx in self.table.defaults or bool(self.table.with_arch(gfx))
+        found = resolve(self.table, Device(gfx=gfx, cu_count=units) if by_arch else Device(device_name=name))
+        return found if found.hbm_bw_bytes_s or found.flops else None
+
+    def _work(self, record: Record) -> tuple[Work | None, str]:
+        if record.work is None:
+            return None, record.no_work or "its work is not known"
+        key = tuple(record.work.items())
+        try:
+            hash(key)
+        except TypeError:  # a list of sizes
+            key = tuple((name, repr(value)) for name, value in key)
+        found = self._works.get(key)
+        if found is None:
+            try:
+                made = build(record.work)
+                found = made if made is not None else "its work is not known"
+            except ValueError as error:
+                found = str(error)
+            if len(self._works) >= _REMEMBERED:
+                self._works.clear()
+            self._works[key] = found
+        return (None, found) if isinstance(found, str) else (found, "")
+
+
+def _falsifiable(done: Work, peaks: Peaks, launches: float) -> bool | None:
+    if peaks.hbm_bw_bytes_s is None:
+        return None
+    _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
+    roof_s = max(done.bytes / peaks.hbm_bw_bytes_s, done.flops / rate if rate else 0.0)
+    return roof_s > launches * peaks.dispatch_floor_s
+
+
+def _times(record: Record) -> tuple[Measurement | None, Baseline | None]:
+    measurement = None
+    if record.t_s is not None:
+        measurement = Measurement(
+            "user", record.t_s, record.q1_s, record.q3_s, record.rounds, record.clock, record.cache, record.notes
+        )
+    if record.baseline_t_s is not None:
+        return measurement, Baseline(record.baseline_kind, t_s=record.baseline_t_s)
+    if record.speedup is not None:
+        return measurement, Baseline(record.baseline_kind, speedup=record.speedup)
+    return measurement, None
+
+
+def _facts(record: Record) -> Facts:
+    return Facts(
+        hand_written=record.hand_written,
+        timed_flops=record.timed_flops,
+        alternatives=record.alternatives,
+        cold=record.cache == "cold",
+        correct=record.correct,
+    )
+
+
+def _claim(record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:
+    """The printed rate that differs most from what shape and time give, or that no device allows; None where all agree."""
+    worst: tuple[float, dict[str, Any]] | None = None
+    for claim in record.claims:
+        recomputed, finding = _held(claim, record, done, peaks, facts)
+        if finding is None:
+            continue
+        factor = claim.claimed / recomputed if recomputed else None
+        told = {
+            "axis": claim.axis,
+            "claimed": claim.claimed,
+            "recomputed": recomputed,
+            "factor": factor,
+            "cause": finding.cause,
+            "decided": finding.decided,
+            "experiment": finding.experiment,
+        }
+        size = max(factor, 1 / factor) if factor else float("inf")
+        if worst is None or size > worst[0]:
+            worst = size, told
+    if worst is None and done is not None:
+        unit = of_unit(done.flops, facts)
+        if unit is not None:
+            return {
+                "axis": "compute",
+                "claimed": None,
+                "recomputed": None,
+                "factor": unit.factor,
+                "cause": unit.cause,
+                "decided": unit.decided,
+                "experiment": unit.experiment,
+            }
+    return worst[1] if worst else None
+
+
+def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> tuple[float | None, Finding | None]:
+    """What shape and time give in the claim's place, and what is wrong with the claim."""
+    if done is not None and record.t_s is not None:
+        models = [model for model in done.candidates if model.in_range]
+        rates = [(model.bytes if claim.axis == "memory" else model.flops) / record.t_s for model in models]
+        findings = [(rate, of_claim(claim, rate, facts)) for rate in rates if rate > 0]
+        if not findings or any(finding is None for _, finding in findings):
+            return None, None  # one of the byte models that are possible gives it
+        return findings[0]
+    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _best(peaks)
+    if not peak or claim.claimed <= peak * limit(peaks, axis, peak)[0] * 1.05:
+        return None, None
+    return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
+
+
+def _best(peaks: Peaks) -> tuple[str, float | None]:
+    """The highest compute peak, since a claim without a shape has no dtype."""
+    axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
+    axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
+    best = max(axes, key=lambda axis: axes[axis], default=None)
+    return (best, axes[best]) if best else ("matrix.none", None)
+
+
+def _result(
+    source: str,
+    record: Record,
+    done: Work | None,
+    why: str,
+    peaks: Peaks,
+    outcome: Check,
+    finding: Finding | None,
+    claim: dict[str, Any] | None,
+    measurement: Measurement | None,
+    prediction: Prediction | None,
+) -> Result:
+    pct = axis = None
+    binds = "unknown"
+    if done is not None and measurement is not None:
+        _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
+        first = done.candidates[0]
+        p = point(first.bytes, first.flops, measurement.t_s, peaks.hbm_bw_bytes_s, rate, streaming=done.engine == "vector")
+        pct, axis, binds = p.raw, p.roof_axis, bound(p)
+    message = outcome.message
+    if outcome.status == "not_checked" and done is None:
+        message = why
+    if finding is not None:
+        message = f"{message.partition('; ')[0]}; {finding.cause}: {finding.decided}"
+    return Result(
+        source=source,
+        row=record.row,
+        name=record.name,
+        device=peaks.product or peaks.gfx,
+        op=done.op if done else None,
+        dtype=done.dtype.name if done else None,
+        t_s=record.t_s,
+        status=outcome.status,
+        message=message,
+        cause=finding.cause if finding else None,
+        decided=finding.decided if finding else None,
+        experiment=finding.experiment if finding else None,
+        roofline_pct=pct,
+        roof_axis=axis,
+        bound_type=binds,
+        utilisation=outcome.utilisation,
+        limit=outcome.limit,
+        speedup=outcome.speedup,
+        attainable=outcome.attainable,
+        correct=record.correct,
+        claim=claim,
+    )
+
+
+def told(claim: Mapping[str, Any]) -> str:
+    """A claim as a line for people."""
+    unit = "B/s" if claim["axis"] == "memory" else "FLOP/s"
+    parts = [f"{quantity(claim['claimed'], unit)} is printed"] if claim["claimed"] is not None else []
+    if claim["recomputed"] is not None:
+        parts.append(f"shape and time give {quantity(claim['recomputed'], unit)}")
+    return f"{claim['cause']}: {', '.join(parts)}{': ' if parts else ''}{claim['decided']}"

@@ -1,0 +1,150 @@
+"""``roofline check RECORDS...``: the command around ``checker``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roofline_engine import ceilings, overlay, peaktable
+from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.device import Device, architecture
+from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.units import printable
+
+from .checker import Checker, Refused, Result
+from .ingest import SAMPLE, Adapter, RefusedError, adapters, choose, open_source
+from .priors import read_predictions
+from .report.checked import Tally
+
+KINDS = ("beyond_roof", "exceeds_target", "regression", "claim", "refused")
+#: Files over this get a progress bar, where there is a terminal.
+_LONG = 5_000_000
+
+
+def add(one: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    one.add_argument("records", metavar="RECORDS", nargs="+", help="files that tuners, benchmarks and agents wrote")
+    one.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to hold measured speedups against")
+    one.add_argument("--device", metavar="NAME", help="of rows whose file names none: a product or a gfx")
+    one.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
+    one.add_argument("--format", metavar="NAME", help="read as this format, whatever the content looks like; list names them")
+    one.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    one.add_argument("--markdown", metavar="FILE", help="write the summary there as well")
+    one.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
+    one.add_argument("--json", action="store_true", help="print every row as one JSON document")
+    one.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, check, print; 1 where ``--fail-on`` names what was found.
+
+    Raises:
+        ValueError, OSError: for bad usage, and where no file could be read.
+    """
+    more = _hooked()
+    known = [*more, *adapters()]
+    if options.records == ["list"] and options.format is None:
+        print("\n".join(adapter.NAME for adapter in known))
+        return 0
+    kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")
+    named = [adapter for adapter in known if options.format == adapter.NAME]
+    if options.format is not None and not named:
+        raise ValueError(f"--format: there are {', '.join(adapter.NAME for adapter in known)}")
+    predictions = read_predictions(Path(options.predictions)) if options.predictions else None
+    table, given = _peaks(options.peaks, options.device)
+    checker = Checker(table, device=options.device, given=given, predictions=predictions)
+    tally = Tally(keep=options.json)
+    read = 0
+    for path in map(Path, options.records):
+        try:
+            for item in _of_file(path, checker, named[0] if named else None, more):
+                tally.add(item)
+            read += 1
+        except RefusedError as error:
+            tally.said.append(str(error))
+    if not read and tally.total == 0:
+        raise ValueError("; ".join(tally.said))
+    if options.markdown:
+        write_whole(options.markdown, tally.markdown())
+    if options.json:
+        sys.stdout.write(to_json(tally.to_dict()))
+    else:
+        print("\n".join(tally.lines()))
+    if options.github:
+        print("\n".join(tally.commands()))
+    for line in tally.said:
+        print(line, file=sys.stderr)
+    return 1 if any(_happened(kind, tally) for kind in kinds) else 0
+
+
+def _happened(kind: str, tally: Tally) -> bool:
+    if kind == "claim":
+        return bool(tally.claims)
+    if kind == "refused":
+        return bool(tally.reasons or tally.said)
+    return tally.counts[kind] > 0
+
+
+def _of_file(path: Path, checker: Checker, named: Adapter | None, more: list[Adapter]) -> Iterator[Result | Refused]:
+    source = open_source(path)
+    with source, _progress(path) as tick:
+        adapter = named or choose(source.start(SAMPLE), path.suffix, more)
+        if adapter is None:
+            raise RefusedError(f"{source.label}: of no format that is known here (roofline check list)")
+        for at, item in enumerate(checker.check(source.label, adapter.read(source))):
+            if tick is not None and at % 1000 == 0:
+                tick(source.position())
+            yield item
+
+
+def _hooked() -> list[Adapter]:
+    """Adapters of installed packages: the hook of this plugin, outside pytest."""
+    import pluggy
+
+    from . import hookspec
+
+    manager = pluggy.PluginManager("pytest")
+    manager.add_hookspecs(hookspec)
+    manager.load_setuptools_entrypoints("pytest_roofline")
+    return [adapter for found in manager.hook.pytest_roofline_ingest() for adapter in found]
+
+
+@contextmanager
+def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
+    """A bar on stderr for a long file; nothing where nobody looks."""
+    size = os.path.getsize(path) if path.is_file() else 0
+    if size < _LONG or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(path.name), total=size)
+        yield lambda position: bar.update(task, completed=position)
+
+
+def _peaks(path: str | None, device: str | None) -> tuple[peaktable.Table | None, Peaks | None]:
+    """The table, and the peaks of ``device`` under measured ceilings where such a file was given."""
+    measured = ceilings.read(path) if path is not None else None
+    shipped = path is None or measured is not None
+    found = peaktable.locate() if shipped else path
+    table = peaktable.load(found, shipped=shipped) if found else None
+    if measured is None:
+        return table, None
+    if device is None:
+        raise ValueError("--peaks with measured ceilings needs --device")
+    gfx = architecture(device)
+    by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
+    peaks = resolve(table, Device(gfx=gfx) if by_arch else Device(device_name=device))
+    laid, refused = overlay.apply(peaks, measured, table)
+    for line in refused:
+        print(printable(line), file=sys.stderr)
+    return table, laid

@@ -1,0 +1,170 @@
+"""What ``roofline check`` found, for a terminal, as Markdown, and as GitHub annotations; counted as the rows stream by."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from roofline_engine.report import code, table
+from roofline_engine.report import text as plain_text
+from roofline_engine.units import printable
+
+from ..checker import Refused, Result, told
+from .columns import duration
+
+#: Worst rows, and refusals and claims of a kind, that are told one by one.
+_WORST = 10
+_OF_A_KIND = 3
+
+
+class Tally:
+    """Counts, and the rows worth telling; every row only where they are kept for JSON."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.claims: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.rows: list[dict[str, Any]] = []
+        self.refused: list[dict[str, Any]] = []
+        self.said: list[str] = []
+        self._keep = keep
+        self._worst: list[tuple[float, int, Result]] = []
+        self._of_claim: dict[str, list[Result]] = {}
+        self._of_reason: dict[str, list[Refused]] = {}
+        self._seen = 0
+
+    def add(self, item: Result | Refused) -> None:
+        """Take one row."""
+        self._seen += 1
+        if isinstance(item, Refused):
+            kind = item.cause or _kind(item.reason)
+            self.reasons[kind] += 1
+            if item.cause:
+                self.causes[item.cause] += 1
+            told_of = self._of_reason.setdefault(kind, [])
+            if len(told_of) < _OF_A_KIND:
+                told_of.append(item)
+            if self._keep:
+                self.refused.append(item.to_dict())
+            return
+        self.counts[item.status] += 1
+        if item.cause:
+            self.causes[item.cause] += 1
+        if item.claim:
+            cause = str(item.claim["cause"])
+            self.claims[cause] += 1
+            if not item.cause:
+                self.causes[cause] += 1
+            of_claim = self._of_claim.setdefault(cause, [])
+            if len(of_claim) < _OF_A_KIND:
+                of_claim.append(item)
+        if item.status in ("beyond_roof", "near_roof", "exceeds_target", "regression"):
+            heapq.heappush(self._worst, (_badness(item), -self._seen, item))
+            if len(self._worst) > _WORST:
+                heapq.heappop(self._worst)
+        if self._keep:
+            self.rows.append(item.to_dict())
+
+    @property
+    def total(self) -> int:
+        return self._seen
+
+    def worst(self) -> list[Result]:
+        """The worst first."""
+        return [item for _, _, item in sorted(self._worst, reverse=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``--json``."""
+        return {
+            "counts": dict(self.counts.most_common()),
+            "causes": dict(self.causes.most_common()),
+            "rows": self.rows,
+            "refused": self.refused,
+            "errors": self.said,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The summary for a terminal."""
+        refused = sum(self.reasons.values())
+        yield f"{self.total} rows: {_counted(self.counts) or 'none could be used'}" + (
+            f"; {refused} refused" if refused else ""
+        )
+        for item in self.worst():
+            yield f"{item.status}: {_place(item)}: {printable(item.message)}"
+            if item.experiment:
+                yield f"    to confirm: {item.experiment}"
+        for cause, count in self.claims.most_common():
+            yield f"printed figures that differ, {count} by {cause}:"
+            for item in self._of_claim[cause]:
+                yield f"    {_place(item)}: {printable(told(item.claim or {}))}"
+        for kind, count in self.reasons.most_common():
+            yield f"refused, {count}: {printable(kind)}"
+            for refusal in self._of_reason[kind]:
+                yield f"    {printable(refusal.source)} {printable(refusal.row)}: {printable(refusal.reason)}"
+        yield from self.said
+
+    def markdown(self) -> str:
+        """The summary as Markdown."""
+        parts = ["# Records against the roof"]
+        statuses = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
+        if self.reasons:
+            statuses.append(["refused", str(sum(self.reasons.values()))])
+        parts.append(table(statuses))
+        if self._worst:
+            head = ["row", "kernel", "time", "of the peak", "status", "cause"]
+            rows = [
+                [
+                    plain_text(f"{item.source} {item.row}"),
+                    code(item.name, longest=44),
+                    duration(item.t_s),
+                    f"{item.utilisation:.3g}" if item.utilisation else "-",
+                    item.status,
+                    item.cause or "-",
+                ]
+                for item in self.worst()
+            ]
+            parts += ["## Worst rows", table([head, *rows])]
+        if self.claims:
+            parts.append("## Printed figures that differ")
+            lines = [
+                f"- {cause}, {count} rows; for example {plain_text(_place(self._of_claim[cause][0]))}: "
+                f"{plain_text(told(self._of_claim[cause][0].claim or {}))}"
+                for cause, count in self.claims.most_common()
+            ]
+            parts.append("\n".join(lines))
+        if self.reasons:
+            parts.append("## Refused")
+            parts.append("\n".join(f"- {plain_text(kind)}: {count}" for kind, count in self.reasons.most_common()))
+        parts += [plain_text(line) for line in self.said]
+        return "\n\n".join(parts) + "\n"
+
+    def commands(self) -> Iterator[str]:
+        """GitHub workflow commands for the worst rows."""
+        from .github import escaped, escaped_property
+
+        for item in self.worst():
+            title = escaped_property(f"roofline: {item.status}")
+            yield f"::warning file={escaped_property(item.source)},title={title}::{escaped(f'{_place(item)}: {item.message}')}"
+
+
+def _badness(item: Result) -> float:
+    over = (item.utilisation or 0.0) / (item.limit or 1.0)
+    return {"beyond_roof": 3e9, "near_roof": 0.0, "exceeds_target": 2e9, "regression": 1e9}[item.status] + min(over, 1e8)
+
+
+def _kind(reason: str) -> str:
+    """Refusals that differ by their figures alone are one kind."""
+    return reason.partition(": ")[0] if len(reason) > 60 else "".join("#" if ch.isdigit() else ch for ch in reason)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in counts.most_common())
+
+
+def _place(item: Result) -> str:
+    rate = f", {100 * item.roofline_pct:.3g} % of the roof" if item.roofline_pct is not None else ""
+    name = f" {item.name[:40]}" if item.name else ""
+    return printable(f"{item.source} {item.row}{name} ({duration(item.t_s)}{rate})")

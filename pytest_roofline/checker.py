@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline_engine import peaktable
-from roofline_engine.causes import Claim, Facts, Finding, of_claim, of_excess, of_unit
-from roofline_engine.check import Baseline, Check, Measurement, Prediction, check, limit
+from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim, of_excess, of_unit
+from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, check, limit
 from roofline_engine.device import Device, architecture
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import bound, point
@@ -28,7 +28,7 @@ from .work.declared import build
 _REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: a frozen one takes three times as long to make, and files have many rows
 class Result:
     """One row with what was found. ``claim``: axis, claimed, recomputed, factor, cause, and why; None where all agree."""
 
@@ -59,7 +59,7 @@ class Result:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Refused:
     """A row that could not be used, and why; the cause where one of the closed set fits."""
 
@@ -89,7 +89,7 @@ class Checker:
     ) -> None:
         self.table, self.device, self.given, self.predictions = table, device, given, predictions
         self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
-        self._works: dict[tuple[Any, ...], Work | str] = {}
+        self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
 
     def check(self, source: str, records: Iterable[Record]) -> Iterator[Result | Refused]:
         """The results of one file's rows, in their order."""
@@ -104,14 +104,18 @@ class Checker:
         peaks = self._of(record)
         if isinstance(peaks, str):
             return Refused(source=source, row=record.row, reason=peaks)
-        done, why = self._work(record)
+        shape, why = self._shape(record, peaks)
+        plain = shape is not None and record.baseline_t_s is None and record.speedup is None and self.predictions is None
+        if plain and shape is not None and record.t_s is not None and shape.roof_s <= record.t_s and _agrees(record, shape):
+            return _ordinary(source, record, shape, peaks, record.t_s)
+        done = shape.work if shape else None
         facts = _facts(record)
         measurement, baseline = _times(record)
         entry = Entry(
             name=record.name,
             stage="B",
             launches_per_unit=record.launches,
-            falsifiable=None if done is None else _falsifiable(done, peaks, record.launches),
+            falsifiable=None if shape is None else shape.falsifiable(record.launches, peaks),
             target_eff=TARGET_EFF.get(done.op) if done else None,
         )
         prediction = self.predictions.match(record.name, record.name) if self.predictions and record.name else None
@@ -123,7 +127,7 @@ class Checker:
             if finding.cause == "placeholder":
                 return Refused(source=source, row=record.row, reason=f"placeholder: {finding.decided}", cause="placeholder")
         claim = _claim(record, done, peaks, facts)
-        return _result(source, record, done, why, peaks, outcome, finding, claim, measurement, prediction)
+        return _result(source, record, done, why, peaks, outcome, finding, claim, measurement)
 
     def _of(self, record: Record) -> Peaks | str:
         """The peaks of a row's device, or why there are none."""
@@ -146,33 +150,86 @@ class Checker:
         found = resolve(self.table, Device(gfx=gfx, cu_count=units) if by_arch else Device(device_name=name))
         return found if found.hbm_bw_bytes_s or found.flops else None
 
-    def _work(self, record: Record) -> tuple[Work | None, str]:
+    def _shape(self, record: Record, peaks: Peaks) -> tuple[_Shape | None, str]:
         if record.work is None:
             return None, record.no_work or "its work is not known"
-        key = tuple(record.work.items())
+        key: tuple[Any, ...] = (id(peaks), *record.work.items())
         try:
-            hash(key)
+            found = self._shapes.get(key)
         except TypeError:  # a list of sizes
-            key = tuple((name, repr(value)) for name, value in key)
-        found = self._works.get(key)
+            key = (id(peaks), *((name, repr(value)) for name, value in record.work.items()))
+            found = self._shapes.get(key)
         if found is None:
             try:
                 made = build(record.work)
-                found = made if made is not None else "its work is not known"
+                found = "its work is not known" if made is None else _shape(made, peaks)
             except ValueError as error:
                 found = str(error)
-            if len(self._works) >= _REMEMBERED:
-                self._works.clear()
-            self._works[key] = found
+            if len(self._shapes) >= _REMEMBERED:
+                self._shapes.clear()
+            self._shapes[key] = found
         return (None, found) if isinstance(found, str) else (found, "")
 
 
-def _falsifiable(done: Work, peaks: Peaks, launches: float) -> bool | None:
-    if peaks.hbm_bw_bytes_s is None:
-        return None
+class _Shape(NamedTuple):
+    """The work of a shape on a device, and what every row of it needs: least bytes and FLOPs, and the roof time of those."""
+
+    work: Work
+    rate: float | None
+    nbytes: float
+    flops: float
+    roof_s: float
+    own_roof_s: float
+
+    def falsifiable(self, launches: float, peaks: Peaks) -> bool | None:
+        return None if peaks.hbm_bw_bytes_s is None else self.own_roof_s > launches * peaks.dispatch_floor_s
+
+
+def _shape(done: Work, peaks: Peaks) -> _Shape:
     _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-    roof_s = max(done.bytes / peaks.hbm_bw_bytes_s, done.flops / rate if rate else 0.0)
-    return roof_s > launches * peaks.dispatch_floor_s
+    bandwidth = peaks.hbm_bw_bytes_s
+
+    def roof(nbytes: float, flops: float) -> float:
+        return max(nbytes / bandwidth if bandwidth else 0.0, flops / rate if rate else 0.0)
+
+    nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
+    return _Shape(done, rate, nbytes, flops, roof(nbytes, flops), roof(done.bytes, done.flops))
+
+
+def _agrees(record: Record, shape: _Shape) -> bool:
+    """Whether the printed rates are those of the figure: the ordinary row, which needs no more looking into."""
+    if record.timed_flops is not None:
+        return False
+    first = shape.work.candidates[0]
+    for claim in record.claims:
+        recomputed = (first.bytes if claim.axis == "memory" else first.flops) / (record.t_s or 1.0)
+        if not recomputed or abs(claim.claimed / recomputed - 1) > max(AGREES, claim.digits):
+            return False
+    return True
+
+
+def _ordinary(source: str, record: Record, shape: _Shape, peaks: Peaks, t_s: float) -> Result:
+    """A row under the roof with nothing to compare it with."""
+    done = shape.work
+    first = done.candidates[0]
+    p = point(first.bytes, first.flops, t_s, peaks.hbm_bw_bytes_s, shape.rate, streaming=done.engine == "vector")
+    small = shape.falsifiable(record.launches, peaks) is False
+    return Result(
+        source=source,
+        row=record.row,
+        name=record.name,
+        device=peaks.product or peaks.gfx,
+        op=done.op,
+        dtype=done.dtype.name,
+        t_s=t_s,
+        status="not_falsifiable" if small else "not_checked",
+        message=NOT_FALSIFIABLE if small else "no baseline",
+        roofline_pct=p.raw,
+        roof_axis=p.roof_axis,
+        bound_type=bound(p),
+        utilisation=shape.roof_s / t_s,
+        correct=record.correct,
+    )
 
 
 def _times(record: Record) -> tuple[Measurement | None, Baseline | None]:
@@ -266,7 +323,6 @@ def _result(
     finding: Finding | None,
     claim: dict[str, Any] | None,
     measurement: Measurement | None,
-    prediction: Prediction | None,
 ) -> Result:
     pct = axis = None
     binds = "unknown"

@@ -48,6 +48,7 @@ WRITTEN = 2.0
 
 
 NOTHING = Facts()
+NOT_FALSIFIABLE = "its roof time is under the dispatch floor: no time could contradict it"
 
 
 class Measurement(Record):
@@ -268,9 +269,7 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
     _, axis, utilisation, factor, basis = max(known)
     out = out._replace(axis=axis, utilisation=utilisation, limit=factor, limit_basis=basis)
     if entry.falsifiable is False:
-        return out._replace(
-            status="not_falsifiable", message="its roof time is under the dispatch floor: no time could contradict it"
-        )
+        return out._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
     placed = _placed(out)
     if placed.status == "beyond_roof":
         finding = of_excess(axis, utilisation, nbytes, peaks, facts._replace(cold=measurement.cache == "cold"))

@@ -188,15 +188,16 @@ def real(text: str, column: str, *, above: float | None = None, minimum: float |
     return number(text, column, above=above, minimum=minimum)
 
 
-@lru_cache(maxsize=4096)  # a sweep repeats its sizes
 def size(text: str, column: str, minimum: int = 1) -> int:
     """A whole number; ``64.0``, as a data frame writes a column with gaps, is 64.
 
     Raises:
         ValueError: naming the column and the value.
     """
-    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= minimum:
-        return int(text)
+    if text.isdecimal() and len(text) < 16:
+        value = int(text)
+        if value >= minimum:
+            return value
     return whole(real(text, column), column, minimum=minimum)
 
 
@@ -224,8 +225,8 @@ def half_digit(text: str, value: float) -> float:
     """Half of the last printed digit, as a fraction of the value: 0.09 is good to 0.056 of itself; 0 for a zero."""
     if not value:
         return 0.0
-    _, _, fraction = text.partition(".")
-    if fraction.isdigit() and len(fraction) < len(_HALVES):
+    fraction = text[text.find(".") + 1 :]
+    if fraction.isdigit() and len(fraction) < len(_HALVES) and len(fraction) < len(text):
         return _HALVES[len(fraction)] / value
     mantissa, _, exponent = text.strip().lower().partition("e")
     places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
@@ -255,7 +256,6 @@ def dtype(text: str) -> str:
     return found.name if found.pack == 1 or found.peak is None else found.peak
 
 
-@lru_cache(maxsize=4096)
 def shown(text: str) -> str:
     """A kernel's name that is safe to print."""
     return printable(text.strip())
@@ -263,11 +263,10 @@ def shown(text: str) -> str:
 
 def ratio_ok(text: str, most: float) -> bool | None:
     """Whether a printed share of wrong elements (``0.0073``, ``0.7%``) is at most ``most``; None where none is printed."""
-    percent = text.endswith("%")
     try:
-        value = float(text[:-1] if percent else text)
+        value = float(text)
     except ValueError:
-        return None
-    if value != value:
-        return None
-    return (value / 100 if percent else value) <= most
+        if not text.endswith("%"):
+            return None
+        return ratio_ok(text[:-1], 100 * most)
+    return value <= most if value == value else None

@@ -13,7 +13,7 @@ class RefusedError(ValueError):
     """Why a whole file cannot be read: one line naming the file, the place and what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: that doubles the cost of a record, and a file has 500,000
 class Record:
     """One row. Seconds, bytes/s and FLOP/s; None where the file does not say.
 

@@ -18,6 +18,8 @@ from roofline_engine.units import number, parse_dtype, printable, whole
 from . import Sample, Source
 from .record import Record, RefusedError
 
+#: No format has as many columns; a header that has is none.
+_MOST_COLUMNS = 2_000
 #: Of a shape or of a name nothing longer than this is shown.
 _SHOWN = 60
 _QUOTED = re.compile(r'"[^"]*"|\([^()]*\)')
@@ -76,6 +78,8 @@ class Table:
             self._places.setdefault(name.lower(), []).append(place)
         if len(self.names) < 2:
             raise RefusedError(f"{self.label}: no header line with columns, expected a CSV file")
+        if len(self.names) > _MOST_COLUMNS:
+            raise RefusedError(f"{self.label}: {len(self.names)} columns, expected at most {_MOST_COLUMNS}")
 
     def _clean(self, source: Source) -> Iterator[str]:
         """The lines; a NUL, which Python's reader takes differently by version, is replaced and remembered."""
@@ -162,15 +166,16 @@ def _bare(line: str) -> str:
 def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
     """Seconds from a cell whose column counts in ``unit`` seconds, or None and why the row cannot be used."""
     try:
-        value = float(text)
-        if 0.0 < value < inf and "_" not in text:
-            return value * unit, ""
+        t_s = float(text) * unit
+        if 0.0 < t_s < inf and "_" not in text:
+            return t_s, ""
     except ValueError:
         pass
     try:
-        return real(text, column, above=0.0) * unit, ""
+        t_s = real(text, column, above=0.0) * unit
     except ValueError as error:
         return None, str(error)
+    return (t_s, "") if t_s > 0.0 else (None, f"{column} is {text[:_SHOWN]!r}, no time is as short")
 
 
 def real(text: str, column: str, *, above: float | None = None, minimum: float | None = None) -> float:
@@ -242,7 +247,8 @@ def claim(text: str, axis: str, unit: float, time: float = 0.0) -> Claim | None:
         value = float(text)
     except ValueError:
         return None
-    return Claim(axis, value * unit, half_digit(text, value) + time) if 0.0 <= value < inf else None
+    rate = value * unit
+    return Claim(axis, rate, half_digit(text, value) + time) if 0.0 <= rate < inf else None
 
 
 @lru_cache(maxsize=1024)

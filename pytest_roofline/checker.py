@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from roofline_engine import peaktable
-from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim, of_excess, of_unit
+from roofline_engine.causes import AGREES, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
 from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, check, limit
 from roofline_engine.device import Device, architecture
 from roofline_engine.entry import Entry
@@ -198,7 +198,7 @@ def _shape(done: Work, peaks: Peaks) -> _Shape:
 
 def _agrees(record: Record, shape: _Shape) -> bool:
     """Whether the printed rates are those of the figure: the ordinary row, which needs no more looking into."""
-    if record.timed_flops is not None:
+    if record.timed_flops is not None or record.counted is not None:
         return False
     first = shape.work.candidates[0]
     for claim in record.claims:
@@ -252,6 +252,8 @@ def _facts(record: Record) -> Facts:
         alternatives=record.alternatives,
         cold=record.cache == "cold",
         correct=record.correct,
+        working_set=record.working_set,
+        counted=record.counted,
     )
 
 
@@ -275,19 +277,26 @@ def _claim(record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> dic
         size = max(factor, 1 / factor) if factor else float("inf")
         if worst is None or size > worst[0]:
             worst = size, told
+    if worst is None and facts.counted is not None and facts.counted < SHORT:
+        short = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
+        return _told("memory", short)
     if worst is None and done is not None:
         unit = of_unit(done.flops, facts)
         if unit is not None:
-            return {
-                "axis": "compute",
-                "claimed": None,
-                "recomputed": None,
-                "factor": unit.factor,
-                "cause": unit.cause,
-                "decided": unit.decided,
-                "experiment": unit.experiment,
-            }
+            return _told("compute", unit)
     return worst[1] if worst else None
+
+
+def _told(axis: str, finding: Finding) -> dict[str, Any]:
+    return {
+        "axis": axis,
+        "claimed": None,
+        "recomputed": None,
+        "factor": finding.factor,
+        "cause": finding.cause,
+        "decided": finding.decided,
+        "experiment": finding.experiment,
+    }
 
 
 def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> tuple[float | None, Finding | None]:
@@ -299,14 +308,16 @@ def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: 
         if not findings or any(finding is None for _, finding in findings):
             return None, None  # one of the byte models that are possible gives it
         return findings[0]
-    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _best(peaks)
+    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute(done, peaks)
     if not peak or claim.claimed <= peak * limit(peaks, axis, peak)[0] * 1.05:
         return None, None
     return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
 
 
-def _best(peaks: Peaks) -> tuple[str, float | None]:
-    """The highest compute peak, since a claim without a shape has no dtype."""
+def _compute(done: Work | None, peaks: Peaks) -> tuple[str, float | None]:
+    """The compute peak of a claim's dtype; the highest where no shape says which."""
+    if done is not None:
+        return peaks.compute_axis(done.engine, done.dtype.peak)
     axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
     axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
     best = max(axes, key=lambda axis: axes[axis], default=None)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_roofline.ingest import SAMPLE, Record, RefusedError, Source, choose
 from pytest_roofline.ingest import liger as liger_csv
@@ -122,6 +126,7 @@ def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
         ("nan", "us is 'nan', expected a finite number"),
         ("inf", "us is 'inf', expected a finite number"),
         ("", "us is empty"),
+        ("1e-320", "us is '1e-320', no time is as short"),
         ("1_000", "us is '1_000', expected a number"),
         ("True", "us is 'True', expected a number"),
         ('"12,5"', "us is '12,5': a comma may be a decimal point"),
@@ -580,3 +585,44 @@ def test_reading_streams() -> None:
     assert found is not None
     next(iter(found.read(Source(Path("records.txt"), stream))))
     assert stream.tell() < 1000
+
+
+def test_a_header_of_more_columns_than_any_format_has_is_refused() -> None:
+    with pytest.raises(RefusedError, match="3014 columns, expected at most 2000"):
+        read(GEMM + ",x" * 3000 + "\n")
+
+
+EVERY = (
+    f"{GEMM}\n{gemm(tflops='1.5', bw='20.25')}{gemm()}",
+    f"{FMOE}\n{fmoe(4, '32.3', '5.26', '2629.41')}{fmoe(16, '32.3', '5.26', '2629.41')}",
+    "dtype,m,n,k,ck us,ck TFLOPS,ck TB/s,triton us\nfp8,64,8192,1024,6.4,167.8,1.32,6.1\n",
+    f"{FLASHINFER}\n{flashinfer(routine='mm_bf16', median_time=0.05, m=1, n=2, k=3, out_dtype='bf16')}",
+    TRITONBENCH + "(64, 8192, 1024);0.0071;0.0061;176.0;1.16;1.0\naverage;0.0071;0.0061;176.0;1.16;1.0\n",
+    f"{LIGER}\n{liger('rms_norm', 'liger', '0.031', NORM)}{liger('rms_norm', 'torch', '0.31', NORM)}",
+    MICRO + "64,16,131072,64,16,16,0,BF16,0.728806,0.368322\n",
+)
+
+
+BROKEN = [b"inf", b"-1", b"1e999", b'"', b",", b"\n", b"\0", b"\xff", b"[" * 3000, b"9" * 5000]
+
+
+@given(
+    text=st.sampled_from(EVERY),
+    at=st.floats(0, 1),
+    cut=st.integers(0, 12),
+    put=st.one_of(st.binary(max_size=6), st.sampled_from(BROKEN)),
+)
+def test_whatever_is_broken_is_refused_and_what_is_read_is_usable(text: str, at: float, cut: int, put: bytes) -> None:
+    data = text.encode()
+    place = int(at * len(data))
+    data = data[:place] + put + data[place + cut :]
+    found = choose(data[:SAMPLE].decode("utf-8", "replace"), ".csv")
+    if found is None:
+        return
+    with contextlib.suppress(RefusedError):
+        for record in found.read(Source(Path("records.csv"), io.BytesIO(data))):
+            assert record.row.startswith("line ")
+            assert "\n" not in record.refused
+            assert record.refused or (record.t_s is not None and 0 < record.t_s < math.inf)
+            assert record.refused or record.work is not None or record.no_work
+            assert all(0 <= claim.claimed < math.inf for claim in record.claims)

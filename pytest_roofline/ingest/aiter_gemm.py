@@ -44,7 +44,7 @@ def read(source: Source) -> Iterator[Record]:
     return table.records(_reader(table))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def dtype_of_name(kernel: str) -> str:
     low = kernel.lower()
     return next((spelled for word, spelled in _NAMED if word in low), "")

@@ -52,8 +52,12 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
             continue
         backend, unit = found["backend"] or "", _SECONDS[found["unit"].lower()]
         prefix = f"{backend} " if backend else ""
-        rates = [(table.maybe(prefix + rate), axis, to_base) for rate, (axis, to_base) in _RATES.items()]
-        backends.append((backend, name, table.column(name), unit, [(place, *of) for place, *of in rates if place is not None]))
+        rates = []
+        for rate, (axis, to_base) in _RATES.items():
+            at = table.maybe(prefix + rate)
+            if at is not None:
+                rates.append((at, axis, to_base))
+        backends.append((backend, name, table.column(name), unit, rates))
     if not backends:
         raise RefusedError(f"{table.label}: no column of a time such as us or ck us")
 

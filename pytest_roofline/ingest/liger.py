@@ -113,7 +113,7 @@ def _work(kernel: str, mode: str, x_name: str, x_value: str, config: str) -> tup
         return None, f"no work model for kernel {kernel[:40]}", None
     try:
         given = json.loads(config or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"extra_benchmark_config_str is {config[:40]!r}, expected JSON") from None
     if not isinstance(given, dict):
         raise ValueError(f"extra_benchmark_config_str is {config[:40]!r}, expected an object")

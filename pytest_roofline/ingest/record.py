@@ -13,7 +13,7 @@ class RefusedError(ValueError):
     """Why a whole file cannot be read: one line naming the file, the place and what was expected."""
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: files have many rows, and a frozen one takes three times as long
+@dataclass(slots=True, kw_only=True)  # not frozen: that doubles the cost of a record, and a file has 500,000
 class Record:
     """One row. Seconds, bytes/s and FLOP/s; None where the file does not say.
 
@@ -24,7 +24,8 @@ class Record:
     clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s: what the row is compared with; speedup: the ratio alone.
     claims: printed rates, converted by the unit that the format states. hand_written: the printed time is exactly 1.
     alternatives: mistakes that this row's shape makes possible. correct: what the record says of the output.
-    launches: in the timed unit. refused: why the row cannot be used at all; the other fields then hold what is known.
+    launches: in the timed unit. working_set: bytes that the timed loop uses again. counted: bytes by counters over the compulsory
+    ones. refused: why the row cannot be used at all; the other fields then hold what is known.
     """
 
     row: str
@@ -48,5 +49,7 @@ class Record:
     alternatives: tuple[Alternative, ...] = ()
     timed_flops: float | None = None
     correct: bool | None = None
+    working_set: float | None = None
+    counted: float | None = None
     refused: str = ""
     notes: tuple[str, ...] = field(default=())

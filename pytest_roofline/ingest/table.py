@@ -18,6 +18,8 @@ from roofline_engine.units import number, parse_dtype, printable, whole
 from . import Sample, Source
 from .record import Record, RefusedError
 
+#: No format has as many columns; a header that has is none.
+_MOST_COLUMNS = 2_000
 #: Of a shape or of a name nothing longer than this is shown.
 _SHOWN = 60
 _QUOTED = re.compile(r'"[^"]*"|\([^()]*\)')
@@ -76,6 +78,8 @@ class Table:
             self._places.setdefault(name.lower(), []).append(place)
         if len(self.names) < 2:
             raise RefusedError(f"{self.label}: no header line with columns, expected a CSV file")
+        if len(self.names) > _MOST_COLUMNS:
+            raise RefusedError(f"{self.label}: {len(self.names)} columns, expected at most {_MOST_COLUMNS}")
 
     def _clean(self, source: Source) -> Iterator[str]:
         """The lines; a NUL, which Python's reader takes differently by version, is replaced and remembered."""
@@ -162,15 +166,16 @@ def _bare(line: str) -> str:
 def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
     """Seconds from a cell whose column counts in ``unit`` seconds, or None and why the row cannot be used."""
     try:
-        value = float(text)
-        if 0.0 < value < inf and "_" not in text:
-            return value * unit, ""
+        t_s = float(text) * unit
+        if 0.0 < t_s < inf and "_" not in text:
+            return t_s, ""
     except ValueError:
         pass
     try:
-        return real(text, column, above=0.0) * unit, ""
+        t_s = real(text, column, above=0.0) * unit
     except ValueError as error:
         return None, str(error)
+    return (t_s, "") if t_s > 0.0 else (None, f"{column} is {text[:_SHOWN]!r}, no time is as short")
 
 
 def real(text: str, column: str, *, above: float | None = None, minimum: float | None = None) -> float:
@@ -188,15 +193,16 @@ def real(text: str, column: str, *, above: float | None = None, minimum: float |
     return number(text, column, above=above, minimum=minimum)
 
 
-@lru_cache(maxsize=4096)  # a sweep repeats its sizes
 def size(text: str, column: str, minimum: int = 1) -> int:
     """A whole number; ``64.0``, as a data frame writes a column with gaps, is 64.
 
     Raises:
         ValueError: naming the column and the value.
     """
-    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= minimum:
-        return int(text)
+    if text.isdecimal() and len(text) < 16:
+        value = int(text)
+        if value >= minimum:
+            return value
     return whole(real(text, column), column, minimum=minimum)
 
 
@@ -224,8 +230,8 @@ def half_digit(text: str, value: float) -> float:
     """Half of the last printed digit, as a fraction of the value: 0.09 is good to 0.056 of itself; 0 for a zero."""
     if not value:
         return 0.0
-    _, _, fraction = text.partition(".")
-    if fraction.isdigit() and len(fraction) < len(_HALVES):
+    fraction = text[text.find(".") + 1 :]
+    if fraction.isdigit() and len(fraction) < len(_HALVES) and len(fraction) < len(text):
         return _HALVES[len(fraction)] / value
     mantissa, _, exponent = text.strip().lower().partition("e")
     places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
@@ -241,7 +247,8 @@ def claim(text: str, axis: str, unit: float, time: float = 0.0) -> Claim | None:
         value = float(text)
     except ValueError:
         return None
-    return Claim(axis, value * unit, half_digit(text, value) + time) if 0.0 <= value < inf else None
+    rate = value * unit
+    return Claim(axis, rate, half_digit(text, value) + time) if 0.0 <= rate < inf else None
 
 
 @lru_cache(maxsize=1024)
@@ -255,7 +262,6 @@ def dtype(text: str) -> str:
     return found.name if found.pack == 1 or found.peak is None else found.peak
 
 
-@lru_cache(maxsize=4096)
 def shown(text: str) -> str:
     """A kernel's name that is safe to print."""
     return printable(text.strip())
@@ -263,11 +269,10 @@ def shown(text: str) -> str:
 
 def ratio_ok(text: str, most: float) -> bool | None:
     """Whether a printed share of wrong elements (``0.0073``, ``0.7%``) is at most ``most``; None where none is printed."""
-    percent = text.endswith("%")
     try:
-        value = float(text[:-1] if percent else text)
+        value = float(text)
     except ValueError:
-        return None
-    if value != value:
-        return None
-    return (value / 100 if percent else value) <= most
+        if not text.endswith("%"):
+            return None
+        return ratio_ok(text[:-1], 100 * most)
+    return value <= most if value == value else None

@@ -7,11 +7,12 @@ dropped with a word. The lists of shapes that such a run starts from are CSV too
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 
 from . import Sample, Source
 from .liger import kind_of
 from .record import Record, RefusedError
-from .table import Table, claim, duration, half_digit, header, real, shown
+from .table import Table, claim, duration, half_digit, header, shown
 
 NAME = "tritonbench"
 
@@ -54,6 +55,14 @@ def _median(text: str) -> str:
     return text.partition("(")[0].strip() or text
 
 
+def _ratio(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 < value < inf else None
+
+
 def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
     labels = [name[: -len("-latency")] for name in table.names if name.lower().endswith("-latency")]
     backends = [_Backend(table, label) for label in labels]
@@ -82,7 +91,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
                 clock="device-event",
                 baseline_kind=kind_of(base.label) if base is not None and against else "unknown",
                 baseline_t_s=base_s if against else None,
-                speedup=real(ratio, "speedup", above=0.0) if ratio and not refused else None,
+                speedup=None if refused else _ratio(ratio),
                 claims=tuple(found for found in claims if found),
                 hand_written=t_s == 1e-3,
                 correct={"1.0": True, "1": True, "true": True, "0.0": False, "0": False, "false": False}.get(sure),

@@ -18,6 +18,8 @@ from .units import quantity
 IDENTITY = 0.05
 #: Printed figures carry three or four digits; what differs by less is rounding.
 AGREES = 0.005
+#: Counters that show less than this of the bytes that must have moved are wrong (stage C calls that L4).
+SHORT = 0.9
 #: What a wrong factor must leave of the roof to explain an excess: less is another mistake.
 LEAVES = (0.2, 1.0)
 
@@ -103,7 +105,7 @@ def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding
     slack = max(AGREES, claim.digits)
     if abs(factor - 1) <= slack:
         return None
-    if facts.counted is not None and facts.counted < 1 - IDENTITY:
+    if facts.counted is not None and facts.counted < SHORT:
         return found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes", factor)
     near = max(IDENTITY, slack)
     for alternative in (*facts.alternatives, *_generic(claim.axis)):
@@ -146,7 +148,7 @@ def of_excess(axis: str, utilisation: float, nbytes: float | None, peaks: Peaks,
     side = "memory" if axis == "memory" else "compute"
     if facts.hand_written:
         return found("placeholder", f"exactly 1 of its unit, and {utilisation:.4g} times the roof", utilisation)
-    if facts.counted is not None and facts.counted < 1 - IDENTITY:
+    if facts.counted is not None and facts.counted < SHORT:
         return found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
     for alternative in facts.alternatives:
         left = utilisation / alternative.factor

@@ -120,12 +120,10 @@ _OURS = re.compile(rb"(?:\A|\n)[ \t]*" + re.escape(_HEADER.encode()) + rb"[ \t]*
 
 def _last_table(data: bytes, begin: int, end: int) -> int | None:
     """Where the last table with just our columns ends: at the first blank line under it, or with the section."""
-    last = None
-    for last in _OURS.finditer(data, begin, end):
-        pass
-    if last is None:
+    found = list(_OURS.finditer(data, begin, end))
+    if not found:
         return None
-    blank = _BLANK.search(data, last.end(), end)
+    blank = _BLANK.search(data, found[-1].end(), end)
     return end if blank is None else blank.start() + 1
 
 

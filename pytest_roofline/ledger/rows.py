@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from roofline_engine.check import COMPARABLE
+from roofline_engine.metrics import ISOLATED_NOISE
 
 from ..annotation import Annotation
 from .pair import BASES, Figure, Pair
@@ -40,7 +41,7 @@ def of_annotation(row: Annotation, *, stack: str = "", date: str | None = None, 
         confidence=prediction.confidence,
         measured=Figure.of(speedup),
         achieved_pct=_positive(achieved),
-        noise=row.check.band if row.check.band is not None else Pair.noise,
+        noise=ISOLATED_NOISE if row.check.band is None else row.check.band,
         date=datetime.date.today().isoformat() if date is None else date,
         source=source,
     )

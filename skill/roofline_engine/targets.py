@@ -35,10 +35,7 @@ def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
         where = f"{label}: targets[{at}]"
         if not isinstance(row, dict):
             raise ValueError(f"{where} is no object")
-        device, op, axis, dtype = (row.get(name) for name in ("device", "op", "axis", "dtype"))
-        for name, value in (("device", device), ("op", op), ("axis", axis), ("dtype", dtype)):
-            if not isinstance(value, str) or not value:
-                raise ValueError(f"{where}.{name} is {printable(repr(value))[:60]}, expected a name")
+        device, op, axis, dtype = (_name(row, name, where) for name in ("device", "op", "axis", "dtype"))
         if axis not in ("memory", "compute"):
             raise ValueError(f"{where}.axis is {printable(repr(axis))[:60]}, expected memory or compute")
         target = number(row.get("target_eff"), f"{where}.target_eff", above=0)
@@ -49,6 +46,13 @@ def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
             raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} stands there twice")
         found[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))
     return found
+
+
+def _name(row: Mapping[str, object], key: str, where: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{where}.{key} is {printable(repr(value))[:60]}, expected a name")
+    return value
 
 
 def target_of(

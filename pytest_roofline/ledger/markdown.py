@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .pair import NAMES, Pair
@@ -91,31 +91,41 @@ def _gap(data: bytes, newline: str) -> str:
     return newline if data.endswith(b"\n") else newline * 2
 
 
-#: A heading of our level or above, or a fence; a heading inside a fence is text.
-_MARK = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)( {0,3})(#{1,2}(?=[ \t\r\n]|\Z)|`{3,}|~{3,})([^\r\n]*)")
+#: A heading of our level or above, or a fence; a heading inside a fence is text. These begin with a line's end, which the
+#: engine of ``re`` looks for as fast as memory is read; ``_section`` puts one before the first line.
+_MARK = re.compile(rb"\n( {0,3})(#{1,2}(?=[ \t\r\n]|\Z)|`{3,}|~{3,})([^\r\n]*)")
 _BLANK = re.compile(rb"\n[ \t]*\r?(?:\n|\Z)")
 _TITLE = HEADING.lstrip("# ").encode()
+_BOM = b"\xef\xbb\xbf"
 
 
 def _section(data: bytes) -> tuple[int, int] | None:
     """Where the ledger's section begins, after its heading, and ends; the first of that name."""
     begin: int | None = None
-    fence = b""
-    for found in _MARK.finditer(data):
-        mark, rest = found[2], found[3].strip()
-        if fence:
-            if mark.startswith(fence) and not rest:
-                fence = b""
-        elif not mark.startswith(b"#"):
-            fence = mark
-        elif begin is not None:
-            return begin, found.start(1)
-        elif mark == b"##" and rest.rstrip(b"# \t") == _TITLE:
-            begin = found.end()
+    for start, end, mark, rest in _headings(data):
+        if begin is not None:
+            return begin, start
+        if mark == b"##" and rest.rstrip(b"# \t") == _TITLE:
+            begin = end
     return None if begin is None else (begin, len(data))
 
 
-_OURS = re.compile(rb"(?:\A|\n)[ \t]*" + re.escape(_HEADER.encode()) + rb"[ \t]*\r?\n[ \t]*" + re.escape(_RULE.encode()))
+def _headings(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Start, end, mark and text of each heading outside the fences; one that nothing closes is text, as half a fence is."""
+    lines = b"\n" + (b"\n" * len(_BOM) + data[len(_BOM) :] if data.startswith(_BOM) else data)
+    marks = list(_MARK.finditer(lines))
+    at = 0
+    while at < len(marks):
+        found, at = marks[at], at + 1
+        mark, rest = found[2], found[3].strip()
+        if mark.startswith(b"#"):
+            yield found.start(1) - 1, found.end() - 1, mark, rest
+        else:
+            closed = (i for i in range(at, len(marks)) if marks[i][2].startswith(mark) and not marks[i][3].strip())
+            at = next(closed, at - 1) + 1
+
+
+_OURS = re.compile(rb"\n[ \t]*" + re.escape(_HEADER.encode()) + rb"[ \t]*\r?\n[ \t]*" + re.escape(_RULE.encode()))
 
 
 def _last_table(data: bytes, begin: int, end: int) -> int | None:

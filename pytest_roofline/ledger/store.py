@@ -75,7 +75,7 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False) -> int:
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{path}.lock").acquire(timeout=_LOCK_S, poll_interval=0.002):
+        with FileLock(f"{path}.lock").acquire(timeout=_LOCK_S, poll_interval=0.005):
             before = _bytes(path)
             if once:
                 held = set(markdown.parse(before).pairs)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from roofline_engine import peaktable
-from roofline_engine.causes import AGREES, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
+from roofline_engine.causes import AGREES, EXPERIMENTS, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
 from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, check, limit
 from roofline_engine.device import Device, architecture
 from roofline_engine.entry import Entry
@@ -120,14 +120,11 @@ class Checker:
         )
         prediction = self.predictions.match(record.name, record.name) if self.predictions and record.name else None
         outcome = check(entry, done, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
-        finding = None
-        if outcome.status == "beyond_roof" and outcome.utilisation is not None:
-            nbytes = min(model.bytes for model in done.candidates) if done else None
-            finding = of_excess(outcome.axis or "memory", outcome.utilisation, nbytes, peaks, facts)
-            if finding.cause == "placeholder":
-                return Refused(source=source, row=record.row, reason=f"placeholder: {finding.decided}", cause="placeholder")
+        if outcome.cause == "placeholder":
+            decided = outcome.message.partition("; ")[2]
+            return Refused(source=source, row=record.row, reason=f"placeholder: {decided}", cause="placeholder")
         claim = _claim(record, done, peaks, facts)
-        return _result(source, record, done, why, peaks, outcome, finding, claim, measurement)
+        return _result(source, record, done, why, peaks, outcome, claim, measurement)
 
     def _of(self, record: Record) -> Peaks | str:
         """The peaks of a row's device, or why there are none."""
@@ -331,7 +328,6 @@ def _result(
     why: str,
     peaks: Peaks,
     outcome: Check,
-    finding: Finding | None,
     claim: dict[str, Any] | None,
     measurement: Measurement | None,
 ) -> Result:
@@ -345,8 +341,6 @@ def _result(
     message = outcome.message
     if outcome.status == "not_checked" and done is None:
         message = why
-    if finding is not None:
-        message = f"{message.partition('; ')[0]}; {finding.cause}: {finding.decided}"
     return Result(
         source=source,
         row=record.row,
@@ -357,9 +351,9 @@ def _result(
         t_s=record.t_s,
         status=outcome.status,
         message=message,
-        cause=finding.cause if finding else None,
-        decided=finding.decided if finding else None,
-        experiment=finding.experiment if finding else None,
+        cause=outcome.cause,
+        decided=message.partition("; ")[2] if outcome.cause else None,
+        experiment=EXPERIMENTS[outcome.cause] if outcome.cause else None,
         roofline_pct=pct,
         roof_axis=axis,
         bound_type=binds,

@@ -45,6 +45,7 @@ class Recorder(Plain):
         Raises:
             ValueError: for keywords that cannot be meant.
         """
+        __tracebackhide__ = True
         self.declared = declared(work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -87,6 +88,7 @@ class Recorder(Plain):
         Raises:
             ValueError: for a time that is no positive number, or a keyword that is not known.
         """
+        __tracebackhide__ = True
         self._take(_measured(t_s, measurement), None, ())
 
     def _settings(self) -> Settings:

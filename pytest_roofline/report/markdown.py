@@ -29,7 +29,7 @@ def text(document: Document) -> str:
             "## Checks",
             *[f"- {code(kernel(row))} {row.check.status}: {plain_text(row.check.message)}" for row in alarms],
         ]
-    if len(measured) > 1:
+    if len(measured) > 1 and any(row.entry.rankable for row in measured):
         parts.append("## The two rankings")
         shares, gains = document.by_share(), document.by_gain()
         pairs = [[str(at), code(kernel(a)), code(kernel(b))] for at, (a, b) in enumerate(zip(shares, gains), 1)]

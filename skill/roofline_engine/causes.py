@@ -16,6 +16,8 @@ from .units import quantity
 
 #: A factor is an identity when it lies this near; between them lie models that differ by activations or scales.
 IDENTITY = 0.05
+#: Slips of units and widths are exact; only the printed digits blur them.
+EXACT = 0.01
 #: Printed figures carry three or four digits; what differs by less is rounding.
 AGREES = 0.005
 #: Counters that show less than this of the bytes that must have moved are wrong (stage C calls that L4).
@@ -107,17 +109,15 @@ def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding
         return None
     if facts.counted is not None and facts.counted < SHORT:
         return found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes", factor)
-    near = max(IDENTITY, slack)
-    for alternative in (*facts.alternatives, *_generic(claim.axis)):
-        tolerance = min(near, abs(alternative.factor - 1) / 2) if alternative.cause == "dtype_width" else near
-        fits = abs(factor / alternative.factor - 1) <= max(tolerance, slack)
-        if fits and alternative.axis in ("", claim.axis) and _decides(alternative.factor, slack):
+    for alternative, near in (
+        *((item, IDENTITY) for item in facts.alternatives),
+        *((item, EXACT) for item in _generic(claim.axis)),
+    ):
+        # A factor near 1 (an fp32 output at two bytes) must fit better than having no factor at all does.
+        tolerance = max(slack, min(near, abs(alternative.factor - 1) / 2))
+        if alternative.axis in ("", claim.axis) and abs(factor / alternative.factor - 1) <= tolerance:
             return found(alternative.cause, f"{factor:.4g} times what shape and time give: {alternative.why}", factor)
     return found("unexplained", f"{factor:.4g} times what shape and time give", factor)
-
-
-def _decides(factor: float, slack: float) -> bool:
-    return abs(factor - 1) > slack / 2
 
 
 def _generic(axis: str) -> Iterator[Alternative]:

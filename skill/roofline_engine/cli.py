@@ -282,7 +282,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
         for line in refused:
             print(printable(line), file=sys.stderr)
     if found.source == "derived":
-        where = "is measured: `roofline peaks measure`" if gfx == "cpu" else "is not in the table: `roofline peaks list`"
+        where = "is measured: `roofline peaks measure`" if gfx == "cpu" else "is not in peaks.md: `roofline peaks list`"
         return _refuse(f"{printable(options.name)} {where}")
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))

@@ -113,8 +113,8 @@ def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding
         *((item, IDENTITY) for item in facts.alternatives),
         *((item, EXACT) for item in _generic(claim.axis)),
     ):
-        # A factor near 1 (an fp32 output at two bytes) must fit better than having no factor at all does.
-        tolerance = max(slack, min(near, abs(alternative.factor - 1) / 2))
+        # A factor near 1 (an fp32 output at two bytes, a binary prefix) must fit the closer, or it would explain anything.
+        tolerance = max(slack, min(near, abs(alternative.factor - 1) / 10))
         if alternative.axis in ("", claim.axis) and abs(factor / alternative.factor - 1) <= tolerance:
             return found(alternative.cause, f"{factor:.4g} times what shape and time give: {alternative.why}", factor)
     return found("unexplained", f"{factor:.4g} times what shape and time give", factor)

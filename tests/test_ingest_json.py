@@ -248,7 +248,7 @@ _ANY: list[Any] = [
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in ("POPCORN lines", "GEAK unittest output")])
-@pytest.mark.parametrize("value", _ANY, ids=repr)
+@pytest.mark.parametrize("value", _ANY, ids=lambda value: repr(value)[:20])
 def test_wrong_types_anywhere_are_refused_rows_or_files(tmp_path: Path, name: str, value: Any) -> None:
     adapter = {adapter.NAME: adapter for adapter in adapters()}[name]
     for at, changed in enumerate(_replaced(json.loads(EVERY[name]), value)):

@@ -36,8 +36,8 @@ _TIMES = {
     "wall_time_ms": "host",
 }
 _METHODS = {"cuda_graph": "device-graph", "cuda_event": "device-event", "cuda_events": "device-event", "wall": "host"}
-_TASK = ("base_execution_time", "best_optimized_execution_time", "speedup_ratio", "pass_correctness", "pass_compilation")
-_TASK_KEY = re.compile(rf"(?m)^\s*\{{?\s*[\"']?({'|'.join(_TASK)})[\"']?\s*:")
+_TASK = ("base_execution_time", "best_optimized_execution_time")
+_TASK_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]{{0,8}}[\"']?({'|'.join(_TASK)})[\"']?[ \t]{{0,8}}:")
 _FLAT = re.compile(r"([A-Za-z_][\w.-]*|\"[\w.-]+\"|'[\w.-]+')\s*:(?:\s+(.*))?")
 _PAIR = re.compile(r"\s*([A-Za-z_][\w.-]*|\"[\w.-]+\"|'[\w.-]+')\s*:\s*(\"[^\"]*\"|'[^']*'|[^,{}\[\]\"']*)(?:,|$)")
 
@@ -48,8 +48,7 @@ def matches(sample: Sample) -> bool:
     cases = not keys.isdisjoint(("[].test_case_id", "[].params", "[].shape"))
     if cases and not keys.isdisjoint(f"[].{key}" for key in (*_TIMES, "ori_time")):
         return True
-    found = {key.lower() for key in _TASK_KEY.findall(sample.text)}
-    return not found.isdisjoint(_TASK[:2])
+    return _TASK_KEY.search(sample.text) is not None
 
 
 def read(source: Source) -> Iterator[Record]:

@@ -72,8 +72,8 @@ def _row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[s
     clock, cache = _TIMES[tag]
     work, why, notes = _work(summaries)
     samples = summaries.get(tag.partition("/time/")[0] + "/sample_size", ("", None))[1]
-    bus = device.get("global_memory_bus_bandwidth")
-    if isinstance(bus, (int, float)) and not isinstance(bus, bool) and bus > 0:
+    with suppress(ValueError):
+        bus = number(device.get("global_memory_bus_bandwidth"), "global_memory_bus_bandwidth", above=0.0)
         notes += (f"the device's own bus clock and width give {quantity(bus, 'B/s')}",)
     return timed(
         where,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import RefusedError, Sample, Source
-from .definitions import Definitions, work_of
+from .definitions import Definitions
 from .json_files import each_line, outline
 from .json_values import label, mapping, maybe_seconds, ratio, timed
 from .record import Record
@@ -43,15 +43,10 @@ def _row(line: Any, where: str, definitions: Definitions) -> Record:
     named = line.get("definition")
     workload = mapping(line.get("workload")) if "workload" in line else line
     evaluation = mapping(line.get("evaluation"))
-    try:
-        definition = definitions.find(named if isinstance(named, str) else None)
-        work, why, notes = work_of(definition, workload)
-    except (ValueError, OverflowError) as error:
-        work, why, notes = None, str(error), ()
-        definition = {}
+    work, why, notes = definitions.work(named if isinstance(named, str) else None, workload)
     solution = label(line.get("solution"))
     fields: dict[str, Any] = {
-        "name": label(named) or label(definition.get("name")),
+        "name": label(named),
         "work": work,
         "no_work": why,
         "device": label(mapping(evaluation.get("environment")).get("hardware")) or None,

@@ -508,6 +508,11 @@ def test_a_quote_that_is_never_closed_is_refused_where_it_opens() -> None:
     assert (cut.row, cut.refused) == ("line 3", "no CSV row: unexpected end of data")
 
 
+def test_a_quote_that_swallows_too_much_ends_the_reading_with_a_word() -> None:
+    cut = one(f'{GEMM}\ngfx942,"80,64\n{gemm() * 3000}')
+    assert cut.refused.endswith("nothing after it is read")
+
+
 def test_a_row_of_several_lines_is_named_by_its_first_and_the_next_by_its_own() -> None:
     said = refusals(read(f'{GEMM}\ngfx942,"80\n80",64\n{gemm(us="nan")}'))
     assert list(said) == ["line 2", "line 4"]

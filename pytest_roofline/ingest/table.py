@@ -141,10 +141,11 @@ class Table:
                         yield Record(row=where, refused=str(error))
                 return
             except csv.Error as error:
-                yield Record(row=f"line {line + above + 1}", refused=f"no CSV row: {error}")
-                line = rows.line_num
+                where, line, self._tainted = f"line {line + above + 1}", rows.line_num, False
                 if "field larger" in str(error):  # an open quote swallows what follows: where a row starts is not known
+                    yield Record(row=where, refused=f"no CSV row: {error}, nothing after it is read")
                     return
+                yield Record(row=where, refused=f"no CSV row: {error}")
 
     def _wrong(self, fields: list[str], width: int) -> str:
         tainted, self._tainted = self._tainted, False

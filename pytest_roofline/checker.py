@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine import peaktable
 from roofline_engine.causes import AGREES, EXPERIMENTS, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
-from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, check, limit
+from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, limit
 from roofline_engine.device import Device, architecture
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import bound, point
@@ -52,11 +52,15 @@ class Result:
     speedup: float | None = None
     attainable: float | None = None
     correct: bool | None = None
+    baseline_kind: str | None = None
+    prediction: Prediction | None = None
     claim: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain builtins."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        found = {name: getattr(self, name) for name in self.__slots__}
+        found["prediction"] = None if self.prediction is None else dict(self.prediction._asdict())
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +128,7 @@ class Checker:
             decided = outcome.message.partition("; ")[2]
             return Refused(source=source, row=record.row, reason=f"placeholder: {decided}", cause="placeholder")
         claim = _claim(record, done, peaks, facts)
-        return _result(source, record, done, why, peaks, outcome, claim, measurement)
+        return _result(source, record, done, why, peaks, outcome, claim, measurement, baseline, prediction)
 
     def _of(self, record: Record) -> Peaks | str:
         """The peaks of a row's device, or why there are none."""
@@ -330,6 +334,8 @@ def _result(
     outcome: Check,
     claim: dict[str, Any] | None,
     measurement: Measurement | None,
+    baseline: Baseline | None,
+    prediction: Prediction | None,
 ) -> Result:
     pct = axis = None
     binds = "unknown"
@@ -362,6 +368,8 @@ def _result(
         speedup=outcome.speedup,
         attainable=outcome.attainable,
         correct=record.correct,
+        baseline_kind=baseline.kind if baseline else None,
+        prediction=prediction,
         claim=claim,
     )
 

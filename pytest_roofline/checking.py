@@ -17,6 +17,7 @@ from roofline_engine.units import printable
 
 from .checker import Checker, Refused, Result
 from .ingest import SAMPLE, Adapter, RefusedError, adapters, choose, open_source
+from .ledger import append, of_result
 from .priors import read_predictions
 from .report.checked import Tally
 
@@ -31,6 +32,7 @@ def add(one: argparse.ArgumentParser) -> None:
     one.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to hold measured speedups against")
     one.add_argument("--device", metavar="NAME", help="of rows whose file names none: a product or a gfx")
     one.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
+    one.add_argument("--ledger", metavar="FILE", help="append what was predicted and what came of it to this ledger")
     one.add_argument("--format", metavar="NAME", help="read as this format, whatever the content looks like; list names them")
     one.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
     one.add_argument("--markdown", metavar="FILE", help="write the summary there as well")
@@ -60,17 +62,21 @@ def run(options: argparse.Namespace) -> int:
     predictions = read_predictions(Path(options.predictions)) if options.predictions else None
     table, given = _peaks(options.peaks, options.device)
     checker = Checker(table, device=options.device, given=given, predictions=predictions)
-    tally = Tally(keep=options.json)
+    tally, pairs = Tally(keep=options.json), []
     read = 0
     for path in map(Path, options.records):
         try:
             for item in _of_file(path, checker, named[0] if named else None, more):
                 tally.add(item)
+                if options.ledger and isinstance(item, Result) and item.prediction is not None:
+                    pairs.append(of_result(item))
             read += 1
         except RefusedError as error:
             tally.said.append(str(error))
     if not read and tally.total == 0:
         raise ValueError("; ".join(tally.said))
+    if options.ledger:
+        append(Path(options.ledger), [pair for pair in pairs if pair is not None])
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:

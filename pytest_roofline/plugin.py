@@ -43,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail a test that is beyond_roof, exceeds_target, infeasible, regression or unmodelled",
     )
     add("--roofline-fail-under", metavar="PCT", help="fail a test under this percent of its roof (0 to 100)")
+    add("--roofline-ledger", metavar="PATH", help="append what was predicted and what came of it to this ledger")
     add("--roofline-time", metavar="GLOB", help="time the callable that a marker names with time=, in tests that match")
     parser.addini("roofline_device", "default of --roofline-device")
     parser.addini("roofline_peaks", "default of --roofline-peaks")

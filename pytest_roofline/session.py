@@ -62,7 +62,7 @@ def start(config: pytest.Config) -> None:
     config.pluginmanager.register(session, "roofline-session")
 
 
-_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "time")
+_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger", "time")
 _INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit")
 
 
@@ -308,6 +308,7 @@ class Session:
         told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
         told += unchecked(self.document.rows, self.settings, self.cases.baselines)
         self.document.problems = list(dict.fromkeys(told))
+        self._remember()
         document = self.document.to_dict()
         try:
             self.config.hook.pytest_roofline_report(config=self.config, report=document)
@@ -317,6 +318,18 @@ class Session:
             self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
         annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
         write(self.document, document, self.settings, annotations=not annotates)
+
+    def _remember(self) -> None:
+        """Append the outcome of this run's predictions to the ledger that was named."""
+        if self.settings.ledger is None:
+            return
+        from .ledger import append, of_annotation
+
+        try:
+            pairs = [pair for row in self.document.rows if (pair := of_annotation(row)) is not None]
+            append(self.settings.ledger, pairs)
+        except (OSError, ValueError) as error:
+            self.document.problems.append(f"ledger: nothing appended: {error}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

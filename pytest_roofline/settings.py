@@ -39,6 +39,7 @@ class Settings:
     peaks: Path | None = None
     predictions: Path | None = None
     baseline: Path | None = None
+    ledger: Path | None = None
     reports: tuple[tuple[str, str], ...] = (("term", ""),)
     fail_on: frozenset[str] = frozenset()
     fail_under: float | None = None
@@ -63,6 +64,7 @@ class Project(BaseModel):
     peaks: str | None = None
     predictions: str | None = None
     baseline: str | None = None
+    ledger: str | None = None
     report: list[str] | None = None
     fail_on: list[str] | None = None
     fail_under: int | float | None = None
@@ -114,6 +116,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         peaks=path("peaks"),
         predictions=path("predictions"),
         baseline=path("baseline"),
+        ledger=path("ledger"),
         reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
         fail_under=None if under is None else _number(under, of_under, 0, 100),

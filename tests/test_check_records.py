@@ -104,7 +104,8 @@ TRAPS = {
                 "n_q_heads": 64,
                 "n_kv_heads": 8,
                 "head_dim": 128,
-                "seq_len": 8192,
+                "seq_q": 8192,
+                "seq_kv": 8192,
                 "causal": True,
                 "dtype": "bf16",
             },
@@ -363,3 +364,62 @@ def test_one_bad_file_costs_only_itself(rows: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "5 rows" in done.stdout
     assert done.stderr.count("\n") == 2
+
+
+# The ledger.
+
+
+def predictions(tmp_path: Path) -> Path:
+    from conftest import EXAMPLE
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from pytest_roofline.cli import main; sys.exit(main())"]
+        + ["analyze", str(EXAMPLE), "--out", str(tmp_path)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    return tmp_path / "profile_roofline.json"
+
+
+MOE = 'op="moe", tokens=64, hidden=2048, inter=512, experts=256, top_k=8, dtype="fp8"'
+
+
+def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+    case = {"sig": "fused_moe_kernel", "regime": "decode", "baseline_ms": 0.098942, "optimized_ms": 0.0945, "speedup": 1.047}
+    (tmp_path / "out.txt").write_text(f"GEAK_PER_CASE {json.dumps([case])}\nGEAK_GEOMEAN_SPEEDUP 1.047\n")
+    told = ("--predictions", predictions(tmp_path), "--device", "gfx950", "--ledger", "ledger.md")
+    done = command("out.txt", *told, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["rows"]
+    assert (found["status"], found["speedup"]) == ("consistent", pytest.approx(1.047, rel=1e-3))
+    text = (tmp_path / "ledger.md").read_text()
+    assert text.count("fused_moe_kernel") == 1
+    assert "out.txt" in text
+
+
+def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+    predictions(tmp_path)
+    (tmp_path / "test_moe.py").write_text(
+        f"""
+import pytest
+
+@pytest.mark.roofline(kernel="fused_moe_kernel", {MOE})
+def test_experts(roofline):
+    roofline.record(94.5e-6, clock="device-event", cache="cold")
+"""
+    )
+    before = {"benchmarks": [{"fullname": "test_moe.py::test_experts", "stats": {"median": 98.942e-6}}]}
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--roofline", "--roofline-device=gfx950", "--roofline-ledger=ledger.md"]
+        + ["--roofline-predictions=profile_roofline.json", "--roofline-baseline=before.json", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fused_moe_kernel" in (tmp_path / "ledger.md").read_text()

@@ -38,7 +38,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger"]
+PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger", "check"]
 
 
 @pytest.mark.parametrize("name", PLUGIN_PAGES)
@@ -50,6 +50,8 @@ def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path) ->
         for block in blocks(page, language):
             first, _, rest = block.partition("\n")
             (tmp_path / first.removeprefix("# ")).write_text(rest)
+    for block in blocks(page, "text"):
+        (tmp_path / "tuned.csv").write_text(block)
     for block in blocks(page, "json"):
         json.loads(block)
         (tmp_path / "before.json").write_text(block)

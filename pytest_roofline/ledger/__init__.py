@@ -1,13 +1,14 @@
 """Predicted against actual speedups over time, in a Markdown file that people read and programs parse.
 
-``append`` and ``read`` are the file, ``locate`` where a project has it; ``of_annotation`` makes a row of a run a pair,
+``append`` and ``read`` are the file, ``locate`` where a project has it; ``of_annotation`` and
+``of_result`` make a row a pair,
 ``Experience`` says what speedup to expect, ``group`` how well predictions did, ``propose`` which targets to raise.
 Nothing here imports pytest.
 """
 
 from .calibrate import Proposal, propose
 from .pair import Figure, Pair
-from .rows import of_annotation
+from .rows import of_annotation, of_result
 from .store import Ledger, append, locate, read
 from .summary import Experience, Group, group, outcome, outcome_e2e
 
@@ -22,6 +23,7 @@ __all__ = [
     "group",
     "locate",
     "of_annotation",
+    "of_result",
     "outcome",
     "outcome_e2e",
     "propose",

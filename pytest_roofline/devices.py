@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from roofline_engine import ceilings, overlay, peaktable
 from roofline_engine.check import HOST
 from roofline_engine.device import Device, architecture
-from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.peaks import Peaks, Target, resolve
 from roofline_engine.peaktable import normalise
 
 AUTO = "auto"
@@ -37,6 +37,7 @@ class Devices:
         self.chosen, self.given = chosen, given
         self.hook, self.of_host, self.of_machine = hook, of_host, of_machine
         self.problems: list[str] = []
+        self.targets: Mapping[tuple[str, str, str, str], Target] = {}
         self._found: dict[str, Peaks] = {}
         self._machine: Device | None = None
         self._asked = False
@@ -77,7 +78,7 @@ class Devices:
             UnknownDeviceError: for a name that is in no table.
         """
         if name not in self._found:
-            self._found[name] = self._resolved(name)
+            self._found[name] = self._resolved(name)._replace(targets=self.targets)
         return self._found[name]
 
     def same(self, one: str, other: str) -> bool:
@@ -94,7 +95,7 @@ class Devices:
 
     def replace(self, name: str, peaks: Peaks) -> None:
         """Take better peaks of a device: a ceiling that a row exceeded, measured once more."""
-        self._found[name] = peaks
+        self._found[name] = peaks._replace(targets=self.targets)
 
     def _resolved(self, name: str) -> Peaks:
         hooked = self.hook(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks
+from roofline_engine.targets import read_targets
 from roofline_engine.units import printable
 
 from .annotation import Annotation
@@ -125,7 +127,12 @@ class Session:
     # Before the tests.
 
     def check_inputs(self) -> None:
-        """The device and the peaks, where they were named, and whether the predictions are of that device."""
+        """The device, the peaks and the targets, where they were named, and whether the predictions are of that device."""
+        if self.settings.targets is not None:
+            try:
+                self.annotator.devices.targets = read_targets(os.fspath(self.settings.targets))
+            except (ValueError, OSError) as error:
+                _refused(f"targets not used: {error}", self.settings, self.problems)
         devices, chosen = self.annotator.devices, self.settings.device
         if chosen not in (AUTO, "cpu"):
             try:

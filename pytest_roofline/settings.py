@@ -40,6 +40,7 @@ class Settings:
     predictions: Path | None = None
     baseline: Path | None = None
     ledger: Path | None = None
+    targets: Path | None = None
     reports: tuple[tuple[str, str], ...] = (("term", ""),)
     fail_on: frozenset[str] = frozenset()
     fail_under: float | None = None
@@ -65,6 +66,7 @@ class Project(BaseModel):
     predictions: str | None = None
     baseline: str | None = None
     ledger: str | None = None
+    targets: str | None = None
     report: list[str] | None = None
     fail_on: list[str] | None = None
     fail_under: int | float | None = None
@@ -117,6 +119,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         predictions=path("predictions"),
         baseline=path("baseline"),
         ledger=path("ledger"),
+        targets=path("targets"),
         reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
         fail_under=None if under is None else _number(under, of_under, 0, 100),

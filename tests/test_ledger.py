@@ -36,7 +36,8 @@ from pytest_roofline.ledger import (
 from roofline_engine.check import Baseline, Check, Prediction
 from roofline_engine.entry import Entry
 from roofline_engine.models import TARGET_EFF
-from roofline_engine.targets import read_targets, target_of
+from roofline_engine.peaks import Peaks
+from roofline_engine.targets import read_targets
 
 #: Twenty published pairs with their sources, seventeen of them with an isolated measurement.
 PUBLISHED = ROOT / "examples" / "ledger" / "published.csv"
@@ -597,11 +598,11 @@ def test_calibrate_writes_only_the_file_it_is_told_to_and_the_engine_reads_it(
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert run(capsys, monkeypatch, "ledger", "calibrate", "--out", "targets.json", "--quantile", "0.5")[0] == 0
     targets = read_targets("targets.json")
-    assert list(targets) == [("gfx950", "gemm", "memory", "bf16")]
-    found = target_of(targets, "gfx950", "gemm", "memory", "bf16")
+    assert len(targets) == 1
+    found = Peaks(gfx="gfx950", targets=targets).target("gemm", "memory", "bf16")
     assert found is not None
     assert (found.target_eff, found.n) == (pytest.approx(0.93), 20)
-    assert target_of(targets, "gfx942", "gemm", "memory", "bf16") is None
+    assert Peaks(gfx="gfx942", targets=targets).target("gemm", "memory", "bf16") is None
     data = json.loads(run(capsys, monkeypatch, "ledger", "calibrate", "--json")[1])
     assert [item["op"] for item in data["kept"]] == ["softmax"]
     assert run(capsys, monkeypatch, "ledger", "calibrate", "--quantile", "9")[0] == 2

@@ -17,6 +17,7 @@ from .metrics import (
     STREAMING_FRACTION,
     cache_bytes,
 )
+from .models import TARGET_EFF
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
@@ -119,6 +120,10 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
         said.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
         said.append("the roof time is under the dispatch floor: a faster time could not contradict it")
+    prior = TARGET_EFF.get(entry.op)
+    if entry.target_eff is not None and entry.target_eff != prior:
+        what = f"the prior {prior:g}" if prior is not None else "none"
+        said.append(f"target {entry.target_eff:g} as observed or given, in place of {what}")
     cap = entry.t_ms / 1e3 / peaks.dispatch_floor_s if entry.t_ms else None
     if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
         said.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")

@@ -32,6 +32,7 @@ class Sources(Record):
     peaks: str | None = None
     peaks_shipped: bool = True
     peaks_device: str | None = None
+    targets: str | None = None
     counters: tuple[str, ...] = ()
 
 
@@ -145,7 +146,8 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     env = _read_env(sources.env, errors)
     if env.analysis_skill == "none":
         return None
-    report = Report(_resolve(sources, env, errors), errors, head_pct, head_max)
+    peaks = _targeted(_resolve(sources, env, errors), sources.targets, errors)
+    report = Report(peaks, errors, head_pct, head_max)
     config = _read_config(sources.config, errors)
     shapes = _read_shapes(sources.shapes, errors)
     try:
@@ -233,6 +235,19 @@ def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
         except ValueError as error:
             errors.append(f"L1: peaks: {error}")
     return found
+
+
+def _targeted(peaks: Peaks, path: str | None, errors: list[str]) -> Peaks:
+    """The peaks with the observed targets of the file that was named."""
+    if path is None:
+        return peaks
+    from .targets import read_targets
+
+    try:
+        return peaks._replace(targets=read_targets(path))
+    except (OSError, ValueError) as error:
+        errors.append(f"L5: targets not used: {error}")
+        return peaks
 
 
 def _read_config(path: str | None, errors: list[str]) -> ModelConfig | None:

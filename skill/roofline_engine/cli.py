@@ -99,6 +99,7 @@ def _add_analyze(one: argparse.ArgumentParser) -> None:
     one.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json beside the Top-N)")
     one.add_argument("--peaks", metavar="FILE", help="another peak table, or ceilings another tool measured")
     one.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
+    one.add_argument("--targets", metavar="FILE", help="observed targets, of `roofline ledger calibrate`, in the priors' place")
     one.add_argument("--counters", metavar="FILE", action="append", help="counters, stage C (default: those beside the Top-N)")
     one.add_argument("--out", metavar="DIR", help="write there instead of beside the Top-N")
     one.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default 5)")
@@ -171,7 +172,7 @@ def _analyze(options: argparse.Namespace) -> int:
     if os.environ.get("ROOFLINE_SKILL", "").strip().lower() == "none":
         return _skipped()
     sources = analyze.find_sources(options.path)
-    for name in ("env", "config", "shapes", "peaks"):
+    for name in ("env", "config", "shapes", "peaks", "targets"):
         named = getattr(options, name)
         if named is not None:
             if not os.path.isfile(named):
@@ -182,7 +183,7 @@ def _analyze(options: argparse.Namespace) -> int:
             raise ValueError(f"--counters {printable(named)}: no such file")
     if options.counters:
         sources = sources._replace(counters=tuple(options.counters))
-    sources = sources._replace(peaks_shipped=options.peaks is None, peaks_device=options.peaks_device)
+    sources = sources._replace(peaks_shipped=options.peaks is None, peaks_device=options.peaks_device, targets=options.targets)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
     report = analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
     if report is None:

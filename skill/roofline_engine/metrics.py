@@ -179,6 +179,9 @@ def assess(
         bytes_upper_bound=peaks.hbm_bw_bytes_s * t_unit if peaks.hbm_bw_bytes_s else None,
         falsifiable=_falsifiable(work, peaks, rate, entry.launches_per_unit),
     )
+    if peaks.targets and target_eff is None:
+        observed = peaks.target(work.op, p.roof_axis, work.dtype.name)
+        entry = entry._replace(target_eff=observed.target_eff if observed else entry.target_eff)
     axis = axis_name if p.roof_axis == "compute" else "memory"
     if p.raw is None:
         return _decided(entry, "unvalidated_peak", axis, peaks)

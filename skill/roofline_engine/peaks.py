@@ -35,6 +35,14 @@ def over_rated(product: str | None) -> float:
     return OVER_RATED_BOARD if (product or "").startswith(_BOARDS) else OVER_RATED
 
 
+class Target(Record):
+    """What kernels of one device, op, axis and dtype were seen to reach of their roof, a fraction, ``n`` of them."""
+
+    target_eff: float
+    n: int
+    source: str
+
+
 class Peaks(Record):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
@@ -42,6 +50,7 @@ class Peaks(Record):
     low_axes: axes with low confidence although the product is known well enough otherwise (``memory``, ``matrix.fp8``).
     unvalidated: axis to the rule its figure breaks; no compute-axis verdict is taken on it.
     achievable: axis to a measured ceiling under its roof (``overlay``); shown beside the roof, never in its place.
+    targets: what good kernels were observed to reach here, from a file that was named (``targets``).
     """
 
     product: str | None = None
@@ -61,6 +70,7 @@ class Peaks(Record):
     unvalidated: Mapping[str, str] = {}
     achievable: Mapping[str, float] = {}
     dispatch_floor_s: float = DISPATCH_FLOOR_S
+    targets: Mapping[tuple[str, str, str, str], Target] = {}
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
@@ -79,6 +89,10 @@ class Peaks(Record):
         if not dot:
             return self.hbm_bw_limit_bytes_s
         return (self.flops_max if engine == "matrix" else self.vector_max).get(dtype)
+
+    def target(self, op: str, axis: str | None, dtype: str) -> Target | None:
+        """The observed target of just this device, op, axis and dtype; never that of another."""
+        return self.targets.get((normalise(self.product or self.gfx or ""), op, axis or "", dtype))
 
     def axis_confidence(self, axis: str) -> str:
         """``high`` or ``low`` for ``memory`` or an axis such as ``matrix.bf16``."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .inputs import read_json
-from .record import TYPE_CHECKING, Record
+from .peaks import Target
+from .peaktable import normalise
+from .record import TYPE_CHECKING
 from .units import number, printable
 
 if TYPE_CHECKING:
@@ -12,16 +14,8 @@ if TYPE_CHECKING:
 SCHEMA = "roofline-targets/1"
 
 
-class Target(Record):
-    """What kernels of one (device, op, axis, dtype) reach of their roof, a fraction, from ``n`` kernels of ``source``."""
-
-    target_eff: float
-    n: int
-    source: str
-
-
 def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
-    """The targets in ``path`` by (device, op, axis, dtype), as ``roofline ledger calibrate --out`` writes them.
+    """The targets in ``path``, which ``roofline ledger calibrate --out`` wrote, by device without its vendor, op, axis, dtype.
 
     Raises:
         ValueError: naming the file, the row and what was expected; a part of a file is not used.
@@ -42,6 +36,7 @@ def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
         if target > 1:
             raise ValueError(f"{where}.target_eff is {target}, expected a fraction of the roof")
         count = int(number(row.get("n"), f"{where}.n", minimum=1))
+        device = normalise(device)
         if (device, op, axis, dtype) in found:
             raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} stands there twice")
         found[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))
@@ -53,10 +48,3 @@ def _name(row: Mapping[str, object], key: str, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{where}.{key} is {printable(repr(value))[:60]}, expected a name")
     return value
-
-
-def target_of(
-    targets: Mapping[tuple[str, str, str, str], Target], device: str | None, op: str, axis: str | None, dtype: str | None
-) -> Target | None:
-    """The target of just this device, op, axis and dtype; never that of another."""
-    return targets.get((device or "", op, axis or "", dtype or ""))

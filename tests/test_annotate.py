@@ -65,7 +65,7 @@ import pytest
 def test_gemm(benchmark):
     benchmark.pedantic(lambda: None, rounds=5)
 
-@pytest.mark.roofline(bytes=8e6, flops=1e6, dtype="fp64", target_eff=0.8, kernel="axpy")
+@pytest.mark.roofline(bytes=8e6, flops=1e6, dtype="fp64", target_eff=0.8, kernel="axpy", device="MI300X")
 def test_axpy(benchmark):
     benchmark.pedantic(lambda: None, rounds=5)
 """

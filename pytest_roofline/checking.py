@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json(tally.to_dict()))
     else:
-        print("\n".join(tally.lines()))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0  # a pipe gets whole lines
+        for line in tally.lines():
+            print(textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False) if width else line)
     if options.github:
         print("\n".join(tally.commands()))
     for line in tally.said:

@@ -104,7 +104,6 @@ class Tally:
             yield f"refused, {count}: {printable(kind)}"
             for refusal in self._of_reason[kind]:
                 yield f"    {printable(refusal.source)} {printable(refusal.row)}: {printable(refusal.reason)}"
-        yield from self.said
 
     def markdown(self) -> str:
         """The summary as Markdown."""

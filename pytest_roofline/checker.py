@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine import peaktable
 from roofline_engine.causes import AGREES, EXPERIMENTS, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
@@ -21,8 +21,10 @@ from roofline_engine.peaks import Peaks, resolve
 from roofline_engine.units import printable, quantity
 
 from .ingest import Record
-from .priors import Predictions
 from .work.declared import build
+
+if TYPE_CHECKING:
+    from .priors import Predictions  # pydantic, a quarter of a second, which a run without predictions does not need
 
 #: Works kept by shape: tuner tables try many kernels on one shape.
 _REMEMBERED = 4096
@@ -80,7 +82,8 @@ class Refused:
 class Checker:
     """What all rows of a run share: the peak table, the devices found so far, the works of shapes seen before.
 
-    device: of rows whose file names none. given: peaks in place of the table's, for every row.
+    device: of rows whose file names none. given: peaks in place of the table's, for every row. brief: where only counts are
+    wanted of ordinary rows, under the roof with nothing to compare them with, they all are the same two objects.
     """
 
     def __init__(
@@ -90,7 +93,9 @@ class Checker:
         device: str | None = None,
         given: Peaks | None = None,
         predictions: Predictions | None = None,
+        brief: bool = False,
     ) -> None:
+        self.brief = brief
         self.table, self.device, self.given, self.predictions = table, device, given, predictions
         self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
         self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
@@ -111,6 +116,8 @@ class Checker:
         shape, why = self._shape(record, peaks)
         plain = shape is not None and record.baseline_t_s is None and record.speedup is None and self.predictions is None
         if plain and shape is not None and record.t_s is not None and shape.roof_s <= record.t_s and _agrees(record, shape):
+            if self.brief:
+                return _SMALL if shape.falsifiable(record.launches, peaks) is False else _PLAIN
             return _ordinary(source, record, shape, peaks, record.t_s)
         done = shape.work if shape else None
         facts = _facts(record)
@@ -207,6 +214,13 @@ def _agrees(record: Record, shape: _Shape) -> bool:
         if not recomputed or abs(claim.claimed / recomputed - 1) > max(AGREES, claim.digits):
             return False
     return True
+
+
+def _counted(status: str) -> Result:
+    return Result(source="", row="", name="", device=None, op=None, dtype=None, t_s=None, status=status, message="")
+
+
+_SMALL, _PLAIN = _counted("not_falsifiable"), _counted("not_checked")
 
 
 def _ordinary(source: str, record: Record, shape: _Shape, peaks: Peaks, t_s: float) -> Result:

@@ -19,8 +19,6 @@ from roofline_engine.units import printable
 
 from .checker import Checker, Refused, Result
 from .ingest import SAMPLE, Adapter, RefusedError, adapters, choose, open_source
-from .ledger import append, of_result
-from .priors import read_predictions
 from .report.checked import Tally
 
 KINDS = ("beyond_roof", "exceeds_target", "regression", "claim", "refused")
@@ -61,24 +59,30 @@ def run(options: argparse.Namespace) -> int:
     named = [adapter for adapter in known if options.format == adapter.NAME]
     if options.format is not None and not named:
         raise ValueError(f"--format: there are {', '.join(adapter.NAME for adapter in known)}")
-    predictions = read_predictions(Path(options.predictions)) if options.predictions else None
+    predictions = None
+    if options.predictions:
+        from .priors import read_predictions
+
+        predictions = read_predictions(Path(options.predictions))
     table, given = _peaks(options.peaks, options.device)
-    checker = Checker(table, device=options.device, given=given, predictions=predictions)
-    tally, pairs = Tally(keep=options.json), []
+    checker = Checker(table, device=options.device, given=given, predictions=predictions, brief=not options.json)
+    tally, predicted = Tally(keep=options.json), list[Result]()
     read = 0
     for path in map(Path, options.records):
         try:
             for item in _of_file(path, checker, named[0] if named else None, more):
                 tally.add(item)
-                if options.ledger and isinstance(item, Result) and item.prediction is not None:
-                    pairs.append(of_result(item))
+                if isinstance(item, Result) and item.prediction is not None:
+                    predicted.append(item)
             read += 1
         except RefusedError as error:
             tally.said.append(str(error))
     if not read and tally.total == 0:
         raise ValueError("; ".join(tally.said))
     if options.ledger:
-        append(Path(options.ledger), [pair for pair in pairs if pair is not None])
+        from .ledger import append, of_result
+
+        append(Path(options.ledger), [pair for item in predicted if (pair := of_result(item)) is not None])
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:

@@ -23,7 +23,7 @@ from .annotator import Annotator, Case, gate, short, unchecked
 from .devices import AUTO, Devices
 from .host import Host
 from .priors import is_here, read_baselines, read_predictions
-from .report import Document, write
+from .report.document import Document, write
 from .report.terminal import lines, title
 from .settings import KINDS, TYPES, SettingsError, resolve
 from .timing.benchmarks import of_benchmark_json

@@ -30,7 +30,7 @@ from .plain import plain
 from .priors import Earlier, Predictions, read_baselines, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning, HookError
 from .recorder import Recorder
-from .report import Document, write
+from .report.document import Document, write
 from .report.junit import properties
 from .report.terminal import lines, title
 from .settings import Settings, SettingsError, resolve

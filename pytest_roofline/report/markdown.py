@@ -10,7 +10,7 @@ from roofline_engine.report import text as plain_text
 from .columns import ALARMS, COLUMNS, kernel
 
 if TYPE_CHECKING:
-    from . import Document
+    from .document import Document
 
 
 def text(document: Document) -> str:

@@ -15,7 +15,7 @@ from ..annotator import IDLE, SHARED, UNTIMELY, gate
 from .columns import ALARMS, COLUMNS, Column, kernel
 
 if TYPE_CHECKING:
-    from . import Document
+    from .document import Document
 
 _COLOURS = {"underperforming": ("yellow",), "moderate": ("cyan",), "saturated": ("green",)}
 _ALARM = ("red", "bold")

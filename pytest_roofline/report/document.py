@@ -1,0 +1,158 @@
+"""One run's rows as one document, and the files that it is written to."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.check import HOST
+from roofline_engine.entry import STAGES
+from roofline_engine.units import printable, quantity
+
+from ..annotation import Annotation
+from ..devices import AUTO, Devices
+from ..priors import REPORT_SCHEMA, Predictions, this_machine
+from ..settings import Settings
+
+
+class Document:
+    """The rows of a run in the order in which they came, the peaks they were held against, and what went wrong."""
+
+    def __init__(self, settings: Settings, predictions: Predictions | None) -> None:
+        self.settings, self.predictions = settings, predictions
+        self.problems: list[str] = []
+        self.devices: dict[str, dict[str, Any]] = {}
+        self.written: list[str] = []
+        self._rows: dict[str, Annotation] = {}
+
+    @property
+    def rows(self) -> list[Annotation]:
+        return list(self._rows.values())
+
+    def add(self, rows: Iterable[Annotation], problems: Iterable[str], devices: Mapping[str, dict[str, Any]]) -> None:
+        """Take the rows of one test."""
+        self._rows.update((row.nodeid, row) for row in rows)
+        self.problems += [line for line in problems if line not in self.problems]
+        self.devices.update(devices)
+
+    def forget(self, nodeid: str) -> None:
+        """Drop the rows of a test, which starts another time; it may not come to measure again."""
+        self._rows.pop(nodeid, None)
+        at = 1
+        while self._rows.pop(f"{nodeid}#{at}", None) is not None:
+            at += 1
+
+    def by_share(self) -> list[Annotation]:
+        """By share of GPU time where a prediction gives one, then by time."""
+        return sorted(self.rows, key=lambda row: (-(row.entry.pct_gpu_time or 0.0), -(row.entry.t_unit_ms or 0.0)))
+
+    def by_gain(self) -> list[Annotation]:
+        """Rankable rows by expected gain, where they have no share by what is left of their own time; then the rest."""
+
+        def key(row: Annotation) -> tuple[int, float]:
+            entry = row.entry
+            if not entry.rankable:
+                return 2, 0.0
+            if entry.expected_e2e_gain_pct is not None:
+                return 0, -entry.expected_e2e_gain_pct
+            return 1, -(entry.attainable_speedup or 0.0)
+
+        return sorted(self.by_share(), key=key)
+
+    def unmatched(self) -> tuple[list[str], list[str]]:
+        """Predictions that no test was of, and measured tests without a prediction."""
+        if self.predictions is None:
+            return [], []
+        used = {row.prediction.kernel for row in self.rows if row.prediction is not None}
+        kernels = [entry.kernel for entry in self.predictions.entries if entry.kernel not in used]
+        return kernels, [row.nodeid for row in self.rows if row.prediction is None and row.measurement is not None]
+
+    def header(self, devices: Devices) -> str:
+        """What the run is held against, as far as it is known before the first row."""
+        chosen = self.settings.device
+        found = devices.found.get(chosen)
+        parts = [printable(chosen)]
+        if found is not None and found.hbm_bw_bytes_s:
+            best = [f"{dtype} {quantity(found.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in found.flops]
+            parts = [printable(found.product or chosen), quantity(found.hbm_bw_bytes_s, "B/s"), *best]
+            parts.append(f"peaks: {found.source}, {found.confidence} confidence")
+        elif chosen in (AUTO, HOST):
+            parts = [f"device {chosen}"]
+        gates = sorted(self.settings.fail_on)
+        gates += [f"under {self.settings.fail_under:g} %"] if self.settings.fail_under is not None else []
+        return ", ".join([*parts, f"noise {self.settings.noise:.1%}", *([f"fails on {', '.join(gates)}"] if gates else [])])
+
+    def summary(self) -> dict[str, Any]:
+        """What goes to the top of a pytest-benchmark JSON."""
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.check.status] = counts.get(row.check.status, 0) + 1
+        return {"schema": REPORT_SCHEMA, "peaks": self._peaks(), "rows": len(self.rows), "check": counts}
+
+    def _peaks(self) -> dict[str, Any] | None:
+        return next(iter(self.devices.values()), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report, ``roofline-report/1``."""
+        rows = self.rows
+        peaks = self._peaks()
+        kernels, tests = self.unmatched()
+        return {
+            "schema": REPORT_SCHEMA,
+            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "version": importlib.metadata.version("pytest-roofline"),
+            "machine": this_machine(),
+            "gfx": peaks["gfx"] if peaks else None,
+            "peaks": peaks,
+            "devices": self.devices,
+            "stage": min((row.entry.stage for row in rows), key=STAGES.index, default="A"),
+            "noise": self.settings.noise,
+            "entries": [row.to_dict() for row in rows],
+            "ranking_by_pct": [row.nodeid for row in self.by_share()],
+            "ranking_by_expected_gain": [row.nodeid for row in self.by_gain()],
+            "unmatched_predictions": kernels,
+            "unmatched_tests": tests,
+            "degraded": [
+                {"name": row.nodeid, "reason": row.entry.notes.partition("; ")[0]} for row in rows if not row.entry.modeled
+            ],
+            "skill_errors": self.problems,
+        }
+
+
+def write(document: Document, data: dict[str, Any], settings: Settings, *, annotations: bool) -> None:
+    """Write every report that was asked for; one that cannot be written is a line in ``problems``.
+
+    annotations: whether GitHub annotations are ours to print, because no other plugin does.
+    """
+    from . import github, markdown
+
+    for kind, destination in settings.reports:
+        try:
+            if kind == "json":
+                _file(document, destination, to_json(data))
+            elif kind == "md":
+                _file(document, destination, markdown.text(document))
+            elif kind == "github":
+                summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
+                if summary:
+                    github.append_summary(summary, markdown.text(document))
+                    document.written.append(summary)
+                else:
+                    document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
+                if annotations:
+                    github.annotate(document.rows)
+        except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
+            document.problems.append(f"report {kind}: not written: {error}")
+
+
+def _file(document: Document, destination: str, text: str) -> None:
+    path = Path(destination)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(os.fspath(path), text)
+    here = Path.cwd()
+    document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))

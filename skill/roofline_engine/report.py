@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
@@ -42,7 +43,12 @@ def code(name: str, *, longest: int = 400) -> str:
 
 def _label(entry: Entry) -> str:
     """A name short enough for a table; the number beside it tells two alike apart."""
-    return code(entry.short_name, longest=44)
+    return _short(entry.short_name)
+
+
+@lru_cache(maxsize=2**16)  # each stands in four places
+def _short(name: str) -> str:
+    return code(name, longest=44)
 
 
 _ESCAPES = {ord(mark): "\\" + mark for mark in "\\`*|<>[]"}
@@ -55,9 +61,10 @@ def text(line: str) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns also line up in a terminal; the first row is the head."""
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+    rows = [[cell.replace("|", "\\|") if "|" in cell else cell for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    line = "| " + " | ".join(f"{{:<{width}}}" for width in widths) + " |"
+    lines = [line.format(*row) for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
 

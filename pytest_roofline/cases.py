@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +19,7 @@ from .recorder import Recorder
 from .settings import Settings
 from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
 from .work import globs, names, records
-from .work.declared import Declared, declared, over
+from .work.declared import Declared, declared, first_said, over
 
 
 class _Leader(NamedTuple):
@@ -117,21 +117,16 @@ class Cases:
             return over(recorder.declared, marked), ""
         if marked is not None and marked.work is not None:
             return marked, ""
-        problem = ""
-        sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
-            ("hook", lambda: self._hooked(item, params)),
-            ("config", lambda: globs.find(self.settings.work, item.nodeid)),
-            ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
-            ("names", lambda: names.guess(getattr(item, "originalname", None) or item.name, params)),
+        found, problem = first_said(
+            (
+                ("hook", lambda: self._hooked(item, params)),
+                ("config", lambda: globs.find(self.settings.work, item.nodeid)),
+                ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
+                ("names", lambda: names.guess(getattr(item, "originalname", None) or item.name, params)),
+            ),
+            params,
         )
-        for source, find in sources:
-            try:
-                keywords = find()
-                if keywords is not None:
-                    return over(declared(keywords, params, source, stage="A" if source == "names" else "B"), marked), ""
-            except ValueError as error:
-                problem = problem or f"{source}: {error}"
-        return marked or Declared(), problem
+        return over(found, marked), problem
 
     def _hooked(self, item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:

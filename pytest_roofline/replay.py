@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from .report.terminal import lines, title
 from .settings import KINDS, TYPES, SettingsError, resolve
 from .timing.benchmarks import of_benchmark_json
 from .work import globs, names, records
-from .work.declared import Declared, declared
+from .work.declared import Declared, first_said
 
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
 
@@ -173,19 +173,15 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
     test = short(nodeid).partition("[")[0]
-    sources: tuple[tuple[str, Callable[[], Mapping[str, Any] | None]], ...] = (
-        ("config", lambda: globs.find(table, nodeid)),
-        ("extra_info", lambda: records.of_extra_info(extra)),
-        ("names", lambda: names.guess(test, params)),
+    found, why = first_said(
+        (
+            ("config", lambda: globs.find(table, nodeid)),
+            ("extra_info", lambda: records.of_extra_info(extra)),
+            ("names", lambda: names.guess(test, params)),
+        ),
+        params,
     )
-    for source, find in sources:
-        try:
-            keywords = find()
-            if keywords is not None:
-                return declared(keywords, params, source, stage="A" if source == "names" else "B"), ""
-        except ValueError as error:
-            problem = problem or f"{source}: {error}"
-    return Declared(), problem
+    return found or Declared(), "" if found else problem or why
 
 
 def of_row(row: Mapping[str, Any]) -> Declared:

@@ -12,8 +12,8 @@ from typing import Any
 
 from roofline_engine.units import number
 
-from . import RefusedError, Sample, Source
-from .json_files import document, outline
+from . import Sample, Source
+from .json_files import benchmarks, outline
 from .json_values import PER_SECOND, buildable, count, label, mapping, seconds, shown, timed
 from .record import Record
 
@@ -34,11 +34,8 @@ def read(source: Source) -> Iterator[Record]:
     Raises:
         RefusedError: for what is no JSON or has no list of benchmarks.
     """
-    whole = document(source)
-    benchmarks = whole.get("benchmarks") if isinstance(whole, dict) else None
-    if not isinstance(benchmarks, list):
-        raise RefusedError(f"{source.label}: no list 'benchmarks' in it")
-    rows = [mapping(item) for item in benchmarks]
+    _, listed = benchmarks(source)
+    rows = [mapping(item) for item in listed]
     repeated = {_run(row) for row in rows if row.get("run_type", "iteration") == "iteration"}
     for at, row in enumerate(rows):
         yield _row(row, f"benchmarks[{at}]", repeated)

@@ -25,6 +25,19 @@ def document(source: Source) -> Any:
     return parse(source.text(), source.label)
 
 
+def benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
+    """A document with a list ``benchmarks``, and the list.
+
+    Raises:
+        RefusedError: for what is no JSON or has no such list.
+    """
+    whole = document(source)
+    listed = whole.get("benchmarks") if isinstance(whole, dict) else None
+    if not isinstance(listed, list):
+        raise RefusedError(f"{source.label}: no list 'benchmarks' in it")
+    return whole, listed
+
+
 def parse(text: str, where: str) -> Any:
     """One JSON value.
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from roofline_engine.units import number, quantity
 
-from . import RefusedError, Sample, Source
-from .json_files import document, outline
+from . import Sample, Source
+from .json_files import benchmarks, outline
 from .json_values import buildable, count, label, mapping, shown, timed
 from .record import Record
 
@@ -42,13 +42,10 @@ def read(source: Source) -> Iterator[Record]:
     Raises:
         RefusedError: for what is no JSON or has no list of benchmarks.
     """
-    whole = document(source)
-    benchmarks = whole.get("benchmarks") if isinstance(whole, dict) else None
-    if not isinstance(benchmarks, list):
-        raise RefusedError(f"{source.label}: no list 'benchmarks' in it")
-    listed = whole.get("devices")
-    devices = {shown(mapping(item).get("id")): mapping(item) for item in (listed if isinstance(listed, list) else [])}
-    for at, benchmark in enumerate(benchmarks):
+    whole, listed = benchmarks(source)
+    parts = whole.get("devices")
+    devices = {shown(mapping(item).get("id")): mapping(item) for item in (parts if isinstance(parts, list) else [])}
+    for at, benchmark in enumerate(listed):
         states = mapping(benchmark).get("states")
         name = label(mapping(benchmark).get("name"))
         if not isinstance(states, list):

@@ -14,8 +14,8 @@ from roofline_engine.causes import Alternative
 from ..timing.benchmarks import of_benchmark_json
 from ..work import records
 from ..work.declared import Declared
-from . import RefusedError, Sample, Source
-from .json_files import document, outline
+from . import Sample, Source
+from .json_files import benchmarks, outline
 from .json_values import buildable, label, mapping
 from .record import Record
 
@@ -33,11 +33,8 @@ def read(source: Source) -> Iterator[Record]:
     Raises:
         RefusedError: for what is no JSON or has no list of benchmarks.
     """
-    whole = document(source)
-    benchmarks = whole.get("benchmarks") if isinstance(whole, dict) else None
-    if not isinstance(benchmarks, list):
-        raise RefusedError(f"{source.label}: no list 'benchmarks' in it")
-    for at, item in enumerate(benchmarks):
+    _, listed = benchmarks(source)
+    for at, item in enumerate(listed):
         yield _row(mapping(item), f"benchmarks[{at}]")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,24 @@ def _hint(problem: str, values: Mapping[str, Any], params: Mapping[str, Any]) ->
 def is_baseline(keywords: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
     """Whether a marker makes its test the baseline of its benchmark group."""
     return _filled(keywords.get("baseline"), params) is True
+
+
+def first_said(
+    sources: Iterable[tuple[str, Callable[[], Mapping[str, Any] | None]]], params: Mapping[str, Any]
+) -> tuple[Declared | None, str]:
+    """The declaration of the first source that has keywords, and why one before it could not be used where none has any.
+
+    What comes of ``names`` is a guess, stage A.
+    """
+    problem = ""
+    for source, find in sources:
+        try:
+            keywords = find()
+            if keywords is not None:
+                return declared(keywords, params, source, stage="A" if source == "names" else "B"), ""
+        except ValueError as error:
+            problem = problem or f"{source}: {error}"
+    return None, problem
 
 
 def over(first: Declared | None, second: Declared | None) -> Declared:

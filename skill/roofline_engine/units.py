@@ -78,6 +78,8 @@ _LARGEST_SIZE = 10**15
 
 def whole(value: object, what: str, *, minimum: int = 1) -> int:
     """Return ``value`` as an int of at least ``minimum``; 64.0 is 64, 64.5 raises ValueError."""
+    if type(value) is int and minimum <= value <= _LARGEST_SIZE:  # nearly every size of nearly every row
+        return value
     result = number(value, what, minimum=minimum)
     if result > _LARGEST_SIZE:
         raise ValueError(f"{what} is {_show(value)}, expected at most 1e15")

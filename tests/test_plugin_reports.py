@@ -386,6 +386,20 @@ def test_a_failed_row_is_an_error_at_its_line(project: Project, capfd: pytest.Ca
     assert command.startswith("::error file=test_a.py,line=3,title=roofline%3A test_stream::50.0 %25 of the memory roof")
 
 
+def test_a_known_gap_is_no_error_of_the_run(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+    project.write(test_a=STREAM.format(more=", min_pct=90").replace("@pytest", "@pytest.mark.xfail(strict=True)\n@pytest", 1))
+    ran = project.run("--roofline-report=github")
+    assert ran.counts == {"xfailed": 1}
+    assert [line for line in capfd.readouterr().out.splitlines() if line.startswith("::")] == []
+    assert ran.rows["test_stream"]["failed"] is None
+
+
+def test_markdown_says_why_a_test_fails(project: Project) -> None:
+    project.write(test_a=STREAM.format(more=", min_pct=90"))
+    project.run("--roofline-report=md:r.md")
+    assert "- `test_stream` fails: 50.0 % of the memory roof" in (project.path / "r.md").read_text(encoding="utf-8")
+
+
 def test_the_summary_of_a_job_is_appended_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = project.path / "summary.md"
     summary.write_text("of an earlier step\n", encoding="utf-8")

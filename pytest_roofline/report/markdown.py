@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 
+from ..annotation import Annotation
 from .columns import ALARMS, COLUMNS, kernel
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ def text(document: Document) -> str:
         parts.append("No measured kernel.")
     alarms = [row for row in document.rows if row.check.status in ALARMS or row.failed]
     if alarms:
-        parts += [
-            "## Checks",
-            *[f"- {code(kernel(row))} {row.check.status}: {plain_text(row.check.message)}" for row in alarms],
-        ]
+        parts += ["## Checks", "\n".join(f"- {code(kernel(row))} {plain_text(_said(row))}" for row in alarms)]
     if len(measured) > 1 and any(row.entry.rankable for row in measured):
         parts.append("## The two rankings")
         shares, gains = document.by_share(), document.by_gain()
@@ -41,6 +39,10 @@ def text(document: Document) -> str:
         parts += ["## What could not be done", *[f"- {plain_text(line)}" for line in document.problems]]
     parts.append("roofline_pct says how well a kernel spends its byte and FLOP budget, not whether that budget is needed.")
     return "\n\n".join(parts) + "\n"
+
+
+def _said(row: Annotation) -> str:
+    return f"fails: {row.failed}" if row.failed else f"{row.check.status}: {row.check.message}"
 
 
 def _peaks(peaks: dict[str, object]) -> str:

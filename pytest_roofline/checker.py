@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from roofline_engine import peaktable
 from roofline_engine.causes import AGREES, EXPERIMENTS, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
 from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, limit
-from roofline_engine.device import Device, architecture
 from roofline_engine.entry import Entry
-from roofline_engine.metrics import bound, point
+from roofline_engine.metrics import bound, point, roof_time
 from roofline_engine.models import TARGET_EFF, Work
-from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.peaks import Peaks, named
 from roofline_engine.units import printable, quantity
 
 from .ingest import Record
@@ -153,9 +152,7 @@ class Checker:
     def _resolved(self, name: str, units: int | None) -> Peaks | None:
         if self.table is None:
             return None
-        gfx = architecture(name)
-        by_arch = gfx in self.table.defaults or bool(self.table.with_arch(gfx))
-        found = resolve(self.table, Device(gfx=gfx, cu_count=units) if by_arch else Device(device_name=name))
+        found = named(self.table, name, units)
         return found if found.hbm_bw_bytes_s or found.flops else None
 
     def _shape(self, record: Record, peaks: Peaks) -> tuple[_Shape | None, str]:
@@ -180,12 +177,13 @@ class Checker:
 
 
 class _Shape(NamedTuple):
-    """The work of a shape on a device, and what every row of it needs: least bytes and FLOPs, and the roof time of those."""
+    """The work of a shape on a device, and what every row of it needs.
+
+    roof_s: the roof time of its least bytes and FLOPs. own_roof_s: of the figure's.
+    """
 
     work: Work
     rate: float | None
-    nbytes: float
-    flops: float
     roof_s: float
     own_roof_s: float
 
@@ -195,13 +193,9 @@ class _Shape(NamedTuple):
 
 def _shape(done: Work, peaks: Peaks) -> _Shape:
     _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-    bandwidth = peaks.hbm_bw_bytes_s
-
-    def roof(nbytes: float, flops: float) -> float:
-        return max(nbytes / bandwidth if bandwidth else 0.0, flops / rate if rate else 0.0)
-
     nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
-    return _Shape(done, rate, nbytes, flops, roof(nbytes, flops), roof(done.bytes, done.flops))
+    own = roof_time(done.bytes, done.flops, peaks, rate)
+    return _Shape(done, rate, roof_time(nbytes, flops, peaks, rate), own)
 
 
 def _agrees(record: Record, shape: _Shape) -> bool:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from roofline_engine import ceilings, overlay, peaktable
 from roofline_engine.artifact import to_json, write_whole
-from roofline_engine.device import Device, architecture
-from roofline_engine.peaks import Peaks, resolve
+from roofline_engine.peaks import Peaks, named
 from roofline_engine.units import printable
 
 from .checker import Checker, Refused, Result
@@ -155,10 +154,7 @@ def _peaks(path: str | None, device: str | None) -> tuple[peaktable.Table | None
         return table, None
     if device is None:
         raise ValueError("--peaks with measured ceilings needs --device")
-    gfx = architecture(device)
-    by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
-    peaks = resolve(table, Device(gfx=gfx) if by_arch else Device(device_name=device))
-    laid, refused = overlay.apply(peaks, measured, table)
+    laid, refused = overlay.apply(named(table, device), measured, table)
     for line in refused:
         print(printable(line), file=sys.stderr)
     return table, laid

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from roofline_engine import ceilings, overlay, peaktable
 from roofline_engine.check import HOST
-from roofline_engine.device import Device, architecture
-from roofline_engine.peaks import Peaks, Target, resolve
+from roofline_engine.device import Device
+from roofline_engine.peaks import Peaks, Target, named, resolve
 from roofline_engine.peaktable import normalise
 
 AUTO = "auto"
@@ -108,9 +108,7 @@ class Devices:
         if machine is not None and name == _label(machine):
             found = resolve(table, machine)
         else:
-            gfx = architecture(name)
-            by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
-            found = resolve(table, Device(gfx=gfx) if by_arch else Device(device_name=name))
+            found = named(table, name)
             if found.source == "derived":
                 near = [known for known in (table.products if table else ()) if normalise(name) in normalise(known)]
                 like = f"is it {' or '.join(near[:4])}? " if near else ""

@@ -265,7 +265,7 @@ def _tera(value: float | None) -> str:
 def _peaks_show(options: argparse.Namespace) -> int:
     from . import peaks
     from .artifact import to_json
-    from .device import Device, architecture
+    from .device import architecture
 
     measured = None
     if options.peaks is not None:
@@ -274,10 +274,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
         measured = ceilings.read(options.peaks, options.peaks_device)
         options.peaks = options.peaks if measured is None else None
     table = _table(options)
-    gfx = architecture(options.name)
-    by_arch = gfx in table.defaults or table.with_arch(gfx)
-    device = Device(gfx=gfx) if by_arch else Device(device_name=options.name)
-    found = peaks.resolve(table, device)
+    gfx, found = architecture(options.name), peaks.named(table, options.name)
     if measured is not None:
         found, refused = overlay.apply(found, measured, table)
         for line in refused:

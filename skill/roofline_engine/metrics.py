@@ -231,8 +231,12 @@ def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) 
     """Whether a faster time could contradict the roof: its time must exceed what dispatch alone costs."""
     if peaks.hbm_bw_bytes_s is None:
         return None
-    roof_s = max(work.bytes / peaks.hbm_bw_bytes_s, work.flops / rate if rate else 0.0)
-    return roof_s > launches * peaks.dispatch_floor_s
+    return roof_time(work.bytes, work.flops, peaks, rate) > launches * peaks.dispatch_floor_s
+
+
+def roof_time(nbytes: float, flops: float, peaks: Peaks, rate: float | None) -> float:
+    """Seconds on the roof that takes longer, of bytes and FLOPs at ``rate``; a roof that is not known takes none."""
+    return max(nbytes / peaks.hbm_bw_bytes_s if peaks.hbm_bw_bytes_s else 0.0, flops / rate if rate else 0.0)
 
 
 def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry:

@@ -138,6 +138,16 @@ def resolve(table: Table | None, device: Device) -> Peaks:
     return peaks if device.run_clock_khz is None else _at_run_clock(table, peaks, device.run_clock_khz)
 
 
+def named(table: Table | None, name: str, units: int | None = None) -> Peaks:
+    """The peaks that a person means by ``name``: an architecture where the table has it, else a product.
+
+    units: CUs or SMs, which tell the products of one architecture apart.
+    """
+    gfx = architecture(name)
+    by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
+    return resolve(table, Device(gfx=gfx, cu_count=units) if by_arch else Device(device_name=name))
+
+
 def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
     """FLOP/s at the clock the units ran at: units x clock x rate, so in proportion to the clock behind the rated figure.
 

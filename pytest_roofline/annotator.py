@@ -25,7 +25,7 @@ from roofline_engine.peaks import Peaks
 
 from .annotation import Annotation
 from .devices import Devices, UnknownDeviceError
-from .priors import Predictions
+from .predictions import Predictions
 from .settings import Settings
 from .work.declared import Declared
 
@@ -93,19 +93,9 @@ class Annotator:
     def annotate(self, case: Case) -> Annotation:
         """The row of a case; what could not be known is a reason in it, never an error."""
         said = case.declared
-        prediction = self.predictions.match(said.kernel, case.test) if self.predictions else None
         notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
-        if prediction is not None and peaks is not None and self.predictions is not None:
-            other = self.predictions.other_device(peaks)
-            if other:
-                self.tell(f"{other}: not used")
-                prediction = None
-        if prediction is not None and self.predictions is not None and said.work is not None:
-            other = self.predictions.other_work(prediction, said.work)
-            if other:
-                notes.append(f"prediction not used: {other}")
-                prediction = None
+        prediction = self._predicted(case, peaks, notes)
         baseline = self._comparable(case, device)
         entry = Entry(
             name=said.kernel or case.nodeid,
@@ -181,6 +171,26 @@ class Annotator:
                 peaks = better
                 row, outcome = judge(peaks)
         return row, outcome, peaks
+
+    def _predicted(self, case: Case, peaks: Peaks | None, notes: list[str]) -> Prediction | None:
+        """The prediction of a case's kernel, on its device and of its shape, with a note on how it was found or why not."""
+        if self.predictions is None:
+            return None
+        said = case.declared
+        entry, how, problem = self.predictions.match(case.test, nodeid=case.nodeid, kernel=said.kernel, work=said.work)
+        if entry is None:
+            notes.append(problem)
+            return None
+        other = self.predictions.other_device(peaks) if peaks is not None else None
+        if other:
+            self.tell(f"{other}: not used")
+            return None
+        other = entry.other_work(said.work) if said.work is not None else None
+        if other:
+            notes.append(f"prediction {how} not used: {other}")
+            return None
+        notes.append(f"prediction {how}")
+        return entry.prediction._replace(matched=how)
 
     def _comparable(self, case: Case, device: str | None) -> Baseline | None:
         """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""

@@ -23,7 +23,7 @@ from .ingest import Record
 from .work.declared import build
 
 if TYPE_CHECKING:
-    from .priors import Predictions  # pydantic, a quarter of a second, which a run without predictions does not need
+    from .predictions import Predictions
 
 #: Works kept by shape: tuner tables try many kernels on one shape.
 _REMEMBERED = 4096
@@ -128,13 +128,18 @@ class Checker:
             falsifiable=None if shape is None else shape.falsifiable(record.launches, peaks),
             target_eff=TARGET_EFF.get(done.op) if done else None,
         )
-        prediction = self.predictions.match(record.name, record.name) if self.predictions and record.name else None
+        prediction = self._predicted(record.name) if self.predictions and record.name else None
         outcome = check(entry, done, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
         if outcome.cause == "placeholder":
             decided = outcome.message.partition("; ")[2]
             return Refused(source=source, row=record.row, reason=f"placeholder: {decided}", cause="placeholder")
         claim = _claim(record, done, peaks, facts)
         return _result(source, record, done, why, peaks, outcome, claim, measurement, baseline, prediction)
+
+    def _predicted(self, name: str) -> Prediction | None:
+        assert self.predictions is not None
+        entry, how, _ = self.predictions.match(name)
+        return entry.prediction._replace(matched=how) if entry else None
 
     def _of(self, record: Record) -> Peaks | str:
         """The peaks of a row's device, or why there are none."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roofline_engine.check import Baseline, Prediction
 from roofline_engine.inputs import read_json
-from roofline_engine.models import Work
-from roofline_engine.peaks import Peaks
-from roofline_engine.units import printable, quantity
+from roofline_engine.units import printable
+
+from .predictions import Predicted, Predictions
+from .toml import tomllib
 
 ARTIFACT_VERSION = "1"
 REPORT_SCHEMA = "roofline-report/1"
-#: Bytes and FLOPs within this factor may be of one shape: counters see more than a model has.
-ALIKE = 1.25
 
 
 class _Finite(BaseModel):
@@ -30,6 +28,7 @@ class _Finite(BaseModel):
 class _Predicted(_Finite):
     name: str
     short_name: str = ""
+    op: str | None = None
     kernel: str | None = None
     attainable_speedup: float | None = None
     roofline_pct: float | None = None
@@ -86,48 +85,6 @@ class _Report(_Finite):
     entries: list[_Row]
 
 
-@dataclass(slots=True)
-class Predictions:
-    """The entries of one artifact, found by kernel."""
-
-    source: str
-    device: str | None
-    gfx: str | None
-    entries: list[Prediction]
-    names: dict[str, list[int]]
-    work: list[tuple[float | None, float | None]]
-
-    def match(self, kernel: str | None, test: str) -> Prediction | None:
-        """The prediction of a test: by ``kernel=`` (a name, short name or symbol), else by the test function's name."""
-        found = self.names.get(kernel) or self.names.get(symbol(kernel)) if kernel else self.names.get(symbol(test))
-        if not found or len(found) > 1:
-            return None
-        return self.entries[found[0]]
-
-    def other_work(self, prediction: Prediction, work: Work) -> str | None:
-        """Why a prediction is about another shape than a test's; None when it may be of the same."""
-        nbytes, flops = next(work for entry, work in zip(self.entries, self.work) if entry is prediction)
-        for what, theirs, mine in (("B", nbytes, work.bytes), ("FLOP", flops, work.flops)):
-            if theirs and mine and not 1 / ALIKE <= mine / theirs <= ALIKE:
-                return f"it is of {quantity(theirs, what)}, this test of {quantity(mine, what)}"
-        return None
-
-    def other_device(self, peaks: Peaks) -> str | None:
-        """Why these are of another device than ``peaks``; None when they may be of the same."""
-        for mine, theirs in ((peaks.product, self.device), (peaks.gfx, self.gfx)):
-            if mine and theirs:
-                return None if mine == theirs else f"{self.source}: predicted on {printable(theirs)}, the run is on {mine}"
-        return None
-
-
-def symbol(name: str) -> str:
-    """A kernel's or a test's name without template arguments, parameters, namespaces and ``test_``: what the two share."""
-    text = name.partition("[")[0].partition("(")[0].partition("<")[0].rpartition("::")[2].strip().lower()
-    for prefix in ("test_", "bench_", "benchmark_"):
-        text = text.removeprefix(prefix)
-    return "".join(ch for ch in text if ch.isalnum())
-
-
 def read_predictions(path: Path) -> Predictions:
     """Read a profile_roofline.json, or a report of an earlier run.
 
@@ -142,25 +99,43 @@ def read_predictions(path: Path) -> Predictions:
             f"{label}: {printable(str(told))[:60]} is not known here, expected skill_version '1' or {REPORT_SCHEMA}"
         )
     artifact = _valid(_Artifact, data, label)
-    entries, names = [], dict[str, list[int]]()
-    works = [(item.bytes_est, item.flops_est) for item in artifact.entries]
-    for at, item in enumerate(artifact.entries):
-        kernel = item.kernel or item.short_name or item.name
-        entries.append(
-            Prediction(
-                kernel=kernel,
-                attainable_speedup=item.attainable_speedup,
-                roofline_pct=item.roofline_pct,
-                roof_axis=item.roof_axis,
-                headroom_class=item.headroom_class,
-                confidence=item.confidence,
-                pct_gpu_time=item.pct_gpu_time,
-                source=label,
+    return Predictions(label, artifact.peaks.product, artifact.peaks.gfx, [_entry(item, label) for item in artifact.entries])
+
+
+def _entry(item: _Predicted, label: str) -> Predicted:
+    kernel = item.kernel or item.short_name or item.name
+    prediction = Prediction(
+        kernel=kernel,
+        attainable_speedup=item.attainable_speedup,
+        roofline_pct=item.roofline_pct,
+        roof_axis=item.roof_axis,
+        headroom_class=item.headroom_class,
+        confidence=item.confidence,
+        pct_gpu_time=item.pct_gpu_time,
+        source=label,
+    )
+    names = frozenset({item.name, item.short_name, kernel} - {""})
+    return Predicted(prediction, names, item.op, item.bytes_est, item.flops_est)
+
+
+def read_pins(path: Path) -> dict[str, str]:
+    """Which test is of which prediction: a TOML file of globs over nodeids to names of entries.
+
+    Raises:
+        ValueError: one line naming the file and the place.
+    """
+    label = printable(path.name)
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{label}: {error}") from None
+    for glob, name in found.items():
+        if not isinstance(name, str):
+            told = printable(repr(name))[:40]
+            raise ValueError(
+                f'{label}: {printable(glob)!r} is {told}, expected the name of a prediction, as in "*norm*" = "rms"'
             )
-        )
-        for name in {item.name, item.short_name, kernel, symbol(item.name), symbol(kernel)} - {""}:
-            names.setdefault(name, []).append(at)
-    return Predictions(label, artifact.peaks.product, artifact.peaks.gfx, entries, names, works)
+    return found
 
 
 class Earlier(NamedTuple):

@@ -27,7 +27,8 @@ from .cases import Cases, group, parameters
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain
-from .priors import Earlier, Predictions, read_baselines, read_predictions
+from .predictions import Predictions
+from .priors import Earlier, read_baselines, read_pins, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning, HookError
 from .recorder import Recorder
 from .report.document import Document, write
@@ -58,13 +59,18 @@ def start(config: pytest.Config) -> None:
         raise pytest.UsageError(f"roofline: {error}") from None
     problems: list[str] = []
     predictions = _prior("predictions", read_predictions, settings, problems)
+    pins = _prior("match", read_pins, settings, problems)
+    if pins and predictions is not None:
+        _prior("match", lambda path: predictions.pin(pins, path.name), settings, problems)
+    elif pins:
+        _refused("match not used: it needs --roofline-predictions", settings, problems)
     baselines = _prior("baseline", read_baselines, settings, problems) or {}
     session = Session(config, settings, predictions, baselines, problems)
     session.check_inputs()
     config.pluginmanager.register(session, "roofline-session")
 
 
-_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger", "time")
+_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger", "time", "match")
 _INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .toml import tomllib
 
 KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
 #: Report types and whether each needs a destination.
@@ -47,6 +43,7 @@ class Settings:
     noise: float = ISOLATED_NOISE
     junit: bool = True
     time: str | None = None
+    match: Path | None = None
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     root: Path = Path()
 
@@ -73,6 +70,7 @@ class Project(BaseModel):
     noise: int | float | None = None
     junit: str | None = None
     time: str | None = None
+    match: str | None = None
     work: dict[str, dict[str, Any]] = {}
 
 
@@ -126,6 +124,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
         junit=junit != "none",
         time=first("time")[0],
+        match=path("match"),
         work=project.work,
         root=root,
     )

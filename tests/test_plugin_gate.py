@@ -99,6 +99,30 @@ def test_predictions_that_no_test_is_of_are_listed(project: Project, predictions
     assert "kernel_paged_attention_2d" in ran.out
 
 
+def test_a_pin_says_which_prediction_a_test_is_of(project: Project, predictions: str) -> None:
+    project.write(test_a=MOE_TEST.format(t_s=MOE_T).replace(', kernel="fused_moe_kernel"', ""))
+    alone = project.run(f"--roofline-predictions={predictions}")
+    assert alone.rows["test_moe"]["prediction"]["matched"] == "by its op and work: moe of 696.7 MB"
+    pins = project.path / "match.toml"
+    pins.write_text('"*::test_moe" = "fused_moe_kernel"')
+    pinned = project.run(f"--roofline-predictions={predictions}", f"--roofline-match={pins}")
+    assert pinned.rows["test_moe"]["prediction"]["matched"] == "pinned by match.toml"
+
+
+def test_pins_that_cannot_be_used_are_told_and_stop_a_gated_run(project: Project, predictions: str) -> None:
+    project.write(test_a=MOE_TEST.format(t_s=MOE_T))
+    pins = project.path / "match.toml"
+    pins.write_text('"*" = "fused_mo"')
+    line = "match not used: match.toml: '*': no prediction is named 'fused_mo' in profile_roofline.json"
+    ran = project.run(f"--roofline-predictions={predictions}", f"--roofline-match={pins}")
+    assert line in ran.report["skill_errors"]
+    assert ran.rows["test_moe"]["prediction"] is not None
+    ran = project.run(f"--roofline-predictions={predictions}", f"--roofline-match={pins}", "--roofline-fail-on=regression")
+    assert ran.code == 4
+    assert line in ran.out
+    assert project.run(f"--roofline-match={pins}").report["skill_errors"] == ["match not used: it needs --roofline-predictions"]
+
+
 @pytest.mark.parametrize(("kinds", "failed"), [("exceeds_target,regression,unmodelled,infeasible", 0), ("beyond_roof", 1)])
 def test_beyond_the_roof_fails_its_test_under_its_own_gate_alone(
     project: Project, predictions: str, kinds: str, failed: int

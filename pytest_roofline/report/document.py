@@ -16,7 +16,8 @@ from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
 from ..devices import AUTO, Devices
-from ..priors import REPORT_SCHEMA, Predictions, this_machine
+from ..predictions import Predictions
+from ..priors import REPORT_SCHEMA, this_machine
 from ..settings import Settings
 
 
@@ -69,7 +70,7 @@ class Document:
         if self.predictions is None:
             return [], []
         used = {row.prediction.kernel for row in self.rows if row.prediction is not None}
-        kernels = [entry.kernel for entry in self.predictions.entries if entry.kernel not in used]
+        kernels = [kernel for entry in self.predictions.entries if (kernel := entry.prediction.kernel) not in used]
         return kernels, [row.nodeid for row in self.rows if row.prediction is None and row.measurement is not None]
 
     def header(self, devices: Devices) -> str:

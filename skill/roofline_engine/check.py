@@ -91,7 +91,10 @@ class Baseline(Record):
 
 
 class Prediction(Record):
-    """What was thought of the kernel before: attainable_speedup over its baseline, and that baseline's ratio to the roof."""
+    """What was thought of the kernel before: attainable_speedup over its baseline, and that baseline's ratio to the roof.
+
+    matched: how the measurement was found to be of this kernel.
+    """
 
     kernel: str
     attainable_speedup: float | None
@@ -101,6 +104,7 @@ class Prediction(Record):
     confidence: str = "low"
     pct_gpu_time: float | None = None
     source: str = ""
+    matched: str = ""
 
 
 class Check(Record):

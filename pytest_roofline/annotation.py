@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roofline_engine.check import Baseline, Check, Measurement, Prediction
+from roofline_engine.check import Baseline, Check, Measurement, Overhead, Prediction, overhead
 from roofline_engine.entry import ByteModel, Entry, to_dict
 
 
@@ -45,6 +45,7 @@ class Annotation:
             "group": self.group,
             "device": self.device,
             "measurement": None if measurement is None else _plain(measurement),
+            "overhead": None if self.overhead is None else _plain(self.overhead),
             "work": {"source": self.work_source, "engine": self.engine},
             "baseline": None if self.baseline is None else _plain(self.baseline),
             "prediction": None if self.prediction is None else _plain(self.prediction),
@@ -53,6 +54,12 @@ class Annotation:
             "path": self.path,
             "line": self.line,
         }
+
+    @property
+    def overhead(self) -> Overhead | None:
+        """What of the call's wall time is no device time, where both are known."""
+        launches = self.entry.launches_per_unit
+        return None if self.measurement is None else overhead(self.measurement, launches)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Annotation:

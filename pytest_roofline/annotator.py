@@ -16,6 +16,7 @@ from roofline_engine.check import (
     check,
     doubted,
     measured,
+    overhead,
     untimely,
 )
 from roofline_engine.entry import Entry
@@ -37,6 +38,7 @@ SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 m
 TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured among other programs is good to this factor; what exceeds it by more is not the ceiling's fault.
 _SWING = 10.0
+NO_OVERHEAD = "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time"
 NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 
 
@@ -121,6 +123,8 @@ class Annotator:
             )
         if case.measurement is not None:
             notes += case.measurement.notes
+            if case.measurement.wall_s is not None and overhead(case.measurement) is None:
+                notes.append(NO_OVERHEAD)
             notes += [SHARED] if self.shared and case.measurement.source in TIMED_HERE else []
         elif case.idle:
             notes.append(IDLE)

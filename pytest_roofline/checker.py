@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine import peaktable
 from roofline_engine.causes import AGREES, EXPERIMENTS, SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
-from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, limit
+from roofline_engine.check import (
+    NOT_FALSIFIABLE,
+    Baseline,
+    Check,
+    Measurement,
+    Overhead,
+    Prediction,
+    check,
+    limit,
+    overhead,
+)
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import bound, point, roof_time
 from roofline_engine.models import TARGET_EFF, Work
@@ -56,10 +66,12 @@ class Result:
     baseline_kind: str | None = None
     prediction: Prediction | None = None
     claim: Mapping[str, Any] | None = None
+    overhead: Overhead | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain builtins."""
         found = {name: getattr(self, name) for name in self.__slots__}
+        found["overhead"] = None if self.overhead is None else dict(self.overhead._asdict())
         found["prediction"] = None if self.prediction is None else dict(self.prediction._asdict())
         return found
 
@@ -114,6 +126,7 @@ class Checker:
             return Refused(source=source, row=record.row, reason=peaks)
         shape, why = self._shape(record, peaks)
         plain = shape is not None and record.baseline_t_s is None and record.speedup is None and self.predictions is None
+        plain = plain and record.wall_s is None
         if plain and shape is not None and record.t_s is not None and shape.roof_s <= record.t_s and _agrees(record, shape):
             if self.brief:
                 return _SMALL if shape.falsifiable(record.launches, peaks) is False else _PLAIN
@@ -250,7 +263,15 @@ def _times(record: Record) -> tuple[Measurement | None, Baseline | None]:
     measurement = None
     if record.t_s is not None:
         measurement = Measurement(
-            "user", record.t_s, record.q1_s, record.q3_s, record.rounds, record.clock, record.cache, record.notes
+            "user",
+            record.t_s,
+            record.q1_s,
+            record.q3_s,
+            record.rounds,
+            record.clock,
+            record.cache,
+            record.notes,
+            record.wall_s,
         )
     if record.baseline_t_s is not None:
         return measurement, Baseline(record.baseline_kind, t_s=record.baseline_t_s)
@@ -384,6 +405,7 @@ def _result(
         baseline_kind=baseline.kind if baseline else None,
         prediction=prediction,
         claim=claim,
+        overhead=overhead(measurement, record.launches) if measurement is not None else None,
     )
 
 

@@ -83,7 +83,7 @@ class Recorder(Plain):
         return call
 
     def record(self, t_s: float, **measurement: Any) -> None:
-        """Take a time (s) that the test measured itself: ``q1_s``, ``q3_s``, ``rounds``, ``clock`` and ``cache`` say more.
+        """Take a time (s) that the test measured itself, with the fields of ``Measurement`` that say more of it.
 
         Raises:
             ValueError: for a time that is no positive number, or a keyword that is not known.
@@ -108,12 +108,12 @@ def _is_drawn() -> bool:
 
 
 def _measured(t_s: Any, said: Mapping[str, Any]) -> Measurement:
-    known = ("q1_s", "q3_s", "rounds", "clock", "cache")
+    known = ("q1_s", "q3_s", "rounds", "clock", "cache", "wall_s")
     unknown = [key for key in said if key not in known]
     if unknown:
         raise ValueError(f"record: unknown {', '.join(unknown)}; it takes t_s, {', '.join(known)}")
     values: dict[str, Any] = {key: plain(value) for key, value in said.items() if value is not None}
-    for key in ("q1_s", "q3_s"):
+    for key in ("q1_s", "q3_s", "wall_s"):
         if key in values:
             values[key] = float(number(values[key], key, above=0))
     for key, choices in (("clock", CLOCKS), ("cache", CACHES)):

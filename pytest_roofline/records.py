@@ -22,6 +22,7 @@ _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]
         {"source": check.SOURCES, "clock": check.CLOCKS, "cache": check.CACHES},
         {},
     ),
+    "overhead": (check.Overhead, {}, {}),
     "baseline": (check.Baseline, {"kind": check.BASELINE_KINDS}, {}),
     "prediction": (
         check.Prediction,
@@ -111,7 +112,7 @@ def _row() -> type[BaseModel]:
         "failed": (str | None, None),
         "path": (str, ""),
         "line": (int, 0),
-        **{key: (model(key) | None, None) for key in ("measurement", "baseline", "prediction")},
+        **{key: (model(key) | None, None) for key in ("measurement", "overhead", "baseline", "prediction")},
     }
     doc = "One test of a report: the entry of its kernel, with what was measured, predicted and checked."
     return create_model("row", __base__=model("entry"), __doc__=doc, **fields)

@@ -16,6 +16,7 @@ from roofline_engine.check import (
     check,
     limit,
     measured,
+    overhead,
 )
 from roofline_engine.entry import ByteModel, Entry
 from roofline_engine.models import Work, work
@@ -292,3 +293,42 @@ def test_every_case_has_one_status_and_a_reason(
         assert kind in COMPARABLE
         assert found.utilisation is not None
         assert found.utilisation <= 1.0
+
+
+# Launch overhead, which no roof shows.
+
+
+def test_the_overhead_of_launches_is_the_wall_time_that_no_device_time_covers() -> None:
+    """GEAK's backend_playbook.md: gpt-oss-120b decode, saturated by its bytes, won 26.9 % end to end from launches alone."""
+    time = Measurement("user", 100e-6, clock="device-graph", wall_s=126.9e-6)
+    found = overhead(time, launches=12)
+    assert found is not None
+    assert found.graph_speedup == pytest.approx(1.269)
+    assert found.share == pytest.approx(1 - 1 / 1.269)  # 21.2 % of the time
+    assert found.launches == 12
+
+
+def test_the_overhead_is_held_against_the_device_time_of_the_same_cache() -> None:
+    cold = Measurement("roofline", 200e-6, clock="device-graph", cache="cold", wall_s=150e-6, busy_s=100e-6)
+    found = overhead(cold)
+    assert found is not None
+    assert found.graph_speedup == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        Measurement("user", 1e-4, clock="device-event"),
+        Measurement("user", 1e-4, clock="host", wall_s=2e-4),  # a host's time is no device's
+        Measurement("user", 1e-4, clock="device-event", wall_s=0.9e-4),  # impossible: one of the two is wrong
+        Measurement("user", 1e-4, clock="device-event", wall_s=0.0),
+    ],
+)
+def test_no_overhead_is_made_up(time: Measurement) -> None:
+    assert overhead(time) is None
+
+
+def test_a_wall_time_within_noise_of_the_device_time_is_no_overhead() -> None:
+    found = overhead(Measurement("user", 1e-4, clock="device-event", wall_s=0.99e-4))
+    assert found is not None
+    assert (found.share, found.graph_speedup) == (0.0, 1.0)

@@ -395,6 +395,16 @@ def test_a_device_time_is_preferred_to_a_wall_time(tmp_path: Path) -> None:
     assert (record.t_s, record.clock) == (2e-3, "device-event")
 
 
+def test_a_wall_time_stands_beside_the_device_time(tmp_path: Path) -> None:
+    arena = one(tmp_path, [{"test_case_id": "a", "wall_time_ms": 3.0, "device_time_ms": 2.0}])
+    backend = {"backend": "a", "available": True, "correct": True, "ms": 2.0, "wall_ms": 3.0}
+    geak = one(tmp_path, {**OP_BENCH, "results": [backend]})
+    state = one(tmp_path, nvbench(summary("nv/cold/time/cpu/mean", 0.003, "duration")))
+    assert [(record.t_s, record.wall_s) for record in (arena, geak, state)] == [(2e-3, 3e-3)] * 3
+    assert one(tmp_path, [{"test_case_id": "a", "wall_time_ms": 3.0}]).wall_s is None  # then it is the time
+    assert one(tmp_path, nvbench()).wall_s is None
+
+
 def test_the_method_tells_the_clock(tmp_path: Path) -> None:
     assert one(tmp_path, [{**ARENA[0], "benchmark_method": "cuda_graph"}]).clock == "device-graph"
     assert one(tmp_path, ARENA).clock == "unknown"

@@ -313,6 +313,23 @@ def test_a_wrong_keyword_of_the_fixture_is_the_tests_own_error(project: Project)
     assert "bytes is 'n', expected a number" in ran.out
 
 
+# Launch overhead.
+
+
+def test_launch_overhead_is_told_beside_the_roof(project: Project) -> None:
+    text = STREAM.format(more=", launches=12").replace("clock=", "wall_s=4e-4, clock=")
+    ran = project.write(test_a=text).run()
+    (row,) = ran.report["entries"]
+    assert row["overhead"] == {
+        "launches": 12.0,
+        "wall_s": 4e-4,
+        "share": pytest.approx(0.5),
+        "graph_speedup": pytest.approx(2.0),
+    }
+    assert "launch overhead: test_stream: 12 launches, 50.0 % of 400 us of wall time is no device time" in ran.out
+    assert "could be up to 2.00x faster, whatever the roof says" in ran.out
+
+
 # Names of other people's kernels.
 
 HOSTILE = "k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n## heading\u202e%0A"

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -301,6 +302,20 @@ def test_a_graph_replayed_without_a_flush_is_warm(log: Log) -> None:
     _, found = measure(kernel(log), CUDA_1, settings=settings)
     assert (found.clock, found.cache) == ("device-graph", "warm")
     assert "flush" not in log
+
+
+def test_beside_a_graph_stands_what_the_launches_themselves_take(log: Log) -> None:
+    def launched(*_: object) -> None:
+        if "capture" not in log or "captured" in log:
+            time.sleep(1e-3)  # the host, launching
+
+    settings = Settings(graph=True, cache="warm", warmup_calls=1, warmup_s=0.0, min_s=0.0, budget_s=0.02)
+    _, found = measure(launched, CUDA_1, settings=settings)
+    assert found.busy_s is not None
+    assert found.wall_s is not None
+    assert found.busy_s < 1e-3 <= found.wall_s
+    _, events = measure(kernel(log), CUDA_1, settings=QUICK)
+    assert events.wall_s is None  # events hold the gaps: nothing tells them from the kernels
 
 
 def test_a_capture_that_fails_falls_back_to_events(log: Log) -> None:

@@ -29,6 +29,7 @@ class Recorder:
         self.log: list[str] = []
         self.time = 0.0
         self.straggles_s = 0.0
+        self.row_s: tuple[float, float] | None = None
         self._capture, self._refuses = capture, refuses
         self._marks: dict[tuple[str, int], float] = {}
         self._queued: set[int] = set()
@@ -85,6 +86,9 @@ class Recorder:
 
     def straggle_s(self, call: Call) -> float:
         return self.straggles_s
+
+    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        return self.row_s
 
     @property
     def rounds(self) -> list[str]:

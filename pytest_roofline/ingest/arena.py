@@ -85,6 +85,7 @@ def _case(case: Mapping[str, Any], where: str) -> Record:
         work=work,
         no_work=why,
         clock=clock,
+        wall_s=maybe_seconds(case.get("wall_time_ms"), "wall_time_ms", "ms")[0] if key != "wall_time_ms" else None,
         baseline_kind="previous" if baseline is not None else "unknown",
         baseline_t_s=baseline,
         claims=claims(case),

@@ -62,6 +62,7 @@ def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: s
         name=name,
         no_work=f"an op_bench record has no sizes; they are in the task's meta.json (op {label(whole.get('op_kind'))})",
         clock="device-event",
+        wall_s=maybe_seconds(result.get("wall_ms"), "wall_ms", "ms")[0],
         cache=mode if mode in ("cold", "warm") else "unknown",
         baseline_kind="reference",
         baseline_t_s=baseline,

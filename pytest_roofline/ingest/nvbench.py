@@ -14,7 +14,7 @@ from roofline_engine.units import number, quantity
 
 from . import Sample, Source
 from .json_files import benchmarks, outline
-from .json_values import buildable, count, label, mapping, shown, timed
+from .json_values import buildable, count, label, mapping, maybe_seconds, shown, timed
 from .record import Record
 
 NAME = "nvbench JSON"
@@ -83,10 +83,17 @@ def _row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[s
         device=product,
         units=count(device.get("number_of_sms")),
         clock=clock,
+        wall_s=_wall(summaries, tag),
         cache=cache,
         rounds=count(samples),
         notes=(*notes, "a mean"),
     )
+
+
+def _wall(summaries: Mapping[str, tuple[str, Any]], tag: str) -> float | None:
+    """The host's time of the same launches, until the device is done: nvbench's ``CPU Time``."""
+    beside = summaries.get(tag.replace("/gpu/", "/cpu/"), ("", None))[1] if "/cold/" in tag else None
+    return maybe_seconds(beside, tag, "s")[0]
 
 
 def _summaries(listed: Any) -> dict[str, tuple[str, Any]]:

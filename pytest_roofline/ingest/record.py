@@ -24,8 +24,9 @@ class Record:
     clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s: what the row is compared with; speedup: the ratio alone.
     claims: printed rates, converted by the unit that the format states. hand_written: the printed time is exactly 1.
     alternatives: mistakes that this row's shape makes possible. correct: what the record says of the output.
-    launches: in the timed unit. working_set: bytes that the timed loop uses again. counted: bytes by counters over the
-    compulsory ones. refused: why the row cannot be used at all; the other fields then hold what is known.
+    launches: in the timed unit. wall_s: of it on the host, launch to result, beside a device's t_s. working_set: bytes that the
+    timed loop uses again. counted: bytes by counters over the compulsory ones. refused: why the row cannot be used at all; the
+    other fields then hold what is known.
     """
 
     row: str
@@ -36,6 +37,7 @@ class Record:
     device: str | None = None
     units: int | None = None
     launches: float = 1
+    wall_s: float | None = None
     clock: str = "unknown"
     cache: str = "unknown"
     rounds: int | None = None

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 from roofline_engine.units import printable
 
 from ..checker import Refused, Result, told
-from .columns import duration
+from .columns import duration, overhead_told
 
 #: Worst rows, and refusals and claims of a kind, that are told one by one.
 _WORST = 10
@@ -32,6 +33,7 @@ class Tally:
         self.said: list[str] = []
         self._keep = keep
         self._worst: list[tuple[float, int, Result]] = []
+        self._hidden: list[tuple[float, int, Result]] = []
         self._of_claim: dict[str, list[Result]] = {}
         self._of_reason: dict[str, list[Refused]] = {}
         self._seen = 0
@@ -65,6 +67,10 @@ class Tally:
             heapq.heappush(self._worst, (_badness(item), -self._seen, item))
             if len(self._worst) > _WORST:
                 heapq.heappop(self._worst)
+        if item.overhead and item.overhead.graph_speedup > 1 + ISOLATED_NOISE:
+            heapq.heappush(self._hidden, (item.overhead.share, -self._seen, item))
+            if len(self._hidden) > _OF_A_KIND:
+                heapq.heappop(self._hidden)
         if self._keep:
             self.rows.append(item.to_dict())
 
@@ -96,6 +102,9 @@ class Tally:
             yield f"{item.status}: {_place(item)}: {printable(item.message)}"
             if item.experiment:
                 yield f"    to confirm: {item.experiment}"
+        for _, _, item in sorted(self._hidden, reverse=True):
+            if item.overhead:
+                yield f"launch overhead: {_place(item)}: {overhead_told(item.overhead)}"
         for cause, count in self.claims.most_common():
             yield f"printed figures that differ, {count} by {cause}:"
             for item in self._of_claim[cause]:

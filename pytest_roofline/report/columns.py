@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from roofline_engine.check import Overhead
 from roofline_engine.units import printable
 
 from ..annotation import Annotation
@@ -30,6 +31,15 @@ def duration(seconds: float | None) -> str:
         if seconds >= factor * 0.99995:
             return f"{seconds / factor:.4g} {unit}"
     return f"{seconds * 1e9:.4g} ns"
+
+
+def overhead_told(spent: Overhead) -> str:
+    """What launches and the host cost, and the most that one graph of the launches could win."""
+    count = f"{spent.launches:g} launches, " if spent.launches and spent.launches > 1 else ""
+    return (
+        f"{count}{100 * spent.share:.1f} % of {duration(spent.wall_s)} of wall time is no device time; as one graph it could "
+        f"be up to {spent.graph_speedup:.2f}x faster, whatever the roof says"
+    )
 
 
 def kernel(row: Annotation) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.check import HOST
+from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
 from ..annotator import IDLE, SHARED, UNTIMELY, gate
-from .columns import ALARMS, COLUMNS, Column, kernel
+from .columns import ALARMS, COLUMNS, Column, kernel, overhead_told
 
 if TYPE_CHECKING:
     from .document import Document
@@ -65,6 +66,9 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         if row.check.status in ALARMS:
             colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
             yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
+    hidden = [(row.overhead, row) for row in document.rows if row.overhead and row.overhead.graph_speedup > 1 + ISOLATED_NOISE]
+    for spent, row in sorted(hidden, key=lambda pair: -pair[0].share)[: None if verbosity > 0 else _TOLD]:
+        yield Line(f"launch overhead: {kernel(row)}: {overhead_told(spent)}")
     idle = sum(IDLE in row.entry.notes for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))

@@ -45,6 +45,10 @@ class Clock(Protocol):
     def straggle_s(self, call: Call) -> float:
         """How long the device works on after a stop that follows this call: more than a little is work left untimed."""
 
+    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        """Wall time of a call as the caller launches it and of its prepared form, each of many in a row whose end is waited
+        for: what the first takes longer is launch overhead. None where the two are the same."""
+
 
 class HostClock:
     """The monotonic host clock, ``host+sync`` where a call is waited for.
@@ -86,6 +90,9 @@ class HostClock:
 
     def straggle_s(self, call: Call) -> float:
         return 0.0
+
+    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        return None
 
 
 def tick_s(reads: int = 200) -> float:

@@ -13,6 +13,8 @@ from .clock import Call, CannotCaptureError
 
 #: About half a microsecond: CUDA Runtime API, cudaEventElapsedTime, of which hipEventElapsedTime is the counterpart.
 EVENT_RESOLUTION_S = 0.5e-6
+#: Groups of calls in a row, and calls in a group: enough that one wait at the end is little of it.
+IN_A_ROW = (5, 20)
 
 
 class EventApi(Protocol):
@@ -68,6 +70,9 @@ class EventClock:
         self._api.synchronize()
         return time.perf_counter() - begin
 
+    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        return None
+
 
 class GraphClock(EventClock):
     """Events around replays of a graph of one call: no launch gaps inside the call (clock ``device-graph``)."""
@@ -91,6 +96,19 @@ class GraphClock(EventClock):
         replay()
         self._api.synchronize()
         return replay
+
+    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        groups = [(self._row_s(call), self._row_s(prepared)) for _ in range(IN_A_ROW[0])]
+        return min(group[0] for group in groups), min(group[1] for group in groups)
+
+    def _row_s(self, call: Call) -> float:
+        calls = IN_A_ROW[1]
+        self._api.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        self._api.synchronize()
+        return (time.perf_counter() - begin) / calls
 
 
 class TorchEvents:

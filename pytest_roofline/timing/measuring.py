@@ -90,7 +90,9 @@ def run(
     # A second call in the same round would find what the first left in the cache.
     legs = [Leg(call, 1 if flush else batch_size(clock, call)) for call in prepared]
     samples = collect(clock, flush, legs, settings, now)
-    return [_measurement(setup, leg, at, samples, settings) for at, leg in enumerate(legs)], samples
+    found = [_measurement(setup, leg, at, samples, settings) for at, leg in enumerate(legs)]
+    rows = [clock.in_a_row_s(call, leg.call) for call, leg in zip(calls, legs)]
+    return [one if row is None else one._replace(wall_s=row[0], busy_s=row[1]) for one, row in zip(found, rows)], samples
 
 
 def _prepared(setup: Setup, calls: Sequence[Call]) -> tuple[Setup, list[Call]]:

@@ -56,7 +56,9 @@ class Measurement(Record):
 
     source: who measured (``pytest-benchmark``, ``pytest-codspeed``, ``roofline``, ``user``). clock: ``host`` (no device wait
     known), ``host+sync``, ``device-event``, ``device-graph`` or ``unknown``. cache: ``cold`` (flushed or rotated before each
-    round), ``warm`` (the same operands round after round) or ``unknown``. rounds: how many there were.
+    round), ``warm`` (the same operands round after round) or ``unknown``. rounds: how many there were. wall_s: of one call on
+    the host, from launch to result, where t_s is a device's; busy_s: the device time to hold it against, where t_s was taken
+    with another state of the cache.
     """
 
     source: str
@@ -67,6 +69,8 @@ class Measurement(Record):
     clock: str = "unknown"
     cache: str = "unknown"
     notes: tuple[str, ...] = ()
+    wall_s: float | None = None
+    busy_s: float | None = None
 
     @property
     def spread(self) -> float:
@@ -74,6 +78,19 @@ class Measurement(Record):
         if self.q1_s is None or self.q3_s is None:
             return 0.0
         return (self.q3_s - self.q1_s) / self.t_s
+
+
+class Overhead(Record):
+    """What of a call's wall time no device time covers: launches, the gaps between them, the host. No roof shows it.
+
+    launches: in the call, where known. share: of the wall time, 0 to 1. graph_speedup: wall over device time, the most that
+    replaying the launches as one graph could win.
+    """
+
+    wall_s: float
+    share: float
+    graph_speedup: float
+    launches: float | None = None
 
 
 class Baseline(Record):
@@ -179,6 +196,18 @@ def measured(
     if over and peaks.product == HOST and resident(measurement, work.bytes, peaks):  # a rate that a cache allows
         entry = entry._replace(unknown_reason="cache_resident")
     return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
+
+
+def overhead(measurement: Measurement, launches: float | None = None) -> Overhead | None:
+    """The launch overhead of a call whose wall time is known beside its device time.
+
+    Device time over the wall time is impossible, so nothing follows from such a pair but that one of the two is wrong.
+    """
+    wall_s, busy_s = measurement.wall_s, measurement.busy_s or measurement.t_s
+    if wall_s is None or wall_s <= 0 or not measurement.clock.startswith("device-") or busy_s > wall_s * (1 + ISOLATED_NOISE):
+        return None
+    busy_s = min(busy_s, wall_s)
+    return Overhead(wall_s, 1.0 - busy_s / wall_s, wall_s / busy_s, launches)
 
 
 def doubted(entry: Entry) -> Entry:

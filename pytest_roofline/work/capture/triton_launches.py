@@ -8,7 +8,6 @@ set while ``torch.compile`` compiles changes which launcher Inductor makes, so i
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import types
@@ -22,6 +21,7 @@ from roofline_engine.units import Dtype, parse_dtype
 
 from ...timing.arrays import loaded
 from .record import Region, Seen
+from .replaced import replaced
 
 INTERPRETED = "ran in Triton's interpreter: its time is Python's, not a kernel's"
 NO_DOT = "no tl.dot in it: held against the memory roof"
@@ -50,7 +50,7 @@ def watching(region: Callable[[Any], Region], seen: list[Seen]) -> Iterator[None
         for module, owner, name, wrapper in watch.wrapped():
             kind = getattr(loaded(module), owner, None)
             if kind is not None:
-                stack.enter_context(_replaced(kind, name, wrapper))
+                stack.enter_context(replaced(kind, name, wrapper))
         yield
     if before is None and loaded("triton") is not None:
         seen.append(Seen("triton", flops=None, note="Triton was imported by the call: its launches were not seen"))
@@ -76,26 +76,6 @@ def interpreted(notes: Iterable[str]) -> bool:
 
 def _no_region(_: Any) -> Region:
     return Region(0, (), 0.0, 0.0)
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
-    """``owner.name`` goes through ``wrapper(original, *args)``; not where it has no such attribute of its own."""
-    original = vars(owner).get(name)
-    if original is None:
-        yield
-        return
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
-
-    setattr(owner, name, call)
-    try:
-        yield
-    finally:
-        if vars(owner).get(name) is call:  # else somebody has wrapped it since
-            setattr(owner, name, original)
 
 
 class _Launch(NamedTuple):

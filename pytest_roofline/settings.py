@@ -20,6 +20,8 @@ else:
     import tomli as tomllib
 
 KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
+#: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
+ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
 TYPES = {"term": False, "json": True, "md": True, "github": False}
 
@@ -33,6 +35,7 @@ class Settings:
     """One run's settings. ``noise`` is a relative change, ``fail_under`` a percent of the roof.
 
     work: glob over nodeids to the work of its tests, in the order of the file. reports: type and destination.
+    item_timeout: seconds for one child process of a collected file. scripts: of files that are tests, as ``collect`` reads it.
     """
 
     device: str = "auto"
@@ -47,6 +50,8 @@ class Settings:
     noise: float = ISOLATED_NOISE
     junit: bool = True
     time: str | None = None
+    item_timeout: float = ITEM_TIMEOUT
+    scripts: tuple[str, ...] = ()
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     root: Path = Path()
 
@@ -73,6 +78,8 @@ class Project(BaseModel):
     noise: int | float | None = None
     junit: str | None = None
     time: str | None = None
+    item_timeout: int | float | None = None
+    scripts: list[str] | None = None
     work: dict[str, dict[str, Any]] = {}
 
 
@@ -91,7 +98,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
 
     def first(name: str) -> tuple[Any, str]:
         for value, where in ((given.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
-            if value is not None and value != "":
+            if value not in (None, "", []):
                 return value, where
         return told.get(name), f"[tool.roofline] {name}"
 
@@ -111,6 +118,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
     under, of_under = first("fail_under")
     noise, of_noise = first("noise")
     junit, of_junit = first("junit")
+    timeout, of_timeout = first("item_timeout")
     if junit not in (None, "full", "none"):
         raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
     return Settings(
@@ -126,6 +134,8 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
         junit=junit != "none",
         time=first("time")[0],
+        item_timeout=ITEM_TIMEOUT if timeout is None else _number(timeout, of_timeout, 0.1, 86_400),
+        scripts=tuple(first("scripts")[0] or ()),
         work=project.work,
         root=root,
     )

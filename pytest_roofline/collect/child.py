@@ -133,11 +133,15 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of an output as text: what is no UTF-8 is replaced, and what is over the bound of a line cut off."""
+def lines(path: Path, starts: bytes = b"") -> Iterator[str]:
+    """The lines of an output as text: what is no UTF-8 is replaced, and what is over the bound of a line cut off.
+
+    starts: the first letters of the lines that are wanted; in place of others an empty one, which takes a third of the time.
+    """
     with path.open("rb") as stream:
         while line := stream.readline(LONGEST_LINE):
-            yield line.decode("utf-8", errors="replace").rstrip("\r\n")
+            wanted = not starts or line.lstrip()[:1] in starts
+            yield line.decode("utf-8", errors="replace").rstrip("\r\n") if wanted else ""
             while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                 line = stream.readline(LONGEST_LINE)
 

@@ -7,6 +7,8 @@ in a fresh folder, so that what it writes by a relative name is found and litter
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from glob import glob
@@ -18,6 +20,7 @@ import pytest
 from ..annotator import Case
 from ..ingest import SAMPLE, Record, RefusedError, choose, open_source
 from ..recorded import of_records
+from ..work.declared import Declared
 from ..work.globs import matches
 from . import child
 from .items import ChildFile, ChildItem, scratch
@@ -95,14 +98,14 @@ class ScriptItem(ChildItem):
             written = [path for path, state in _files(named).items() if before.get(path) != state]
             records, unread = _records(written, asked=pattern is not None)
             if not records:
-                records, more = _printed(child.cleaned(ended.out))
+                records, more = _printed(ended.out)
                 unread += more
         self.roofline_cases = _as_cases(records, unread)
 
 
 def _as_cases(records: list[Record], unread: list[str]) -> list[Case]:
     if not records:
-        return [Case(nodeid="", test="", declared=_nothing(), problem="; ".join(unread) or NOTHING)]
+        return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NOTHING)]
     cases = of_records(records[:MOST], {}, "script")
     left = [f"{len(records) - MOST} more rows: roofline check reads the file"] if len(records) > MOST else []
     notes = [*unread, *left]
@@ -111,12 +114,6 @@ def _as_cases(records: list[Record], unread: list[str]) -> list[Case]:
         said = dataclasses.replace(first.declared, notes=(*first.declared.notes, *notes))
         cases[0] = dataclasses.replace(first, declared=said)
     return cases
-
-
-def _nothing() -> Any:
-    from ..work.declared import Declared
-
-    return Declared()
 
 
 def _files(pattern: str) -> dict[Path, tuple[int, int]]:
@@ -148,27 +145,36 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[Record], list[str
 
 
 def _printed(out: Path) -> tuple[list[Record], list[str]]:
-    """The rows of what a script printed: the whole as one format, else each Markdown table in it."""
-    records, unread = _records([out], asked=False)
-    if records:
-        return records, unread
-    tables = []
-    for at, table in enumerate(_tables(out)):
-        path = out.parent / f"table {at + 1} of stdout"
-        path.write_text("\n".join(table), encoding="utf-8")
-        tables.append(path)
-    return _records(tables, asked=False)
+    """The rows of what a script printed: marked lines, Markdown tables, else the whole as one format."""
+    parts = []
+    for at, lines in enumerate(_parts(out), 1):
+        part = out.with_name(f"stdout part {at}")
+        part.write_text("\n".join(lines), encoding="utf-8")
+        parts.append(part)
+    return _records(parts or [child.cleaned(out)], asked=False)
 
 
-def _tables(out: Path) -> Iterator[list[str]]:
-    """Lines one after another that open with a pipe: a header, its rule, rows."""
+#: Lines that some harness prints for others to find: GEAK's, POPCORN's.
+_MARKED = re.compile(r"\s*(?:GEAK_|RESULT (?:PASS|FAIL)\b|(?:benchmark|test)\.\d+\.\w+:|check: )")
+#: Of marked lines and of the rows of a table no more is held.
+_MOST_LINES = 100_000
+
+
+def _parts(out: Path) -> Iterator[list[str]]:
+    """The marked lines; then each run of lines that open with a pipe: a header, its rule, rows."""
+    marked: list[str] = []
     table: list[str] = []
-    for line in child.lines(out):
+    tables = []
+    for line in itertools.chain(child.lines(out, b"|GRbtc"), [""]):
         if line.lstrip().startswith("|"):
-            table.append(line)
+            if len(table) < _MOST_LINES:
+                table.append(line)
             continue
         if len(table) > 2:
-            yield table
+            tables.append(table)
         table = []
-    if len(table) > 2:
-        yield table
+        if _MARKED.match(line) and len(marked) < _MOST_LINES:
+            marked.append(line)
+    if marked:
+        yield marked
+    yield from tables

@@ -30,6 +30,8 @@ _LATENCY = re.compile(r"\s*GEAK_RESULT_LATENCY_MS=(?P<ms>[0-9.eE+-]+)(?:\s+(?:ca
 _SHAPES = re.compile(r"\s*GEAK_SHAPES_USED=\[(?P<shapes>[^\]]*)\]")
 _INCOMPLETE = re.compile(r"\s*UT_HARNESS_INCOMPLETE:?\s*(?P<why>.*)")
 _RESULT = re.compile(r"\s*RESULT\s+(?:PASS|FAIL)\b.*")
+#: Of the lines of one run no more are held: a run prints one list.
+_MOST_LINES = 10_000
 NO_TIME = "the harness printed no time of this case"
 
 
@@ -79,7 +81,7 @@ class TaskDir(ChildFile):
     def _run(self, item: pytest.Item) -> _Said:
         with scratch() as folder:
             ended = self.run(item, folder, folder="last")
-            said = _lines(child.cleaned(ended.out))
+            said = _lines(ended.out)
             usage = "usage:" in child.excerpt(ended.err)  # argparse also ends with 2
             code = 1 if ended.problem and (ended.code not in (1, 2, 3) or usage) else ended.code
             head = said.result or said.incomplete if code in (1, 3) else ""
@@ -177,8 +179,11 @@ def _lines(out: Path) -> _Said:
     """What a harness printed."""
     records: dict[str, Record] = {}
     unread, result, incomplete, shapes = "", "", "", None
-    singles = []
-    for number, line in enumerate(child.lines(out), 1):
+    singles: list[Record] = []
+    marked: list[str] = []
+    for number, line in enumerate(child.lines(out, b"GRU"), 1):
+        if line.lstrip().startswith(("GEAK_", "RESULT ")) and len(marked) < _MOST_LINES:
+            marked.append(line)
         latency, used, why = _LATENCY.match(line), _SHAPES.match(line), _INCOMPLETE.match(line)
         if latency:
             record = _latency(latency["ms"], f"line {number}")
@@ -192,7 +197,9 @@ def _lines(out: Path) -> _Said:
             incomplete = printable(why["why"])[:300] or "UT_HARNESS_INCOMPLETE"
         elif _RESULT.match(line):
             result = printable(line.strip())[:300]
-    with open_source(out) as source:
+    listed = out.with_name("unittest.py")  # by this name messages call what it printed
+    listed.write_text("\n".join(marked), encoding="utf-8")
+    with open_source(listed) as source:
         try:
             records.update((record.name, record) for record in geak_lines.read(source))
         except RefusedError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofline_engine import advice
 from roofline_engine.check import (
     COMPARABLE,
     HOST,
+    NOTHING,
     Baseline,
     Check,
     Measurement,
@@ -25,7 +26,9 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 
 from .annotation import Annotation
-from .devices import Devices, UnknownDeviceError
+from .checker import facts_of, printed
+from .devices import AUTO, Devices, UnknownDeviceError
+from .ingest import Record
 from .predictions import Predictions
 from .settings import Settings
 from .work.declared import Declared
@@ -48,7 +51,7 @@ class Case:
 
     test: the function's name. baseline_device: what an earlier time was of, where its file says so.
     seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
-    took no time.
+    took no time. record: the row that its time was read from. pct_gpu_time: its share of a serving run, where its task says so.
     """
 
     nodeid: str
@@ -63,6 +66,8 @@ class Case:
     group: str | None = None
     path: str = ""
     line: int = 0
+    record: Record | None = None
+    pct_gpu_time: float | None = None
 
 
 class Annotator:
@@ -94,6 +99,7 @@ class Annotator:
 
     def annotate(self, case: Case) -> Annotation:
         """The row of a case; what could not be known is a reason in it, never an error."""
+        case = self._as_run_here(case)
         said = case.declared
         notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
@@ -102,7 +108,7 @@ class Annotator:
         entry = Entry(
             name=said.kernel or case.nodeid,
             short_name=short(case.nodeid),
-            pct_gpu_time=prediction.pct_gpu_time if prediction else None,
+            pct_gpu_time=prediction.pct_gpu_time if prediction else case.pct_gpu_time,
             stage=said.stage,
             launches_per_unit=said.launches,
         )
@@ -121,6 +127,8 @@ class Annotator:
             outcome = check(
                 entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
+        if case.record is not None:
+            notes.append(printed(case.record, said.work, peaks or Peaks(source="derived")))
         if case.measurement is not None:
             notes += case.measurement.notes
             if case.measurement.wall_s is not None and overhead(case.measurement) is None:
@@ -163,8 +171,10 @@ class Annotator:
             else:
                 row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
                 row = doubted(row) if self.shared and measurement.source in TIMED_HERE else row
+            facts = NOTHING if case.record is None else facts_of(case.record)
             noise = self.settings.noise
-            return row, check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise)
+            found = check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise, facts=facts)
+            return row, found
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
@@ -195,6 +205,21 @@ class Annotator:
             return None
         notes.append(f"prediction {how}")
         return entry.prediction._replace(matched=how)
+
+    def _as_run_here(self, case: Case) -> Case:
+        """A format's times are a device's as a rule; on a machine without one, and on its CPU, they are the host's."""
+        record, measurement = case.record, case.measurement
+        if record is None or measurement is None or case.declared.device is not None:
+            return case
+        if not measurement.clock.startswith("device-"):
+            return case
+        if self.devices.chosen != HOST and not (self.devices.chosen == AUTO and self.devices.machine() is None):
+            return case
+        return replace(
+            case,
+            measurement=measurement._replace(clock="host", cache="unknown"),
+            record=replace(record, clock="host", cache="unknown"),
+        )
 
     def _comparable(self, case: Case, device: str | None) -> Baseline | None:
         """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""

@@ -50,6 +50,9 @@ class Cases:
 
         None for a test that was neither measured nor says anything of its work.
         """
+        offered: list[Case] | None = getattr(item, "roofline_cases", None)
+        if offered is not None:
+            return [self._offered(item, case) for case in offered]
         fixture = getattr(item, "funcargs", {}).get("benchmark")
         said, problem = self._declared(item, recorder, fixture)
         taken = recorder.taken if recorder is not None else []
@@ -76,6 +79,27 @@ class Cases:
             return []
         case = self._case(item, said, problem, measurement, seen_on(list(getattr(item, "funcargs", {}).values())))
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
+
+    def _offered(self, item: pytest.Item, case: Case) -> Case:
+        """A case of an item that has its own (``collect``): the nodeid is the item's, with the row's label if it has one."""
+        path, line, _ = item.location
+        nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
+        said, problem = case.declared, case.problem
+        if said.work is None:
+            sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: globs.find(self.settings.work, nodeid)))
+            found, wrong = first_said(sources, {})
+            said, problem = over(found, said), wrong or problem
+        earlier = self.baselines.get(nodeid) if case.baseline is None else None
+        return dataclasses.replace(
+            case,
+            nodeid=nodeid,
+            declared=said,
+            problem=problem,
+            baseline=earlier.baseline if earlier else case.baseline,
+            baseline_device=earlier.device if earlier else None,
+            path=path,
+            line=(line or 0) + 1,
+        )
 
     def _case(
         self,

@@ -132,8 +132,8 @@ class Checker:
                 return _SMALL if shape.falsifiable(record.launches, peaks) is False else _PLAIN
             return _ordinary(source, record, shape, peaks, record.t_s)
         done = shape.work if shape else None
-        facts = _facts(record)
-        measurement, baseline = _times(record)
+        facts = facts_of(record)
+        measurement, baseline = times(record)
         entry = Entry(
             name=record.name,
             stage="B",
@@ -259,7 +259,8 @@ def _ordinary(source: str, record: Record, shape: _Shape, peaks: Peaks, t_s: flo
     )
 
 
-def _times(record: Record) -> tuple[Measurement | None, Baseline | None]:
+def times(record: Record) -> tuple[Measurement | None, Baseline | None]:
+    """The time of a row and what it is compared with."""
     measurement = None
     if record.t_s is not None:
         measurement = Measurement(
@@ -280,7 +281,8 @@ def _times(record: Record) -> tuple[Measurement | None, Baseline | None]:
     return measurement, None
 
 
-def _facts(record: Record) -> Facts:
+def facts_of(record: Record) -> Facts:
+    """What a row says beside its work and its time."""
     return Facts(
         hand_written=record.hand_written,
         timed_flops=record.timed_flops,
@@ -290,6 +292,12 @@ def _facts(record: Record) -> Facts:
         working_set=record.working_set,
         counted=record.counted,
     )
+
+
+def printed(record: Record, done: Work | None, peaks: Peaks) -> str:
+    """What is wrong with the rates that a row prints, as a line; empty where all agree with its shape and time."""
+    claim = _claim(record, done, peaks, facts_of(record))
+    return f"its own figure: {told(claim)}" if claim is not None else ""
 
 
 def _claim(record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:

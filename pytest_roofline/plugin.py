@@ -51,6 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("roofline_fail_on", "default of --roofline-fail-on", type="args", default=None)
     parser.addini("roofline_fail_under", "default of --roofline-fail-under", type="float", default=None)
     parser.addini("roofline_noise", "relative change that is noise (default 0.034)", type="float", default=None)
+    parser.addini("roofline_scripts", "globs of scripts that are tests: GLOB[::csv=PATTERN][::args=ARGUMENTS]", type="linelist")
+    parser.addini(
+        "roofline_item_timeout", "seconds for a task, a script or a benchmark file (default 600)", type="float", default=None
+    )
     parser.addini("roofline_junit", "properties of a row in JUnit XML: full (default) or none")
 
 

@@ -24,6 +24,7 @@ from roofline_engine.units import printable
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
 from .cases import Cases, group, parameters
+from .collect import Collectors
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain
@@ -68,10 +69,11 @@ def start(config: pytest.Config) -> None:
     session = Session(config, settings, predictions, baselines, problems)
     session.check_inputs()
     config.pluginmanager.register(session, "roofline-session")
+    config.pluginmanager.register(Collectors(config, settings), "roofline-collect")
 
 
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger", "time", "match")
-_INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit")
+_INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit", "item_timeout", "scripts")
 
 
 def _prior(name: str, read: Callable[[Path], Any], settings: Settings, problems: list[str]) -> Any:
@@ -310,7 +312,7 @@ class Session:
             if told is not None:
                 if hasattr(report, "wasxfail"):  # a gap that its author knows of is no error of this run
                     told = told._replace(rows=[dataclasses.replace(row, failed=None) for row in told.rows])
-                self.document.add(*told)
+                self.document.add(*told, report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:

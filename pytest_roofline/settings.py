@@ -16,6 +16,8 @@ from roofline_engine.units import number, printable
 from .toml import tomllib
 
 KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
+#: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
+ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
 TYPES = {"term": False, "json": True, "md": True, "github": False}
 
@@ -29,6 +31,7 @@ class Settings:
     """One run's settings. ``noise`` is a relative change, ``fail_under`` a percent of the roof.
 
     work: glob over nodeids to the work of its tests, in the order of the file. reports: type and destination.
+    item_timeout: seconds for one child process of a collected file. scripts: of files that are tests, as ``collect`` reads it.
     """
 
     device: str = "auto"
@@ -44,6 +47,8 @@ class Settings:
     junit: bool = True
     time: str | None = None
     match: Path | None = None
+    item_timeout: float = ITEM_TIMEOUT
+    scripts: tuple[str, ...] = ()
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     root: Path = Path()
 
@@ -71,6 +76,8 @@ class Project(BaseModel):
     junit: str | None = None
     time: str | None = None
     match: str | None = None
+    item_timeout: int | float | None = None
+    scripts: list[str] | None = None
     work: dict[str, dict[str, Any]] = {}
 
 
@@ -89,7 +96,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
 
     def first(name: str) -> tuple[Any, str]:
         for value, where in ((given.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
-            if value is not None and value != "":
+            if value not in (None, "", []):
                 return value, where
         return told.get(name), f"[tool.roofline] {name}"
 
@@ -109,6 +116,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
     under, of_under = first("fail_under")
     noise, of_noise = first("noise")
     junit, of_junit = first("junit")
+    timeout, of_timeout = first("item_timeout")
     if junit not in (None, "full", "none"):
         raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
     return Settings(
@@ -125,6 +133,8 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         junit=junit != "none",
         time=first("time")[0],
         match=path("match"),
+        item_timeout=ITEM_TIMEOUT if timeout is None else _number(timeout, of_timeout, 0.1, 86_400),
+        scripts=tuple(first("scripts")[0] or ()),
         work=project.work,
         root=root,
     )

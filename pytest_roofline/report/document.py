@@ -30,23 +30,26 @@ class Document:
         self.devices: dict[str, dict[str, Any]] = {}
         self.written: list[str] = []
         self._rows: dict[str, Annotation] = {}
+        self._of: dict[str, list[str]] = {}
 
     @property
     def rows(self) -> list[Annotation]:
         return list(self._rows.values())
 
-    def add(self, rows: Iterable[Annotation], problems: Iterable[str], devices: Mapping[str, dict[str, Any]]) -> None:
-        """Take the rows of one test."""
-        self._rows.update((row.nodeid, row) for row in rows)
+    def add(
+        self, rows: Iterable[Annotation], problems: Iterable[str], devices: Mapping[str, dict[str, Any]], test: str = ""
+    ) -> None:
+        """Take the rows of one test, which ``forget`` knows by its nodeid."""
+        taken = {row.nodeid: row for row in rows}
+        self._rows.update(taken)
+        self._of[test] = list(taken)
         self.problems += [line for line in problems if line not in self.problems]
         self.devices.update(devices)
 
     def forget(self, nodeid: str) -> None:
         """Drop the rows of a test, which starts another time; it may not come to measure again."""
-        self._rows.pop(nodeid, None)
-        at = 1
-        while self._rows.pop(f"{nodeid}#{at}", None) is not None:
-            at += 1
+        for name in self._of.pop(nodeid, ()):
+            self._rows.pop(name, None)
 
     def by_share(self) -> list[Annotation]:
         """By share of GPU time where a prediction gives one, then by time."""

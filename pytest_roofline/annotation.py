@@ -15,15 +15,17 @@ from roofline_engine.entry import ByteModel, Entry, to_dict
 class Annotation:
     """One measured, or at least declared, kernel.
 
-    device: the key of its peaks in the report. work_source: ``marker``, ``fixture``, ``hook``, ``config``, ``extra_info``,
-    ``properties``, ``names`` or None. engine: the units its FLOPs run on, ``matrix`` or ``vector``. group: its benchmark
-    group. failed: the line with which a gate failed its test. path, line: of the test, for messages.
+    device: the key of its peaks in the report. roof_s: seconds at the roof, the least that its work can take. work_source:
+    ``marker``, ``fixture``, ``hook``, ``config``, ``extra_info``, ``properties``, ``captured``, ``returned``, ``names``, what a
+    collected file calls it, or None. engine: the units its FLOPs run on, ``matrix`` or ``vector``. group: its benchmark group.
+    failed: the line with which a gate failed its test. path, line: of the test, for messages.
     """
 
     nodeid: str
     entry: Entry
     check: Check
     device: str | None = None
+    roof_s: float | None = None
     work_source: str | None = None
     engine: str | None = None
     measurement: Measurement | None = None
@@ -44,6 +46,7 @@ class Annotation:
             "kernel": self.kernel,
             "group": self.group,
             "device": self.device,
+            "roof_s": self.roof_s,
             "measurement": None if measurement is None else _plain(measurement),
             "overhead": None if self.overhead is None else _plain(self.overhead),
             "work": {"source": self.work_source, "engine": self.engine},
@@ -79,7 +82,7 @@ class Annotation:
             prediction=part("prediction", Prediction),
             work_source=data["work"]["source"],
             engine=data["work"]["engine"],
-            **{key: data[key] for key in ("nodeid", "device", "group", "kernel", "failed", "path", "line")},
+            **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "failed", "path", "line")},
         )
 
     def to_json(self) -> str:

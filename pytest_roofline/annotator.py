@@ -21,7 +21,7 @@ from roofline_engine.check import (
     untimely,
 )
 from roofline_engine.entry import Entry
-from roofline_engine.metrics import assess, unmodelled
+from roofline_engine.metrics import assess, roof_time, unmodelled
 from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 
@@ -49,9 +49,10 @@ NO_DEVICE = "its device is not known: device= in the marker, or --roofline-devic
 class Case:
     """One test and its time.
 
-    test: the function's name. baseline_device: what an earlier time was of, where its file says so.
-    seen: what its arrays are on. problem: why its work is not known. idle: it has a benchmark that
-    took no time. record: the row that its time was read from. pct_gpu_time: its share of a serving run, where its task says so.
+    test: the function's name. baseline_device: what an earlier time was of, where its file says so. seen: what its arrays are
+    on. problem: why its work is not known. idle: it has a benchmark that took no time. launched: symbols of its author's own
+    kernels that were seen. record: the row that its time was read from. pct_gpu_time: its share of a serving run, where its
+    task says so.
     """
 
     nodeid: str
@@ -66,6 +67,7 @@ class Case:
     group: str | None = None
     path: str = ""
     line: int = 0
+    launched: tuple[str, ...] = ()
     record: Record | None = None
     pct_gpu_time: float | None = None
 
@@ -142,6 +144,7 @@ class Annotator:
             entry=entry,
             check=outcome,
             device=device,
+            roof_s=None if said.work is None or peaks is None else _roof(said.work, peaks),
             work_source=said.source or None,
             engine=said.work.engine if said.work else None,
             measurement=case.measurement,
@@ -191,7 +194,9 @@ class Annotator:
         if self.predictions is None:
             return None
         said = case.declared
-        entry, how, problem = self.predictions.match(case.test, nodeid=case.nodeid, kernel=said.kernel, work=said.work)
+        entry, how, problem = self.predictions.match(
+            case.test, nodeid=case.nodeid, kernel=said.kernel, launched=case.launched, work=said.work
+        )
         if entry is None:
             notes.append(problem)
             return None
@@ -243,7 +248,7 @@ class Annotator:
             notes.append(NO_DEVICE)
             return None, None
         if name == HOST and case.measurement is None:
-            return name, None  # no time to hold against a ceiling, so none is measured for it
+            return name, self.devices.found.get(HOST)  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:
@@ -256,6 +261,12 @@ class Annotator:
         if line not in self._told:
             self._told.add(line)
             self.problems.append(line)
+
+
+def _roof(work: Work, peaks: Peaks) -> float | None:
+    """Seconds at the roof of the work's figure; None where no roof is known."""
+    _, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    return roof_time(work.bytes, work.flops, peaks, rate) or None
 
 
 def short(nodeid: str) -> str:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
 from roofline_engine.check import Baseline, Measurement
 
+from . import capturing, returned
 from .annotator import Case
+from .capturing import Watched
 from .devices import seen_on
 from .plain import plain
 from .priors import Earlier
 from .problems import HookError
-from .recorder import Recorder
+from .recorded import of_records
+from .recorder import Recorder, Taken
 from .settings import Settings
 from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
 from .work import globs, names, records
+from .work.capture.record import Captured
+from .work.capture.timers import Observed
 from .work.declared import Declared, declared, first_said, over
 
 
@@ -29,6 +34,14 @@ class _Leader(NamedTuple):
     params: Mapping[str, Any]
     said: Declared
     seen: str | None
+
+
+class Ran(NamedTuple):
+    """What a test's call gave beside its fixtures. before: benchmarks of pytest-codspeed by then. returned: rows of figures."""
+
+    before: int = 0
+    returned: Sequence[Mapping[str, Any]] = ()
+    watched: Watched | None = None
 
 
 class Cases:
@@ -45,29 +58,36 @@ class Cases:
         """Benchmarks that pytest-codspeed has taken before a test starts; ``of`` takes it back."""
         return codspeed_count(self._codspeed())
 
-    def of(self, item: pytest.Item, recorder: Recorder | None, before: int) -> list[Case]:
-        """The cases of a test: each measurement of its ``roofline`` fixture, else the one of a benchmark plugin.
+    def of(self, item: pytest.Item, recorder: Recorder | None, ran: Ran) -> list[Case]:
+        """The cases of a test: the figures that it returned, else each measurement of its ``roofline`` fixture or of another
+        timer in it, else the one of a benchmark plugin.
 
         None for a test that was neither measured nor says anything of its work.
         """
         offered: list[Case] | None = getattr(item, "roofline_cases", None)
         if offered is not None:
-            return [self._offered(item, case) for case in offered]
+            return [self._offered(item, case, None) for case in offered]
         fixture = getattr(item, "funcargs", {}).get("benchmark")
-        said, problem = self._declared(item, recorder, fixture)
-        taken = recorder.taken if recorder is not None else []
+        fixed = recorder.declared if recorder is not None else None
+        watched = ran.watched or Watched()
+        if ran.returned:
+            said, _ = self._said(item, fixed, fixture)
+            rows = returned.records(ran.returned, parameters(item), item.name)
+            return [self._offered(item, case, said) for case in of_records(rows, parameters(item), "returned", sized=False)]
+        taken = [*(recorder.taken if recorder is not None else []), *map(_observed, watched.observed)]
         if taken:
             cases = []
-            before_any = said
-            if len(taken) > 1 and taken[0].declared is None:  # what is declared between two measurements is of the second
-                before_any, problem = self._declared(item, None, fixture)
             for at, one in enumerate(taken, 1):
                 nodeid = f"{item.nodeid}#{at}" if len(taken) > 1 else item.nodeid
-                work = over(one.declared, said) if one.declared is not None else before_any
-                cases.append(self._case(item, work, problem, one.measurement, one.seen, one.baseline, nodeid))
+                # What is declared between two measurements is of the second.
+                by_then = fixed if one.declared is None and len(taken) == 1 else one.declared
+                said, problem = self._declared(item, by_then, fixture, one.captured)
+                cases.append(self._case(item, said, problem, one.measurement, one.seen, one.baseline, nodeid, one.captured))
             return cases
+        captured = watched.own if fixture is None else watched.benchmark
+        said, problem = self._declared(item, fixed, fixture, captured)
         try:
-            measurement = self._benchmark_time(fixture, before)
+            measurement = self._benchmark_time(fixture, ran.before)
         except ValueError as error:  # a timer of the suite's own that gives no time
             measurement, problem = None, str(error)
         if measurement is None:
@@ -77,14 +97,16 @@ class Cases:
                 said = said if said.work else over(declared(found[1], {}, "properties"), said)
         if measurement is None and fixture is None and said.work is None:
             return []
-        case = self._case(item, said, problem, measurement, seen_on(list(getattr(item, "funcargs", {}).values())))
+        seen = seen_on(list(getattr(item, "funcargs", {}).values()))
+        case = self._case(item, said, problem, measurement, seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
-    def _offered(self, item: pytest.Item, case: Case) -> Case:
-        """A case of an item that has its own (``collect``): the nodeid is the item's, with the row's label if it has one."""
+    def _offered(self, item: pytest.Item, case: Case, said_of_test: Declared | None) -> Case:
+        """A case that came as it is, from a child process (``collect``) or out of what the test returned: the nodeid is the
+        item's, with the row's label if it has one."""
         path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
-        said, problem = case.declared, case.problem
+        said, problem = over(said_of_test, case.declared), case.problem
         if said.work is None:
             sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: globs.find(self.settings.work, nodeid)))
             found, wrong = first_said(sources, {})
@@ -110,7 +132,10 @@ class Cases:
         seen: str | None,
         baseline: Baseline | None = None,
         nodeid: str = "",
+        captured: Captured | None = None,
     ) -> Case:
+        if capturing.interpreted(captured):
+            measurement = None  # Python's
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
         earlier = self.baselines.get(nodeid) if baseline is None else None
@@ -123,6 +148,7 @@ class Cases:
             baseline_device=earlier.device if earlier else None,
             seen=seen,
             problem=problem,
+            launched=captured.kernels if captured is not None else (),
             group=found,
             path=path,
             line=(line or 0) + 1,
@@ -132,25 +158,51 @@ class Cases:
             self._leaders.setdefault(found, {})[nodeid] = _Leader(leads, dict(parameters(item)), said, seen)
         return case
 
-    def _declared(self, item: pytest.Item, recorder: Recorder | None, fixture: Any) -> tuple[Declared, str]:
-        """What is said of a test's kernel, by the first source that says it, and why nothing is where one failed."""
+    def _declared(
+        self, item: pytest.Item, fixed: Declared | None, fixture: Any, captured: Captured | None
+    ) -> tuple[Declared, str]:
+        """What is known of a test's kernel, by the first source that knows it, and why nothing is where one failed."""
+        said, problem = self._said(item, fixed, fixture)
+        if said.work is None and captured is not None:
+            seen, why = capturing.declared(captured)
+            said, problem = over(seen, said), problem or why
+        if said.work is None:
+            test, params = getattr(item, "originalname", None) or item.name, parameters(item)
+            guessed, wrong = first_said((("names", lambda: names.guess(test, params)),), params)
+            said, problem = over(guessed, said), problem or wrong
+        return said, problem
+
+    def _said(self, item: pytest.Item, fixed: Declared | None, fixture: Any) -> tuple[Declared, str]:
+        """What its author or user says. fixed: what its ``roofline`` fixture was told."""
         params = parameters(item)
-        marker = item.get_closest_marker("roofline")
-        marked = declared(marker.kwargs, params, "marker") if marker is not None else None
-        if recorder is not None and recorder.declared is not None:
-            return over(recorder.declared, marked), ""
-        if marked is not None and marked.work is not None:
-            return marked, ""
+        said = over(fixed, self._marked(item))
+        if said.work is not None:
+            return said, ""
         found, problem = first_said(
             (
                 ("hook", lambda: self._hooked(item, params)),
                 ("config", lambda: globs.find(self.settings.work, item.nodeid)),
                 ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
-                ("names", lambda: names.guess(getattr(item, "originalname", None) or item.name, params)),
             ),
             params,
         )
-        return over(found, marked), problem
+        return over(found, said), problem
+
+    def _marked(self, item: pytest.Item) -> Declared | None:
+        marker = item.get_closest_marker("roofline")
+        return declared(marker.kwargs, parameters(item), "marker") if marker is not None else None
+
+    def says_work(self, item: pytest.Item) -> bool:
+        """Whether a marker or a glob says what a test's kernel does, so that nothing need be captured."""
+        marked = self._marked(item)
+        return (marked is not None and marked.work is not None) or globs.find(self.settings.work, item.nodeid) is not None
+
+    def timed(self, item: pytest.Item, before: int) -> bool:
+        """Whether the benchmark of a test has taken a time, so that one call more is nothing to it."""
+        try:
+            return self._benchmark_time(getattr(item, "funcargs", {}).get("benchmark"), before) is not None
+        except ValueError:
+            return False
 
     def _hooked(self, item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
@@ -175,6 +227,11 @@ class Cases:
         if found is None or said.baseline:
             return None
         return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
+
+
+def _observed(found: tuple[Observed, Captured | None]) -> Taken:
+    one, captured = found
+    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=captured)
 
 
 def _chosen(leaders: list[_Leader], params: Mapping[str, Any], said: Declared, seen: str | None) -> Baseline | None:

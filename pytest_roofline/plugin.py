@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--roofline-fail-under", metavar="PCT", help="fail a test under this percent of its roof (0 to 100)")
     add("--roofline-ledger", metavar="PATH", help="append what was predicted and what came of it to this ledger")
+    add(
+        "--roofline-capture",
+        metavar="auto|off",
+        help="watch one call more of what nobody annotated (auto, the default), or not",
+    )
     add("--roofline-match", metavar="FILE", help="TOML: globs over nodeids to the predictions they are of")
     add("--roofline-time", metavar="GLOB", help="time the callable that a marker names with time=, in tests that match")
     parser.addini("roofline_device", "default of --roofline-device")

@@ -25,29 +25,30 @@ _LONGEST = 120
 WRONG = "its output is wrong by its own check"
 
 
-def of_records(records: Iterable[Record], params: Mapping[str, Any], source: str) -> list[Case]:
-    """A case per record, its ``nodeid`` a label that is its own among them: its name and its sizes, else where it stands.
+def of_records(records: Iterable[Record], params: Mapping[str, Any], source: str, *, sized: bool = True) -> list[Case]:
+    """A case per record, its ``nodeid`` a label that is its own among them: its name and, where ``sized``, its sizes; else
+    where it stands.
 
     params: the test's arguments; a string of a record's work that is the name of one stands for it. source: of the work, for
     the report.
     """
-    cases = [_case(record, params, source) for record in records]
+    cases = [_case(record, params, source, sized) for record in records]
     taken: set[str] = set()
     for at, case in enumerate(cases):
         label, number = case.nodeid, 2
         while label in taken:
-            label, number = f"{case.nodeid} #{number}", number + 1
+            label, number = f"{case.nodeid} #{number}".strip(), number + 1
         taken.add(label)
         cases[at] = dataclasses.replace(case, nodeid=label)
     return cases
 
 
-def _case(record: Record, params: Mapping[str, Any], source: str) -> Case:
+def _case(record: Record, params: Mapping[str, Any], source: str, sized: bool) -> Case:
     work, problem = _work(record, params)
     measurement, baseline = times(record)
     notes = () if record.correct is not False else (WRONG,)
     return Case(
-        nodeid=label(record),
+        nodeid=label(record) if sized else record.name,
         test=record.name,
         declared=Declared(
             work=work,

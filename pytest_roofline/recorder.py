@@ -18,23 +18,25 @@ from .work.declared import Declared, declared, over
 
 if TYPE_CHECKING:
     from .timing import Settings
+    from .work.capture.record import Captured
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One measurement that a test took, with what had been declared by then."""
+    """One measurement that a test took, with what had been declared by then, and what one call more of it was seen to do."""
 
     declared: Declared | None
     measurement: Measurement
-    baseline: Baseline | None
-    seen: str | None
+    baseline: Baseline | None = None
+    seen: str | None = None
+    captured: Captured | None = None
 
 
 class Recorder(Plain):
     """The ``roofline`` fixture under ``--roofline``."""
 
-    def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any]) -> None:
-        self.params = params
+    def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False) -> None:
+        self.params, self.captures = params, captures
         self.marked = declared(marked, params, "marker")
         self.declared: Declared | None = None
         self.taken: list[Taken] = []
@@ -55,7 +57,7 @@ class Recorder(Plain):
         from .timing import measure
 
         value, measurement = measure(fn, *args, settings=self._settings(), **kwargs)
-        self._take(measurement, None, (value, args, kwargs))
+        self._take(measurement, None, (value, args, kwargs), self._captured(fn, args, kwargs, value))
         return value
 
     def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -70,6 +72,7 @@ class Recorder(Plain):
             result.candidate,
             Baseline("live", t_s=before.t_s, spread=before.spread, source="roofline.compare"),
             (result.value, args, kwargs),
+            self._captured(candidate, args, kwargs, result.value),
         )
         return result.value
 
@@ -97,8 +100,18 @@ class Recorder(Plain):
         said = over(self.declared, self.marked)
         return Settings(cache=said.cache or "auto", graph=said.graph)  # type: ignore[arg-type]  # one of the three
 
-    def _take(self, measurement: Measurement, baseline: Baseline | None, values: object) -> None:
-        self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values)))
+    def _captured(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> Captured | None:
+        """The work of what has been measured, where nothing declares it."""
+        if not self.captures or over(self.declared, self.marked).work is not None:
+            return None
+        from .capturing import of_timed, shape
+
+        return of_timed(fn, args, kwargs, like=shape(value))
+
+    def _take(
+        self, measurement: Measurement, baseline: Baseline | None, values: object, captured: Captured | None = None
+    ) -> None:
+        self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values), captured))
 
 
 def _is_drawn() -> bool:

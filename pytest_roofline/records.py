@@ -107,6 +107,7 @@ def _row() -> type[BaseModel]:
         "kernel": (str | None, None),
         "group": (str | None, None),
         "device": (str | None, None),
+        "roof_s": (float | None, Field(None, json_schema_extra={"unit": "s"})),
         "work": (Work, ...),
         "check": (model("check"), ...),
         "failed": (str | None, None),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import unittest
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,8 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .cases import Cases, group, parameters
+from .capturing import Watched, watching
+from .cases import Cases, Ran, group, parameters
 from .collect import Collectors
 from .devices import AUTO, Devices
 from .host import Host
@@ -35,6 +37,7 @@ from .recorder import Recorder
 from .report.document import Document, write
 from .report.junit import properties
 from .report.terminal import lines, title
+from .returned import catching
 from .settings import Settings, SettingsError, resolve
 from .work.declared import Declared, declared, is_baseline
 from .work.globs import matches
@@ -72,7 +75,10 @@ def start(config: pytest.Config) -> None:
     config.pluginmanager.register(Collectors(config, settings), "roofline-collect")
 
 
-_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger", "time", "match")
+_OPTIONS = (
+    *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger"),
+    *("time", "match", "capture"),
+)
 _INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit", "item_timeout", "scripts")
 
 
@@ -215,7 +221,9 @@ class Session:
     def fixture(self, item: pytest.Item) -> Recorder:
         """The ``roofline`` fixture of a test."""
         marker = item.get_closest_marker("roofline")
-        return item.stash.setdefault(_recorder_key, Recorder(parameters(item), marker.kwargs if marker else {}))
+        captures = self.settings.capture and not self.cases.says_work(item)
+        made = Recorder(parameters(item), marker.kwargs if marker else {}, captures=captures)
+        return item.stash.setdefault(_recorder_key, made)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -225,11 +233,12 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         item.stash[_rows_key] = []
-        before = self.cases.before()
-        with self._timed(item):
+        ran = Ran(self.cases.before())
+        with self._timed(item), self._returning(item) as returned, self._watching(item, ran.before) as watched:
             result = yield
+        ran = ran._replace(returned=returned, watched=watched)
         try:
-            rows = self._rows(item, before)
+            rows = self._rows(item, ran)
             self._export(item, rows)
             item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
         except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
@@ -264,9 +273,21 @@ class Session:
         finally:
             setattr(module, name, fn)
 
-    def _rows(self, item: pytest.Item, before: int) -> list[Annotation]:
+    def _returning(self, item: pytest.Item) -> AbstractContextManager[list[Mapping[str, Any]]]:
+        """What a function under test returns, where pytest itself would only warn of it."""
+        return catching(item) if _is_function(item) else nullcontext([])
+
+    def _watching(self, item: pytest.Item, before: int) -> AbstractContextManager[Watched | None]:
+        """Capture of what nobody annotated."""
+        if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
+            return nullcontext()
+        fixture = item.funcargs.get("benchmark")
+        own = "roofline" not in item.funcargs and _is_function(item)
+        return watching(item.function, fixture, own=own, timed=lambda: self.cases.timed(item, before))
+
+    def _rows(self, item: pytest.Item, ran: Ran) -> list[Annotation]:
         rows = []
-        for case in self.cases.of(item, item.stash.get(_recorder_key, None), before):
+        for case in self.cases.of(item, item.stash.get(_recorder_key, None), ran):
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
             if case.declared.min_pct is not None and not (row.failed or proven(row)):
@@ -372,6 +393,11 @@ def _warned(item: pytest.Item, row: Annotation) -> str | None:
     except kind:
         return f"{kind.__name__}: {warning}"
     return None
+
+
+def _is_function(item: pytest.Item) -> bool:
+    """Whether a test is a function that pytest calls itself: one of unittest's it does not."""
+    return isinstance(item, pytest.Function) and not (item.cls is not None and issubclass(item.cls, unittest.TestCase))
 
 
 def _machine() -> Device | None:

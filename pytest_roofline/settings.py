@@ -47,6 +47,7 @@ class Settings:
     junit: bool = True
     time: str | None = None
     match: Path | None = None
+    capture: bool = True
     item_timeout: float = ITEM_TIMEOUT
     scripts: tuple[str, ...] = ()
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -76,6 +77,7 @@ class Project(BaseModel):
     junit: str | None = None
     time: str | None = None
     match: str | None = None
+    capture: str | None = None
     item_timeout: int | float | None = None
     scripts: list[str] | None = None
     work: dict[str, dict[str, Any]] = {}
@@ -119,6 +121,9 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
     timeout, of_timeout = first("item_timeout")
     if junit not in (None, "full", "none"):
         raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
+    capture, of_capture = first("capture")
+    if capture not in (None, "auto", "off"):
+        raise SettingsError(f"{of_capture} is {capture!r}, expected auto or off")
     return Settings(
         device=str(device).lower() if str(device).lower() in ("auto", "cpu") else str(device),
         peaks=path("peaks"),
@@ -133,6 +138,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         junit=junit != "none",
         time=first("time")[0],
         match=path("match"),
+        capture=capture != "off",
         item_timeout=ITEM_TIMEOUT if timeout is None else _number(timeout, of_timeout, 0.1, 86_400),
         scripts=tuple(first("scripts")[0] or ()),
         work=project.work,

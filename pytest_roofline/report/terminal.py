@@ -13,7 +13,7 @@ from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
 from ..annotator import IDLE, SHARED, UNTIMELY, gate
-from .columns import ALARMS, COLUMNS, Column, kernel, overhead_told
+from .columns import ALARMS, COLUMNS, Column, duration, kernel, overhead_told
 
 if TYPE_CHECKING:
     from .document import Document
@@ -69,6 +69,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     hidden = [(row.overhead, row) for row in document.rows if row.overhead and row.overhead.graph_speedup > 1 + ISOLATED_NOISE]
     for spent, row in sorted(hidden, key=lambda pair: -pair[0].share)[: None if verbosity > 0 else _TOLD]:
         yield Line(f"launch overhead: {kernel(row)}: {overhead_told(spent)}")
+    yield from _untimed([row for row in document.rows if row.measurement is None and row.entry.modeled], verbosity)
     idle = sum(IDLE in row.entry.notes for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
@@ -83,6 +84,20 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"roofline: {printable(line)}", ("yellow",))
     for path in document.written:
         yield Line(f"roofline report: {printable(path)}")
+
+
+def _untimed(rows: Sequence[Annotation], verbosity: int) -> Iterator[Line]:
+    """Work without a time: what it would take at the roof."""
+    told = [f"{kernel(row)} ({_moved(row)})" for row in rows[: None if verbosity > 0 else _TOLD]]
+    if told and verbosity >= 0:
+        more = f" and {len(rows) - len(told)} more" if len(rows) > len(told) else ""
+        yield Line(f"work without a time: {', '.join(told)}{more}")
+
+
+def _moved(row: Annotation) -> str:
+    entry = row.entry
+    moved = f"{quantity(entry.bytes_est, 'B')}, {quantity(entry.flops_est or 0, 'FLOP')}" if entry.bytes_est else "no work"
+    return moved if row.roof_s is None else f"{moved}: {duration(row.roof_s)} at the roof"
 
 
 def _gates(document: Document, rows: Sequence[Annotation]) -> Iterator[Line]:
@@ -173,6 +188,8 @@ def _why(row: Annotation) -> str:
 
 
 def _doubt(row: Annotation) -> str:
+    if row.entry.stage == "A" and row.work_source == "captured":
+        return "its captured work is a bound, or a guess at what is under test: a marker or the fixture makes it evidence"
     if row.entry.stage == "A":
         return "its work is guessed from names: a marker, the fixture or [tool.roofline.work] makes it evidence"
     if SHARED in row.entry.notes:
@@ -218,9 +235,8 @@ def _unmatched(document: Document) -> Iterator[Line]:
 def _bases(rows: Sequence[Annotation], *, notes: bool) -> Iterator[Line]:
     for row in rows:
         entry, m = row.entry, row.measurement
-        moved = f"{quantity(entry.bytes_est, 'B')}, {quantity(entry.flops_est or 0, 'FLOP')}" if entry.bytes_est else "no work"
         timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"
-        yield Line(f"{kernel(row)}: {moved} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
+        yield Line(f"{kernel(row)}: {_moved(row)} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
         if notes and entry.notes:
             yield Line(f"    {printable(entry.notes)}")
             for lever in (*entry.byte_reduction_levers, *entry.host_side_levers):

@@ -36,6 +36,15 @@ def places(*objects: object) -> set[Place]:
     return {place for thing in _inside(objects) for place in _places(thing)}
 
 
+def kinds(*objects: object) -> set[str]:
+    """The libraries whose arrays are among these: torch, jax, cupy, numpy; of a module of torch, torch."""
+    things = list(_inside(objects))
+    return {name.partition(".")[0] for name, kind in _ARRAYS if any(_is(thing, name, kind) for thing in things)}
+
+
+_ARRAYS = (("torch", "Tensor"), ("torch.nn", "Module"), ("jax", "Array"), ("cupy", "ndarray"), ("numpy", "ndarray"))
+
+
 def held_by(fn: object) -> tuple[object, ...]:
     """What a callable brings along: the arguments of a partial, the variables of a closure, the object of a method."""
     if isinstance(fn, functools.partial):

@@ -1,1 +1,63 @@
-"""Bytes and FLOPs of a call that nobody annotated, from watching it run once."""
+"""Bytes and FLOPs of a call that nobody annotated, from watching it run once.
+
+No framework is imported that the user's code has not imported itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+from ...timing.arrays import held_by, kinds, loaded
+from .record import Captured
+from .total import under_test
+
+
+class Outcome(NamedTuple):
+    """What was captured, and what the call returned where there was one: JAX is asked without calling."""
+
+    captured: Captured
+    called: bool = False
+    value: Any = None
+
+
+def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
+    """The work of ``fn(*args, **kwargs)``, called once more for it where its framework cannot tell otherwise.
+
+    Which framework is asked follows from the arrays among the arguments and in the closure. An exception of ``fn`` leaves.
+    """
+    found = kinds(args, kwargs, held_by(fn))
+    if "jax" in found and "torch" not in found:
+        from . import jax_cost
+
+        return Outcome(jax_cost.capture(fn, args, kwargs))
+    if "numpy" in found and "torch" not in found:
+        from . import numpy_arrays
+
+        value, captured = numpy_arrays.capture(fn, args, kwargs)
+        return Outcome(captured, True, value)
+    if loaded("torch") is not None:
+        from . import torch_watch
+
+        value, captured = torch_watch.capture(fn, args, kwargs, beside=_kernels)
+        return Outcome(captured, True, value)
+    return Outcome(Captured("", reason="no array among its arguments or in its closure"))
+
+
+@contextmanager
+def own_call() -> Iterator[Callable[[str], Captured]]:
+    """Watch a test's own call while the block runs; what is given then tells the work of the kernel under test.
+
+    That takes the name of the test's function: its reference, its inputs and its checks run there too.
+    """
+    from . import torch_watch
+
+    with torch_watch.Watch() as watch, _kernels(watch):
+        yield lambda name: under_test(name, watch.seen, watch.problem)
+
+
+def _kernels(watch: Any) -> AbstractContextManager[object]:
+    from . import triton_launches
+
+    return triton_launches.watching(watch.region, watch.seen)

@@ -26,7 +26,8 @@ class Seen(NamedTuple):
     name: the framework's (``aten.mm``, a kernel's symbol). work: the engine's model of it, which then says the op, its FLOPs
     and their dtype; None where there is none, and then only its regions are known. either: regions of which it is not known
     whether they are read or written (a kernel's arguments). partly: its regions may be used in part only (a paged cache), so
-    they bound its bytes from above. flops: None where nobody knows them. note: what the reader has to know.
+    they bound its bytes from above. flops: None where nobody knows them. note: what the reader has to know. kernel: a kernel
+    that the test's author wrote, by its symbol, rather than an operation of a framework.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Seen(NamedTuple):
     partly: bool = False
     launches: int = 1
     note: str = ""
+    kernel: bool = False
 
 
 class Captured(NamedTuple):
@@ -46,7 +48,7 @@ class Captured(NamedTuple):
 
     how: what saw it (``torch``, ``triton``, ``torch and triton``, ``jax``, ``numpy``). work: None where it is not known, with
     the reason. sure: False where a figure is a bound alone, so that the row is for display. launches: of kernels in the call,
-    where the source shows them. operations: how many were seen.
+    where the source shows them. operations: how many were seen. kernels: the symbols of its author's own.
     """
 
     how: str
@@ -56,3 +58,4 @@ class Captured(NamedTuple):
     launches: int | None = None
     operations: int = 0
     notes: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()

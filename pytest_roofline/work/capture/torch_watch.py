@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, lru_cache
 from time import perf_counter
 from types import FrameType, TracebackType
@@ -358,13 +359,21 @@ def _said(error: BaseException) -> str:
 
 
 def capture(
-    fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, budget_s: float = BUDGET_S
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    budget_s: float = BUDGET_S,
+    beside: Callable[[Watch], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Any, Captured]:
-    """Call ``fn`` once and say what it did. The states of the random generators are those of before the call afterwards."""
+    """Call ``fn`` once and say what it did. The states of the random generators are those of before the call afterwards.
+
+    beside: watches what torch does not see, and adds it to ``seen``.
+    """
     states = _random_states()
     watch = Watch(budget_s=budget_s)
     try:
-        with watch:
+        with watch, beside(watch):
             value = fn(*args, **(kwargs or {}))
     finally:
         for restore in states:

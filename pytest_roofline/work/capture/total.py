@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from roofline_engine.entry import ByteModel
+from roofline_engine.kernels import classify
 from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype, quantity
 
@@ -38,7 +39,10 @@ def total(
     is more than the memory sees.
     """
     said = [*notes, *(item.note for item in seen if item.note)]
-    base = Captured(how, operations=len(seen))
+    kernels = _once(item.name for item in seen if item.kernel)
+    if kernels:
+        how = "triton" if all(item.kernel for item in seen) else f"{how} and triton"
+    base = Captured(how, operations=len(seen), kernels=kernels)
     if not seen:
         return base._replace(reason="no operation was seen", notes=_once(said))
     unknown = _once(item.name for item in seen if item.work is None and item.flops is None)
@@ -211,3 +215,31 @@ def _once(items: Iterable[str]) -> tuple[str, ...]:
 
 def _dtype(name: str | None) -> Dtype:
     return parse_dtype(name or "uint8")  # where nothing is computed no peak is used
+
+
+#: Of these a test does many beside the kernel that it tests.
+_BESIDE = ("elementwise", "copy", "transpose", "cat", "reduce", "gather", "unknown")
+
+
+def under_test(name: str, seen: Sequence[Seen], problem: str = "") -> Captured:
+    """The kernel that a test is of, out of all that its own call did: inputs, a reference and checks are there too.
+
+    Its author's own kernels are it; else the operations of the op that the test's name tells; else the only operations that
+    are more than element-wise or moving data. It is a guess which they are, so the figures are for display. Of operations
+    alike the largest is taken, since a reference does the same once more.
+    """
+    if problem or not seen:
+        return Captured("torch", reason=problem or "no operation was seen", operations=len(seen))
+    kernels = [item for item in seen if item.kernel]
+    if kernels:
+        return total("triton", kernels)._replace(sure=False)
+    ops = {item.work.op for item in seen if item.work is not None}
+    told = classify(name.removeprefix("test_")).op
+    main = {op for op in ops if op == told or (op[:5] == told[:5] == "attn_")} or ops - set(_BESIDE)
+    if len(main) != 1:
+        what = f"{', '.join(sorted(main))} ran" if main else "nothing but element-wise operations and copies ran"
+        return Captured("torch", reason=f"{what} in its own call: which is under test is not known", operations=len(seen))
+    alike = [item for item in seen if item.work is not None and item.work.op in main]
+    largest = max(alike, key=lambda item: (item.work.bytes, item.work.flops) if item.work else (0.0, 0.0))
+    note = f"the largest {largest.name} of the {len(seen)} operations of its own call"
+    return total("torch", [largest], notes=[note])._replace(sure=False, operations=len(seen))

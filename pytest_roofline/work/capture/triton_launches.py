@@ -8,6 +8,7 @@ set while ``torch.compile`` compiles changes which launcher Inductor makes, so i
 
 from __future__ import annotations
 
+import gc
 import inspect
 import math
 import types
@@ -52,8 +53,21 @@ def watching(region: Callable[[Any], Region], seen: list[Seen]) -> Iterator[None
             if kind is not None:
                 stack.enter_context(replaced(kind, name, wrapper))
         yield
-    if before is None and loaded("triton") is not None:
-        seen.append(Seen("triton", flops=None, note="Triton was imported by the call: its launches were not seen"))
+    if before is None and _has_kernels():
+        seen.append(Seen("triton", flops=None, kernel=True, note="Triton was imported by the call: its launches were not seen"))
+
+
+def _has_kernels() -> bool:
+    """Whether kernels of the user's exist; torch imports Triton for itself, with kernels of its own."""
+    kinds = [
+        getattr(loaded(f"triton.runtime.{module}"), name, None)
+        for module, name in (("jit", "JITFunction"), ("interpreter", "InterpretedFunction"))
+    ]
+    known = tuple(kind for kind in kinds if kind is not None)
+    return bool(known) and any(
+        issubclass(type(thing), known) and not thing.fn.__module__.startswith(("triton.", "torch."))
+        for thing in gc.get_objects()
+    )
 
 
 def unseen() -> str:
@@ -153,7 +167,7 @@ class _Watch:
             seen = self.operation(launch, *notes)
         except Exception as error:  # the user's launch goes on whatever we make of it
             said = f"its arguments were not understood: {type(error).__name__}: {error}"
-            seen = Seen(launch.name, flops=None, note="; ".join((*notes, said)))
+            seen = Seen(launch.name, flops=None, kernel=True, note="; ".join((*notes, said)))
         if seen is not None:
             self.seen.append(seen)
 
@@ -182,7 +196,7 @@ class _Watch:
             computed = dtype or parse_dtype("fp32")
             candidate = ByteModel("launch_metadata", said.nbytes, flops)
             work = Work("unknown", "unknown", (candidate,), engine, computed, computed, ())
-            return Seen(name, work=work, flops=flops, dtype=computed.name, note="; ".join(told))
+            return Seen(name, work=work, flops=flops, dtype=computed.name, kernel=True, note="; ".join(told))
         indices = _indices(tensors)
         if indices:
             told.append(f"{', '.join(indices)} may select parts of its buffers: their size is an upper bound")
@@ -192,6 +206,7 @@ class _Watch:
             flops=flops,
             dtype=dtype.name if dtype is not None and flops else None,
             partly=bool(indices),
+            kernel=True,
             note="; ".join(told),
         )
 

@@ -1,0 +1,301 @@
+"""Work of tests that nobody annotated: captured from what they time, from their own call, or out of what they return."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from plugin_run import Project
+
+pytest_plugins = ["pytester"]
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+BENCHMARK = ("benchmark",)
+QUICK = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.01", "--roofline-device=MI355X")
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(pytester, monkeypatch)
+
+
+# torch, in processes of their own: it cannot be imported twice in one.
+
+TORCH = """
+    import pytest, torch
+    import torch.nn.functional as F
+
+    A = torch.ones(64, 32)
+    B = torch.ones(32, 16)
+    calls = []
+
+    def mm(a, b):
+        calls.append(1)
+        return a @ b
+
+    def test_arguments(benchmark):
+        benchmark(mm, A, B)
+
+    def test_closure(benchmark):
+        benchmark(lambda: A @ B)
+
+    def test_pedantic(benchmark):
+        calls.clear()
+        benchmark.pedantic(mm, args=(A, B), rounds=4, warmup_rounds=0)
+        assert len(calls) == 4
+
+    def test_disabled_timer_is_not_called_more(benchmark):
+        calls.clear()
+        benchmark.disabled = True
+        benchmark(mm, A, B)
+        assert len(calls) == 1
+
+    def test_fixture(roofline):
+        assert roofline.measure(torch.softmax, A, -1).shape == A.shape
+
+    @pytest.mark.roofline(bytes=1e6)
+    def test_marked(benchmark):
+        benchmark(mm, A, B)
+
+    def test_declared(benchmark, roofline):
+        roofline(bytes=2e6)
+        benchmark(mm, A, B)
+
+    grown = [1]
+
+    def test_changing(benchmark):
+        def grow():
+            grown.append(1)
+            return torch.ones(len(grown))
+        benchmark(grow)
+
+    raised = []
+
+    def test_raising(benchmark):
+        def once():
+            if torch._C._len_torch_dispatch_stack():
+                raise RuntimeError("not under a mode")
+            return A @ B
+        benchmark(once)
+
+    def test_unknown(benchmark):
+        benchmark(torch.linalg.svdvals, A)
+
+    def test_own_call_by_name():
+        x = torch.randn(8, 128)
+        out = torch.softmax(x, -1)
+        torch.testing.assert_close(out.sum(-1), torch.ones(8))
+
+    def test_layer_norm():
+        x, w, b = torch.randn(8, 128), torch.ones(128), torch.zeros(128)
+        F.layer_norm(x, (128,), w, b)
+        (x - x.mean(-1, keepdim=True)) * w
+
+    def test_nothing_of_ours():
+        assert 1
+
+    def test_returns_a_tensor_count(benchmark):
+        assert benchmark(mm, A, B).shape == (64, 16)
+"""
+
+#: C = A B, fp32: the three matrices once, a multiply and an add per term.
+MM_BYTES, MM_FLOPS = 4 * (64 * 32 + 32 * 16 + 64 * 16), 2 * 64 * 32 * 16
+
+
+@needs_torch
+def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
+    ran = project.write(test_a=TORCH).spawn(*QUICK, plugins=BENCHMARK)
+    assert set(ran.counts) == {"passed"}
+    rows = ran.rows
+
+    def work(name: str) -> tuple[str | None, float | None, float | None, str]:
+        row = rows[name]
+        return row["work"]["source"], row["bytes_est"], row["flops_est"], row["stage"]
+
+    for name in ("test_arguments", "test_closure", "test_returns_a_tensor_count"):
+        assert work(name) == ("captured", MM_BYTES, MM_FLOPS, "B")
+        assert rows[name]["notes"].startswith("captured: torch; ")
+    assert work("test_fixture")[:2] == ("captured", 2 * 4 * 64 * 32)
+    assert work("test_marked") == ("marker", 1e6, 0, "B")
+    assert work("test_declared") == ("fixture", 2e6, 0, "B")
+    assert work("test_pedantic")[0] is None
+    assert rows["test_changing"]["notes"].startswith(
+        "capture dropped: the captured call returned something else than the timed ones"
+    )
+    assert "RuntimeError: not under a mode" in rows["test_raising"]["notes"]
+    assert work("test_raising")[0] is None
+    assert "svd" in rows["test_unknown"]["notes"]
+    # Tests without a timer: the op that the name tells, out of all that ran; a guess, so for display.
+    assert work("test_layer_norm") == ("captured", 4 * (2 * 8 * 128 + 2 * 128), 7 * 8 * 128, "A")
+    assert rows["test_layer_norm"]["measurement"] is None
+    assert rows["test_layer_norm"]["unknown_reason"] == "not_measured"
+    assert rows["test_layer_norm"]["roof_s"] == pytest.approx(4 * (2 * 8 * 128 + 2 * 128) / 8e12, rel=1e-6)
+    assert work("test_own_call_by_name") == ("captured", 2 * 4 * 8 * 128, 5 * 8 * 128, "A")
+    assert "test_nothing_of_ours" not in rows
+
+
+@needs_torch
+def test_with_capture_off_nothing_is_watched(project: Project) -> None:
+    project.write(
+        test_a="""
+        import torch
+        from torch.utils._python_dispatch import _len_torch_dispatch_stack
+
+        def test_a(benchmark):
+            seen = []
+            def fn():
+                seen.append(torch._C._len_torch_dispatch_stack())
+            benchmark(fn)
+            assert not any(seen)
+            assert type(benchmark).__call__.__module__ == type(benchmark).__module__
+
+        def test_b():
+            assert not torch._C._len_torch_dispatch_stack()
+        """.replace("        from torch.utils._python_dispatch import _len_torch_dispatch_stack\n", "")
+    )
+    ran = project.spawn(*QUICK, "--roofline-capture=off", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 2}
+    assert ran.rows["test_a"]["work"]["source"] is None
+    assert "test_b" not in ran.rows
+
+
+@needs_torch
+def test_the_calls_of_a_timer_are_rows_and_its_module_is_not_watched(project: Project) -> None:
+    project.write(
+        test_a="""
+        import torch
+        from torch.utils.benchmark import Timer
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+
+        def test_two_timers():
+            first = Timer("torch.mm(A, B)", globals=globals()).timeit(5)
+            second = Timer("A + 1", globals=globals()).timeit(5)
+            assert first.median > 0 and second.median > 0
+
+        def test_times_nothing():
+            assert not torch._C._len_torch_dispatch_stack()
+            torch.softmax(A, -1)
+        """
+    )
+    rows = project.spawn("--roofline-device=cpu", plugins=BENCHMARK).rows
+    first, second = rows["test_two_timers#1"], rows["test_two_timers#2"]
+    assert (first["bytes_est"], first["flops_est"]) == (MM_BYTES, MM_FLOPS)
+    assert second["bytes_est"] == 2 * 4 * 64 * 32
+    assert first["measurement"]["source"] == "user"
+    assert "by torch.utils.benchmark.Timer.timeit" in first["measurement"]["notes"]
+    assert "test_times_nothing" not in rows
+
+
+@pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
+def test_a_kernel_in_tritons_interpreter_has_work_and_no_time(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest, torch, triton
+        import triton.language as tl
+
+        @triton.jit
+        def _scale_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+            at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+        def scale(x):
+            out = torch.empty_like(x)
+            _scale_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
+            return out
+
+        X = torch.rand(1000)
+
+        def test_timed(benchmark):
+            benchmark(scale, X)
+
+        def test_plain():
+            torch.testing.assert_close(scale(X), 2 * X)
+        """
+    )
+    path = project.json(
+        "predictions.json", {"skill_version": "1", "peaks": {}, "entries": [{"name": "scale_kernel_0d1d2c", "op": "copy"}]}
+    )
+    ran = project.spawn(*QUICK, f"--roofline-predictions={path}", plugins=BENCHMARK, TRITON_INTERPRET="1")
+    assert ran.counts == {"passed": 2}
+    for name in ("test_timed", "test_plain"):
+        row = ran.rows[name]
+        assert row["bytes_est"] == 2 * 4 * 1000
+        assert row["measurement"] is None
+        assert row["roofline_pct"] is None
+        assert row["prediction"]["matched"] == "by the kernel it launches, _scale_kernel"
+        assert "interpreter" in row["notes"]
+
+
+# What a test returns.
+
+
+def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
+    project.write(
+        test_a="""
+        import numpy as np, pytest
+
+        @pytest.mark.parametrize("m,n,k", [(64, 4096, 7168)])
+        @pytest.mark.parametrize("dtype", ["bf16"])
+        def test_gemm(m, n, k, dtype):
+            return {"ck us": np.float64(20.0), "ck TFLOPS": 2 * m * n * k / 20.0 / 1e6, "triton us": 40.0}
+
+        def test_rows():
+            return [{"M": 64, "N": 4096, "K": 7168, "dtype": "bf16", "us": us, "TFLOPS": 1.0} for us in (20.0, 25.0)]
+
+        @pytest.mark.roofline(bytes=80e6)
+        def test_marked():
+            return {"my_us": 20.0}
+        """
+    )
+    ran = project.run("-W", "error", "--roofline-device=MI355X")
+    assert ran.counts == {"passed": 3}
+    nbytes = 2 * (64 * 7168 + 7168 * 4096 + 64 * 4096)
+    ck, triton = (ran.rows[f"test_gemm[bf16-64-4096-7168][{name}]"] for name in ("ck", "triton"))
+    assert (ck["work"]["source"], ck["bytes_est"], ck["t_unit_ms"]) == ("returned", nbytes, pytest.approx(0.02))
+    assert ck["roofline_pct"] == pytest.approx(nbytes / 20e-6 / 8e12, rel=1e-3)
+    assert triton["t_unit_ms"] == pytest.approx(0.04)
+    assert ck["measurement"]["clock"] == "unknown"  # how it took its time is not in the dict
+    assert "its own figure" in ran.rows["test_rows"]["notes"]  # 1.0 TFLOPS is not what the shape and 20 us give
+    assert ran.rows["test_rows[#2]"]["t_unit_ms"] == pytest.approx(0.025)
+    marked = ran.rows["test_marked[my]"]
+    assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 80e6)
+
+
+def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:
+    project.write(
+        test_a="""
+        import unittest
+
+        def test_number():
+            return 1.5
+
+        def test_dict():
+            return {"error": 0.1, "status": "us"}
+
+        def test_tuple():
+            return 0.1, 0.2
+
+        class TestOld(unittest.TestCase):
+            def test_method(self):
+                return {"us": 3.0}
+        """
+    )
+    ran = project.run("-W", "ignore::DeprecationWarning", "-rw")
+    alone = project.run("-W", "ignore::DeprecationWarning", "-rw", report=False)
+    assert ran.counts["warning"] == alone.counts["warning"] >= 3
+    assert ran.report["entries"] == []
+
+
+def test_a_test_that_fails_returns_nothing(project: Project) -> None:
+    project.write(test_a="def test_fails():\n    found = {'us': 3.0}\n    assert found['us'] < 2\n    return found\n")
+    ran = project.run()
+    assert ran.counts == {"failed": 1}
+    assert "assert found['us'] < 2" in ran.out
+    assert ran.report["entries"] == []
+
+
+def test_a_wrong_capture_setting_is_a_usage_error(project: Project) -> None:
+    ran = project.write(test_a="def test_a(): pass").run("--roofline-capture=sometimes")
+    assert ran.code == 4
+    assert "--roofline-capture is 'sometimes', expected auto or off" in ran.out

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as functional
 
-from .torch_ops import Call, Model, attention, cross_entropy, linear, rms_norm
+from .torch_models import Call, Model, cross_entropy, rms_norm
+from .torch_products import attention, linear
 
 
 class Composite(NamedTuple):

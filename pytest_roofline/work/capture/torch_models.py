@@ -99,6 +99,13 @@ def softmax(call: Call) -> Model:
     return Model("softmax", _rows(call.writes[0], source, cols), charged=(source,))
 
 
+def topk(call: Call) -> Model:
+    source = call["self"]
+    cols = source.shape[call.get("dim", -1)]
+    sizes = {"rows": source.numel() // cols, "cols": cols, "k": call["k"], "dtype": source.dtype}
+    return Model("topk", sizes, charged=(source,))
+
+
 def layer_norm(call: Call) -> Model:
     source = call["input"]
     return _norm("layernorm", source, call.writes[0], call["normalized_shape"], (call.get("weight"), call.get("bias")))

@@ -26,6 +26,7 @@ from .torch_models import (
     rms_norm,
     scatter,
     softmax,
+    topk,
 )
 from .torch_products import attention, attention_backward, convolution, convolution_backward, linear, product, scaled_mm
 
@@ -108,6 +109,7 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
          "upsample_bilinear2d", "_foreach_norm", "_amp_foreach_non_finite_check_and_unscale"),
         elementwise,
     ),
+    "topk": topk,
     "var_mean": reduce,
     "var": reduce,
     "std": reduce,

@@ -15,7 +15,7 @@ from roofline_engine.models import Work, work
 
 from .record import Region, Seen
 from .torch_models import Call, Model
-from .torch_ops import FREE, WRITE_ONLY, model_of
+from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
 from .torch_storage import Storages
 from .total import distinct
 
@@ -24,7 +24,8 @@ class Schema(NamedTuple):
     """What torch says of an operation.
 
     names: its arguments. changed: those that it writes to; unread: those that it does not read. free: nothing is computed or
-    moved. blank: its result does not depend on what its tensors hold, as with ``zeros_like``.
+    moved. blank: its result does not depend on what its tensors hold, as with ``zeros_like``. composite: torch runs it as
+    other operations, which tell more.
     """
 
     label: str
@@ -35,6 +36,7 @@ class Schema(NamedTuple):
     model: Callable[[Call], Model | list[Model]]
     free: bool
     blank: bool
+    composite: bool
 
 
 @cache
@@ -56,6 +58,7 @@ def schema(func: Any) -> Schema:
         model_of(known, func.tags),
         name in FREE or bool(func.is_view) or torch.Tag.inplace_view in func.tags,
         only and not changed,
+        known not in TABLE and bool(func._can_decompose()),
     )
 
 

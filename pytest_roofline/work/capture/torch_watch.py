@@ -19,10 +19,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .record import Captured, Region, Seen
-from .torch_composites import COMPOSITES, Composite
+from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
-from .torch_products import attention_backward
 from .torch_seen import Decomposed, engine_work, merged, schema, seen
 from .torch_storage import Storages, foreign, tensors_of, why_not
 from .total import total
@@ -58,14 +57,19 @@ class Watch:
         self._storages = Storages()
         self._budget_s, self._spent_s = budget_s, 0.0
         self._inside = 0  # of a function that is recorded as a whole, or of a check
-        self._launches = 0  # of the operations inside of it
+        self._steps: list[str] = []  # the operations inside of it
+        self._compiled = False
         self._checks: set[int] = set()  # storages of the results of a test's checks
         self._decomposed: list[Decomposed] = []
         self._base: FrameType | None = None
+        self._stance: Any = None
         self._functions, self._dispatch = _Functions(self), _Dispatch(self)
 
     def __enter__(self) -> Watch:
         self._base = sys._getframe(1)
+        # A compiled function that meets our modes before it is compiled would be left uncompiled for good.
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        self._stance = set_stance("force_eager") if set_stance is not None else None
         self._functions.__enter__()
         self._dispatch.__enter__()
         return self
@@ -74,6 +78,8 @@ class Watch:
         self._base = None
         self._dispatch.__exit__(kind, error, traceback)
         self._functions.__exit__(kind, error, traceback)
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
 
     def region(self, tensor: Any) -> Region:
         """What a tensor covers, for who launches kernels on it himself."""
@@ -84,7 +90,11 @@ class Watch:
         if not self.problem:
             try:
                 operations = merged(self.seen, self._decomposed)
-                return total("torch", operations, made=self._storages.made, kept=self._storages.kept())
+                done = total("torch", operations, made=self._storages.made, kept=self._storages.kept())
+                if not self._compiled:
+                    return done
+                note = "compiled: watched as the operations it is compiled from, so its launches are not known"
+                return done._replace(launches=None, notes=(*done.notes, note))
             except Exception as error:
                 self._failed(error)
         return Captured("torch", reason=self.problem, operations=len(self.seen))
@@ -100,7 +110,7 @@ class Watch:
         values = self._safely(composite.values, args, kwargs)
         if values is None or self._in_a_check():
             return func(*args, **kwargs)
-        first, self._launches = torch._C._autograd._get_sequence_nr(), 0
+        first, self._steps = torch._C._autograd._get_sequence_nr(), []
         self._inside += 1
         try:
             out = func(*args, **kwargs)
@@ -110,6 +120,9 @@ class Watch:
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.problem and schema(func).composite:
+            with self._dispatch:
+                return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
         if not self.problem:
             self._safely(self._operation, func, args, kwargs, out)
@@ -148,10 +161,14 @@ class Watch:
         self._checks.update(self._storages.number(tensor, made=True) for tensor in tensors)
 
     def _in_a_check(self) -> bool:
+        """Whether torch.testing is calling; notes compiled functions on the way."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame is not self._base:
-            if frame.f_code.co_filename == _COMPARISON:
+            code = frame.f_code
+            if code.co_filename == _COMPARISON:
                 return True
+            if code.co_name == "compile_wrapper":  # of torch._dynamo
+                self._compiled = True
             frame = frame.f_back
         return False
 
@@ -180,7 +197,8 @@ class Watch:
         if (before and before <= self._checks) or self._in_a_check():
             self._mark_check(results)
             return
-        self._launches += 1
+        if self._inside:
+            self._steps.append(known.name)
         if self._inside or not any(tensor.numel() for tensor in (*changed, *fresh)):
             return
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
@@ -212,10 +230,10 @@ class Watch:
         if not all(tensor.numel() for tensor in (*reads, *writes)):
             return
         call = Call(composite.name, values, reads, writes)
-        self.seen.append(seen(composite.name, call, composite.model(call), self._storages, self._launches))
-        last = torch._C._autograd._get_sequence_nr()
-        if composite.model is COMPOSITES[torch.nn.functional.scaled_dot_product_attention].model and self._launches > 1:
-            self._decomposed.append(Decomposed(first, last, engine_work(attention_backward(call, "math")), []))
+        self.seen.append(seen(composite.name, call, composite.model(call), self._storages, len(self._steps)))
+        if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
+            work = engine_work(composite.backward(call))
+            self._decomposed.append(Decomposed(first, torch._C._autograd._get_sequence_nr(), work, []))
 
     def _note_backward(self) -> None:
         """Note that the next operation belongs to the backward pass of attention that ran as several operations."""

@@ -41,14 +41,17 @@ class Schema(NamedTuple):
 
 @cache
 def schema(func: Any) -> Schema:
-    """Of an operation as it is dispatched."""
+    """Of an operation as it is dispatched. One that takes functions (``cond``, ``flex_attention``) tells nothing of itself."""
+    if not isinstance(func, torch._ops.OpOverload):
+        name = str(func)
+        return Schema(name, name, (), (), (), model_of(name, ()), False, False, False)
     arguments = func._schema.arguments
     name = func.overloadpacket.__name__
     changed = tuple(item.name for item in arguments if item.alias_info is not None and item.alias_info.is_write)
     unread = tuple(item.name for item in arguments if item.is_out)
     only = name in WRITE_ONLY
     label = f"{func.namespace}.{name}"
-    known = name if func.namespace in ("aten", "prims") else label
+    known = name if func.namespace in ("aten", "prim", "prims") else label
     return Schema(
         label,
         known,
@@ -58,8 +61,15 @@ def schema(func: Any) -> Schema:
         model_of(known, func.tags),
         name in FREE or bool(func.is_view) or torch.Tag.inplace_view in func.tags,
         only and not changed,
-        known not in TABLE and bool(func._can_decompose()),
+        known not in TABLE and _composite(func),
     )
+
+
+def _composite(func: Any) -> bool:
+    try:
+        return bool(func._can_decompose())
+    except RuntimeError:  # not one of the dispatcher's, such as prim::device
+        return False
 
 
 def seen(label: str, call: Call, model: Model, storages: Storages, launches: int = 1) -> Seen:

@@ -22,7 +22,7 @@ from .record import Captured, Region, Seen
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
-from .torch_seen import Decomposed, engine_work, merged, schema, seen
+from .torch_seen import Decomposed, Schema, engine_work, merged, schema, seen
 from .torch_storage import Storages, foreign, tensors_of, why_not
 from .total import total
 
@@ -104,7 +104,7 @@ class Watch:
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._inside or self.problem:
             return func(*args, **kwargs)
-        composite = COMPOSITES.get(func)
+        composite = self._safely(COMPOSITES.get, func)
         if composite is None:
             return self._checked(func, args, kwargs) if _name(func) in CHECKS else func(*args, **kwargs)
         values = self._safely(composite.values, args, kwargs)
@@ -120,12 +120,13 @@ class Watch:
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.problem and schema(func).composite:
+        known = None if self.problem else self._safely(schema, func)
+        if known is not None and known.composite:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if not self.problem:
-            self._safely(self._operation, func, args, kwargs, out)
+        if known is not None:
+            self._safely(self._operation, known, args, kwargs, out)
         return out
 
     def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
@@ -172,8 +173,7 @@ class Watch:
             frame = frame.f_back
         return False
 
-    def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        known = schema(func)
+    def _operation(self, known: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         values = dict(zip(known.names, args))
         values.update(kwargs)
         given = []
@@ -255,6 +255,8 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]  # the classes of tor
 
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
+    supports_higher_order_operators = True
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch

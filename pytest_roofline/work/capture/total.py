@@ -45,7 +45,9 @@ def total(
     base = Captured(how, operations=len(seen), kernels=kernels)
     if not seen:
         return base._replace(reason="no operation was seen", notes=_once(said))
-    unknown = _once(item.name for item in seen if item.work is None and item.flops is None)
+    unknown = _once(
+        item.name + (f" ({item.note})" if item.note else "") for item in seen if item.work is None and item.flops is None
+    )
     if unknown:
         return base._replace(reason=f"nobody knows the FLOPs of {_listed(unknown)}", notes=_once(said))
     made, kept = frozenset(made), frozenset(kept)
@@ -85,19 +87,18 @@ class _Views:
     """Distinct views of each storage."""
 
     def __init__(self) -> None:
-        self._views: dict[int, set[tuple[int, ...]]] = {}
+        self._met: set[tuple[int, tuple[int, ...]]] = set()
         self._nbytes: dict[int, float] = {}
 
     def add(self, region: Region) -> None:
-        views = self._views.setdefault(region.storage, set())
-        if region.view not in views:
-            views.add(region.view)
-            before = self._nbytes.get(region.storage, 0.0)
-            self._nbytes[region.storage] = min(before + region.nbytes, max(region.whole, region.nbytes))
+        storage, view, nbytes, whole = region
+        key = (storage, view)
+        if key not in self._met:
+            self._met.add(key)
+            self._nbytes[storage] = min(self._nbytes.get(storage, 0.0) + nbytes, max(whole, nbytes))
 
     def covers(self, region: Region) -> bool:
-        views = self._views.get(region.storage, ())
-        return region.view in views or (bool(views) and self._nbytes[region.storage] >= region.whole)
+        return self._nbytes.get(region.storage, -1.0) >= region.whole or (region.storage, region.view) in self._met
 
     def nbytes(self, counted: object = None) -> float:
         if not callable(counted):
@@ -109,8 +110,12 @@ def distinct(*groups: Iterable[Region]) -> float:
     """Bytes of the regions of each group, every view of a storage once."""
     result = 0.0
     for group in groups:
+        regions = list(group)
+        if len({region.storage for region in regions}) == len(regions):
+            result += sum(region.nbytes for region in regions)
+            continue
         views = _Views()
-        for region in group:
+        for region in regions:
             views.add(region)
         result += views.nbytes()
     return result

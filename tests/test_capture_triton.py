@@ -173,6 +173,21 @@ def bench(kernel_call, quantiles):
 tuned = triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], key=["n"], do_bench=bench)(plain)
 case("tuned", lambda: tuned[grid](x, y, out, N))
 cases["calls"] = calls[:1]
+
+from pytest_roofline.work.capture.torch_watch import Watch
+
+
+def chain():
+    between = torch.empty_like(x)
+    plain[grid](x, y, between, N, B=128)
+    return between * 2
+
+
+watch = Watch()
+with watch, watching(watch.region, watch.seen):
+    value = chain()
+done = watch.finish(value)
+cases["chain"] = [done.work.bytes, done.work.flops, done.operations, done.launches, list(done.notes)]
 print(json.dumps(cases))
 """
 
@@ -352,6 +367,14 @@ def test_everything_is_put_back_and_watches_may_nest(cases: Cases) -> None:
 def test_an_autotuners_benchmark_is_no_work_of_the_call(cases: Cases) -> None:
     (seen,) = cases["tuned"]
     assert seen["name"] == "add"
+
+
+def test_a_launch_is_one_of_the_operations_of_torch(cases: Cases) -> None:
+    """x, y and the result of the chain, 4000 B each: what is between stays inside. The copies of the interpreter are no
+    operations."""
+    nbytes, flops, operations, launches, said = cases["chain"]
+    assert (nbytes, flops, operations, launches) == (12000.0, 1000.0, 2, 2)
+    assert interpreted(said) is (cases["mode"] == "interpreter")
 
 
 def test_the_interpreter_is_told(cases: Cases) -> None:

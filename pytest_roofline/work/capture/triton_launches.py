@@ -8,6 +8,7 @@ set while ``torch.compile`` compiles changes which launcher Inductor makes, so i
 
 from __future__ import annotations
 
+import gc
 import inspect
 import math
 import types
@@ -53,6 +54,8 @@ def watching(region: Callable[[Any], Region], seen: list[Seen]) -> Iterator[None
             if kind is not None:
                 stack.enter_context(replaced(kind, name, wrapper))
         yield
+    if watch.kernels:
+        gc.collect()  # functions of the interpreter that refer to themselves hold the arguments, as if they outlived the call
     if before is None and loaded("triton") is not None:
         seen.append(Seen("triton", flops=None, note="Triton was imported by the call: its launches were not seen"))
 

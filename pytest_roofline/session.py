@@ -24,7 +24,7 @@ from roofline_engine.units import printable
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
 from .cases import Cases, group, parameters
-from .collect import Collectors
+from .collect.collectors import Collectors
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain

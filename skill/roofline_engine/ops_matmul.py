@@ -22,12 +22,15 @@ def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flo
     "gemm",
     op_class="gemm",
     source="2MNK; A + B + C once each (specification section 4; cuBLAS and rocBLAS report the same); block scales: fp32 "
-    "per 1 x b of A and b x b of B (DeepSeek-V3 fp8), 16 bit per group of B's K (GPTQ, AWQ)",
-    leaves_out="split-K partial sums, padding, bias, zero points, cache misses beyond the first touch",
+    "per 1 x b of A and b x b of B (DeepSeek-V3 fp8), 16 bit per group of B's K (GPTQ, AWQ); addend: elements of C or of a "
+    "bias, read in the output's type (BLAS: alpha A B + beta C)",
+    leaves_out="split-K partial sums, padding, zero points, the FLOPs of alpha, beta and bias, cache misses beyond the first "
+    "touch",
     M=REQUIRED,
     N=REQUIRED,
     K=REQUIRED,
     batch=1,
+    addend=0,
     weight_dtype=None,
     scale_block=None,
     group_size=None,
@@ -44,6 +47,7 @@ def _gemm(p: Params) -> Work:
         scales += 2.0 * math.ceil(k / group) * n
     flops = 2.0 * batch * m * n * k
     inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
+    inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
     candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
     notes = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:
@@ -195,8 +199,8 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     "conv3d",
     op_class="gemm",
     source="2 x batch x out_channels x outputs x in_channels/groups x taps, the same forward, by data and by weight "
-    "(torch.utils.flop_counter conv_flop_count); input, weight and output once",
-    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), bias",
+    "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias once",
+    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), the FLOPs of a bias",
     batch=REQUIRED,
     in_channels=REQUIRED,
     out_channels=REQUIRED,
@@ -207,6 +211,7 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     dilation=1,
     groups=1,
     direction="forward",
+    bias=False,
     weight_dtype=None,
 )
 def _conv(p: Params) -> Work:
@@ -233,6 +238,8 @@ def _conv(p: Params) -> Work:
         "weight": filters * (channels // groups) * math.prod(kernel) * w.nbytes,
         "output": batch * filters * math.prod(out) * p.dtype("out_dtype", a).nbytes,
     }
+    if p.flag("bias"):
+        sizes["bias"] = filters * w.nbytes
     direction = p.choice("direction", _DIRECTIONS)
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
     note = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"

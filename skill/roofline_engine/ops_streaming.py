@@ -51,10 +51,11 @@ def _elementwise(p: Params) -> Work:
     rows=REQUIRED,
     cols=REQUIRED,
     residual=False,
+    weights=1,
 )
 def _rmsnorm(p: Params) -> Work:
     # A fused add reads the residual and writes the sum too.
-    return _rows(p, 4, streams=2 if p.flag("residual") else 1, weights=1)
+    return _rows(p, 4, streams=2 if p.flag("residual") else 1, weights=p.size("weights", minimum=0))
 
 
 @op(
@@ -65,9 +66,10 @@ def _rmsnorm(p: Params) -> Work:
     rows=REQUIRED,
     cols=REQUIRED,
     residual=False,
+    weights=2,
 )
 def _layernorm(p: Params) -> Work:
-    return _rows(p, 7, streams=2 if p.flag("residual") else 1, weights=2)
+    return _rows(p, 7, streams=2 if p.flag("residual") else 1, weights=p.size("weights", minimum=0))
 
 
 @op(

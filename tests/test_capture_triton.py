@@ -1,0 +1,373 @@
+"""What a capture sees of Triton launches: in the interpreter, and of compiled kernels on a stand-in for a GPU's driver.
+
+Triton reads TRITON_INTERPRET when a kernel is defined, so each mode is a process of its own, and its cases run in it once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_roofline.work.capture.triton_launches import DOT, INTERPRETED, NO_DOT, interpreted, unseen
+
+pytestmark = pytest.mark.skipif(not (find_spec("triton") and find_spec("torch")), reason="needs triton and torch")
+
+KERNELS = """
+import json, sys
+import torch, triton, triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+from pytest_roofline.work.capture.record import Region
+from pytest_roofline.work.capture.triton_launches import unseen, watching
+
+
+def region(tensor):
+    storage = tensor.untyped_storage()
+    view = (tensor.storage_offset(), *tensor.shape, *tensor.stride())
+    return Region(storage.data_ptr(), view, float(tensor.numel() * tensor.element_size()), float(storage.nbytes()))
+
+
+def said_by_author(grid, metadata, args):
+    calls.append([list(grid), metadata.name, metadata.num_warps, sorted(args)])
+    return {"name": f"add_{args['n']}", "flops32": torch.tensor(1.0 * args["n"]), "bytes": 12 * args["n"]}
+
+
+def of_flops(figures):
+    def said(grid, metadata, args):
+        return dict(figures)
+    return said
+
+
+def add(x, y, out, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+
+plain = triton.jit(add)
+figured = triton.jit(launch_metadata=said_by_author)(add)
+broken = triton.jit(launch_metadata=lambda grid, metadata, args: {"flops32": args["missing"]})(add)
+negative = triton.jit(launch_metadata=of_flops({"bytes": -1}))(add)
+unwidthed = triton.jit(launch_metadata=of_flops({"flops": 500}))(add)
+two_widths = triton.jit(launch_metadata=of_flops({"flops8": 5, "flops16": 7}))(add)
+
+
+@triton.jit
+def deepest(a, b):
+    return tl.dot(a, b)
+
+
+@triton.jit
+def helper(a, b):
+    return deepest(a, b)
+
+
+def matmul(a, b, c, B: tl.constexpr):
+    at = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
+    tl.store(c + at, helper(tl.load(a + at), tl.load(b + at)))
+
+
+unknown = triton.jit(matmul)
+known = triton.jit(launch_metadata=of_flops({"flops32": 2 * 16**3}))(matmul)
+
+
+@triton.jit
+def given(a, b, c, B: tl.constexpr, f: tl.constexpr):
+    at = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
+    tl.store(c + at, f(tl.load(a + at), tl.load(b + at)))
+
+
+@triton.jit
+def look_up(table, index, out, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + at, tl.load(table + tl.load(index + at, mask=at < n), mask=at < n), mask=at < n)
+
+
+@triton.jit
+def described(desc, out, B: tl.constexpr):
+    at = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
+    tl.store(out + at, desc.load([0, 0]))
+
+
+@triton.jit
+def of_a_pair(pair, out, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(out + at, tl.load(pair[0] + at) + tl.load(pair[1] + at))
+
+
+N = 1000
+x, y, out = torch.rand(N), torch.rand(N), torch.zeros(N)
+a, c = torch.rand(16, 16), torch.zeros(16, 16)
+grid = lambda meta: (triton.cdiv(N, meta["B"]),)
+calls, cases = [], {}
+
+
+def case(name, launch):
+    seen = []
+    try:
+        with watching(region, seen):
+            launch()
+    except Exception as error:
+        seen.append(type(error).__name__)
+    cases[name] = [item if isinstance(item, str) else item._asdict() for item in seen]
+
+
+case("plain", lambda: plain[grid](x, y, out, N, B=128))
+cases["right"] = bool(torch.equal(out, x + y)) if STAND_IN is None else True
+case("twice", lambda: [plain[grid](x, y, out, N, B=128) for _ in range(2)])
+case("figured", lambda: figured[grid](x, y, out, N, B=128))
+case("broken", lambda: broken[grid](x, y, out, N, B=128))
+case("negative", lambda: negative[grid](x, y, out, N, B=128))
+case("unwidthed", lambda: unwidthed[grid](x, y, out, N, B=128))
+case("two widths", lambda: two_widths[grid](x, y, out, N, B=128))
+case("matmul", lambda: unknown[(1,)](a, a, c, B=16))
+case("known", lambda: known[(1,)](a, a, c, B=16))
+case("given", lambda: given[(1,)](a, a, c, B=16, f=helper))
+case("look up", lambda: look_up[grid](x, torch.arange(N), out, N, B=128))
+case("integers", lambda: look_up[grid](torch.arange(N), torch.arange(N), torch.arange(N), N, B=128))
+case("described", lambda: described[(1,)](TensorDescriptor.from_tensor(a, [16, 16]), c, B=16))
+case("pair", lambda: of_a_pair[(1,)]((x, y), out, B=128))
+case("reinterpreted", lambda: plain[grid](triton.reinterpret(x, torch.int32), y, out, N, B=128))
+case("slice", lambda: plain[grid](x[100:], y, out[:128], 128, B=128))
+case("nothing", lambda: plain[(0,)](x, y, out, N, B=128))
+case("wrong", lambda: plain[grid](x, B=128))
+
+
+def noisy(tensor):
+    raise RuntimeError("no storage")
+
+
+seen = []
+with watching(noisy, seen):
+    plain[grid](x, y, out, N, B=128)
+cases["no region"] = [item._asdict() for item in seen]
+
+from triton.compiler.compiler import CompiledKernel
+from triton.runtime.autotuner import Autotuner
+import triton.runtime.interpreter as interpreter
+owned = lambda: [CompiledKernel.launch_metadata, Autotuner._bench, interpreter.GridExecutor.__call__,
+                 interpreter.InterpretedFunction.rewrite]
+before = owned()
+outer, inner = [], []
+try:
+    with watching(region, outer), watching(region, inner):
+        plain[grid](x, y, out, N, B=128)
+        cases["wrapped"] = [now is not then for now, then in zip(owned(), before)]
+        raise KeyError
+except KeyError:
+    pass
+cases["restored"] = [now is then for now, then in zip(owned(), before)]
+cases["nested"] = [len(outer), len(inner)]
+
+def bench(kernel_call, quantiles):
+    times = [kernel_call() for _ in range(5)]
+    return [1.0, 1.0, 1.0]
+
+tuned = triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], key=["n"], do_bench=bench)(plain)
+case("tuned", lambda: tuned[grid](x, y, out, N))
+cases["calls"] = calls[:1]
+print(json.dumps(cases))
+"""
+
+#: The real path of a launch on a GPU, compiled for sm_90, whose driver launches nothing.
+STAND_IN = """
+import warnings
+warnings.simplefilter("ignore")
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+
+class Utils:
+    def load_binary(self, name, kernel, shared, device):
+        return object(), 1, 8, 0, 1024
+
+    def unload_module(self, module):
+        pass
+
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 2**20}
+
+
+class Driver:
+    utils = Utils()
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 7
+
+    def launcher_cls(self, src, metadata):
+        return lambda *args: None
+
+
+STAND_IN = Driver()
+driver.set_active(STAND_IN)
+"""
+
+Cases = dict[str, Any]
+
+
+def ran(folder: Path, head: str, interpret: str) -> Cases:
+    script = folder / "kernels.py"
+    script.write_text(f"{head}\n{KERNELS}", encoding="utf-8")
+    env = {
+        **os.environ,
+        "TRITON_INTERPRET": interpret,
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "TRITON_DEFAULT_FP_FUSION": "1",
+    }
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: Cases = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module", params=["interpreter", "compiled"])
+def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cases:
+    inside = request.param == "interpreter"
+    return {
+        "mode": request.param,
+        **ran(tmp_path_factory.mktemp(request.param), "STAND_IN = None" if inside else STAND_IN, "1" if inside else "0"),
+    }
+
+
+def notes(cases: Cases, *said: str) -> str:
+    return "; ".join(([INTERPRETED] if cases["mode"] == "interpreter" else []) + list(said))
+
+
+def sizes(seen: dict[str, Any]) -> list[float]:
+    return [nbytes for _, _, nbytes, _ in seen["either"]]
+
+
+def test_a_launch_has_the_footprint_of_its_tensors(cases: Cases) -> None:
+    """Three vectors of 1000 fp32."""
+    (seen,) = cases["plain"]
+    assert (seen["name"], seen["flops"], seen["partly"], seen["work"]) == ("add", 0.0, False, None)
+    assert sizes(seen) == [4000.0, 4000.0, 4000.0]
+    assert seen["note"] == notes(cases, NO_DOT)
+    assert cases["right"]
+    assert len(cases["twice"]) == 2
+
+
+def test_the_authors_figures_stand_over_the_footprint(cases: Cases) -> None:
+    """1000 additions of fp32 and 12 bytes each; a tensor is a figure too, as for proton."""
+    (seen,) = cases["figured"]
+    op, _, candidates, engine, dtype, *_ = seen["work"]
+    assert (seen["name"], op, engine, dtype[0]) == ("add_1000", "unknown", "vector", "fp32")
+    assert candidates == [["launch_metadata", 12000.0, 1000.0, True, None]]
+    assert cases["calls"] == [[[8], "add", 4, ["B", "n", "out", "x", "y"]]]  # 8 = ceil(1000 / 128)
+
+
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [("broken", "launch_metadata: KeyError: 'missing'"), ("negative", "launch_metadata: ValueError: -1.0 is no amount")],
+)
+def test_figures_that_fail_leave_the_footprint(cases: Cases, case: str, problem: str) -> None:
+    (seen,) = cases[case]
+    assert sizes(seen) == [4000.0, 4000.0, 4000.0]
+    assert seen["note"] == notes(cases, problem, NO_DOT)
+
+
+def test_flops_without_a_width_are_of_the_type_that_all_arguments_have(cases: Cases) -> None:
+    (seen,) = cases["unwidthed"]
+    assert (seen["flops"], seen["dtype"]) == (500.0, "fp32")
+
+
+def test_flops_of_two_widths_have_no_one_peak(cases: Cases) -> None:
+    (seen,) = cases["two widths"]
+    assert seen["flops"] is None
+    assert seen["note"] == notes(cases, "FLOPs of several widths (flops8, flops16)")
+
+
+@pytest.mark.parametrize("case", ["matmul", "given"])
+def test_the_flops_of_a_dot_are_unknown_also_where_a_device_function_has_it(cases: Cases, case: str) -> None:
+    (seen,) = cases[case]
+    assert seen["flops"] is None
+    assert seen["note"] == notes(cases, DOT)
+
+
+def test_the_flops_of_a_dot_are_what_its_author_says(cases: Cases) -> None:
+    """2 x 16^3, and the bytes of the arguments: one 16 x 16 matrix of fp32 read twice, one written."""
+    (seen,) = cases["known"]
+    assert (seen["flops"], seen["dtype"]) == (8192.0, "fp32")
+    assert sizes(seen) == [1024.0, 1024.0, 1024.0]
+    assert seen["either"][0] == seen["either"][1] != seen["either"][2]
+
+
+def test_an_index_makes_the_footprint_an_upper_bound(cases: Cases) -> None:
+    (seen,) = cases["look up"]
+    assert seen["partly"]
+    assert sizes(seen) == [4000.0, 8000.0, 4000.0]
+    assert "index may select parts of its buffers: their size is an upper bound" in seen["note"]
+    assert not cases["integers"][0]["partly"]
+
+
+def test_tensors_are_found_in_descriptors_tuples_and_other_types(cases: Cases) -> None:
+    assert sizes(cases["described"][0]) == [1024.0, 1024.0]
+    assert sizes(cases["pair"][0]) == [4000.0, 4000.0, 4000.0]
+    assert sizes(cases["reinterpreted"][0]) == [4000.0, 4000.0, 4000.0]
+
+
+def test_a_slice_is_a_region_of_its_storage(cases: Cases) -> None:
+    """900 of the 1000 elements of x."""
+    _, view, nbytes, whole = cases["slice"][0]["either"][0]
+    assert (view[0], nbytes, whole) == (100, 3600.0, 4000.0)
+
+
+def test_an_empty_grid_launches_nothing_and_a_failed_call_stays_the_users(cases: Cases) -> None:
+    assert cases["nothing"] == []
+    assert cases["wrong"] == ["TypeError"]
+
+
+def test_a_tensor_that_cannot_be_read_leaves_the_work_unknown(cases: Cases) -> None:
+    (seen,) = cases["no region"]
+    assert seen["flops"] is None
+    assert seen["note"] == notes(cases, "its arguments were not understood: RuntimeError: no storage")
+
+
+def test_everything_is_put_back_and_watches_may_nest(cases: Cases) -> None:
+    assert cases["wrapped"] == [True] * 4
+    assert cases["restored"] == [True] * 4
+    assert cases["nested"] == [1, 1]
+
+
+def test_an_autotuners_benchmark_is_no_work_of_the_call(cases: Cases) -> None:
+    (seen,) = cases["tuned"]
+    assert seen["name"] == "add"
+
+
+def test_the_interpreter_is_told(cases: Cases) -> None:
+    said = [seen["note"] for name in ("plain", "figured", "matmul") for seen in cases[name]]
+    assert all(interpreted([note]) is (cases["mode"] == "interpreter") for note in said)
+
+
+def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> None:
+    code = (
+        "from pytest_roofline.work.capture.triton_launches import unseen, watching\n"
+        "import sys\nassert 'triton' not in sys.modules and unseen() == ''\nseen = []\n"
+        "with watching(None, seen):\n    import triton\n"
+        "print(seen[0].flops, seen[0].note, repr(unseen()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "None Triton was imported by the call: its launches were not seen ''\n", done.stderr
+
+
+def test_a_triton_without_what_is_wrapped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        __version__ = "9.9"
+
+        class CompiledKernel:
+            pass
+
+    monkeypatch.setitem(sys.modules, "triton", Module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", Module)  # type: ignore[arg-type]
+    assert unseen() == "Triton 9.9 has no triton.compiler.compiler.CompiledKernel.launch_metadata"

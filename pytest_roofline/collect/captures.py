@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ..timing.arrays import loaded
@@ -12,8 +13,11 @@ from ..work.capture.record import Captured
 UNSEEN = "no array library whose calls are watched here"
 
 
-def captured(fn: Callable[..., Any], *args: Any) -> Captured:
-    """Call ``fn`` once and say what it did; an error of its own is the reason why that is not known."""
+def captured(fn: Callable[..., Any], *args: Any, launches: bool = True) -> Captured:
+    """Call ``fn`` once and say what it did; an error of its own is the reason why that is not known.
+
+    launches: whether Triton may launch kernels in it; on the meta device nothing does, though torch imports Triton there.
+    """
     if loaded("torch") is None:
         return Captured("", reason=UNSEEN)
     from ..work.capture.torch_watch import Watch
@@ -21,7 +25,7 @@ def captured(fn: Callable[..., Any], *args: Any) -> Captured:
 
     watch = Watch()
     try:
-        with watch, watching(watch.region, watch.seen):
+        with watch, watching(watch.region, watch.seen) if launches else nullcontext():
             value = fn(*args)
     except Exception as error:  # the user's call, on inputs that it was not made for
         return Captured("torch", reason=f"it could not be watched: {said(error)}")

@@ -75,7 +75,7 @@ def _of(figures: list[float], unit: Unit) -> Returned:
         return Returned(problem=f"it returned {figures[0]!r:.60}, no time or rate")
     if unit.axis:
         return Returned(claims=(Claim(unit.axis, first),))
-    low, high = (sorted(figure * unit.base for figure in figures[1:]) if len(figures) == 3 else (first, first))
+    low, high = sorted(figure * unit.base for figure in figures[1:]) if len(figures) == 3 else (first, first)
     spread = len(figures) == 3 and 0 < low <= first <= high < math.inf
     return Returned(Measurement("user", first, low, high, notes=(SPREAD,)) if spread else Measurement("user", first))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine.causes import Claim
 from roofline_engine.check import Baseline, Measurement
@@ -12,10 +12,10 @@ from roofline_engine.entry import ByteModel
 from roofline_engine.models import Work
 from roofline_engine.units import parse_dtype
 
-from ..annotator import Case
-from ..ingest import Record
 from ..work.capture.record import Captured
-from ..work.declared import Declared
+
+if TYPE_CHECKING:
+    from ..annotator import Case  # which the child does not need, nor the settings behind it
 
 
 class Row(NamedTuple):
@@ -62,6 +62,10 @@ class Row(NamedTuple):
 
     def case(self, test: str) -> Case:
         """The case of its item. Work that is only a bound, or guessed, is for display: stage A."""
+        from ..annotator import Case
+        from ..ingest import Record
+        from ..work.declared import Declared
+
         captured = self.captured
         notes = (*captured.notes, *([self.problem] if self.problem else []))
         return Case(

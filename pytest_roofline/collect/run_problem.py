@@ -57,7 +57,7 @@ def _on_meta(torch: Any, module: ModuleType) -> Captured:
             model, inputs = _made(torch, module.Model, module, "meta"), _inputs(torch, module, "meta")
     except Exception as error:  # it asks for a device by name, or needs values
         return Captured("torch", reason=f"it cannot be made on the meta device: {said(error)}")
-    return captured(model, *inputs)
+    return captured(model, *inputs, launches=False)
 
 
 def _made(torch: Any, kind: Any, module: ModuleType, device: str) -> Any:

@@ -6,28 +6,32 @@ Imports torch, so it is imported only where the user's code already did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
 
-from .torch_ops import Call, Model, attention, cross_entropy, linear, rms_norm
+from .torch_models import Call, Model, cross_entropy, rms_norm
+from .torch_products import attention, attention_backward, linear
 
 
 class Composite(NamedTuple):
     """A function with the names of its arguments. fits: whether the model covers the call; where it does not, the function is
-    recorded as what it is taken apart into."""
+    recorded as what it is taken apart into. backward: the model of its backward pass where that is taken apart as well."""
 
     name: str
     names: tuple[str, ...]
     model: Callable[[Call], Model]
     fits: Callable[[Mapping[str, Any]], bool]
+    backward: Callable[[Call], Model] | None = None
 
     def values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The arguments by name; None where the model does not cover them."""
         given = {**dict(zip(self.names, args)), **kwargs}
-        if not all(isinstance(given.get(name), torch.Tensor) for name in self.names[:1]):
-            return None
+        first = given.get(self.names[0])
+        if not isinstance(first, torch.Tensor) or torch.is_autocast_enabled(first.device.type):
+            return None  # under autocast the dtypes are decided inside
         return given if self.fits(given) else None
 
 
@@ -55,7 +59,10 @@ _ATTENTION = Composite(
     ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
     attention,
     _attention,
+    partial(attention_backward, algorithm="math"),
 )
+#: Attention that was not taken apart: one operation forward, and one of its own backward.
+FUSED = "_scaled_dot_product"
 _RMS_NORM = Composite("rms_norm", ("input", "normalized_shape", "weight", "eps"), rms_norm, _rms_norm)
 
 COMPOSITES: dict[Any, Composite] = {

@@ -5,10 +5,10 @@ Imports torch, so it is imported only where the user's code already did.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from .record import Region
 
@@ -19,21 +19,29 @@ class Storages:
     """The allocations of one capture, numbered in the order they are met.
 
     They are held weakly, so that a capture needs no more memory than the call: the address of an allocation is not given
-    out again while a weak reference to it is left, and the reference says whether the call left it behind.
+    out again while a weak reference to it is left, and the reference says whether the call left it behind. The references
+    are torch's bare ones, not ``StorageWeakRef``: objects by the thousand bring on full garbage collections.
     """
 
     def __init__(self) -> None:
-        self._refs: list[StorageWeakRef] = []
+        self._refs: list[int] = []
         self._numbers: dict[int, int] = {}
         self.made: set[int] = set()
+        self._free = torch.UntypedStorage._free_weak_ref
 
-    def number(self, tensor: Any, *, made: bool = False) -> int:
+    def __del__(self) -> None:
+        for reference in self._refs:
+            self._free(reference)
+
+    def number(self, tensor: Any, made: bool = False) -> int:
         """Of the allocation of ``tensor``; made: the call has just made it, if it is new."""
-        storage = tensor.untyped_storage()
+        return self._number(tensor.untyped_storage(), made)
+
+    def _number(self, storage: Any, made: bool) -> int:
         number = self._numbers.get(storage._cdata)
         if number is None:
             self._numbers[storage._cdata] = number = len(self._refs)
-            self._refs.append(StorageWeakRef(storage))
+            self._refs.append(storage._weak_ref())
             if made:
                 self.made.add(number)
         return number
@@ -43,38 +51,50 @@ class Storages:
 
         Two views of the same dense bytes are one region, whatever their shapes.
         """
-        number = self.number(tensor, made=made)
+        storage = tensor.untyped_storage()
+        number, whole = self._number(storage, made), storage.nbytes()
+        width = tensor.element_size()
+        start = tensor.storage_offset() * width
+        if tensor.is_contiguous():
+            nbytes = tensor.numel() * width
+            return Region(number, (start, nbytes), nbytes, whole)
         covered, span = 1, 1
         sizes, strides = tensor.size(), tensor.stride()
         for size, stride in zip(sizes, strides):
             if stride:
                 covered *= size
                 span += (size - 1) * stride
-            elif not size:
-                covered = 0
-        width = tensor.element_size()
-        start = tensor.storage_offset() * width
-        whole = float(tensor.untyped_storage().nbytes())
-        if not covered:
-            return Region(number, (start, 0), 0.0, whole)
         if span <= covered:
-            return Region(number, (start, span * width), float(span * width), whole)
-        return Region(number, (start, width, *sizes, *strides), float(covered * width), whole)
+            return Region(number, (start, span * width), span * width, whole)
+        return Region(number, (start, width, *sizes, *strides), covered * width, whole)
 
     def kept(self) -> set[int]:
         """Of those that the call made, the ones that are still there."""
-        return {number for number in self.made if not self._refs[number].expired()}
+        return {number for number in self.made if not torch.UntypedStorage._expired(self._refs[number])}
 
 
-def refused(tensor: Any) -> str:
-    """Why regions of this tensor cannot be told; empty where they can."""
+def foreign(tensor: Any) -> bool:
+    """Whether a tensor is of a class that dispatches by itself, so that its storage is not what it computes on."""
     kind = type(tensor)
-    if kind not in _PLAIN and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return f"a tensor of the class {kind.__name__}"
-    if tensor.is_nested:
-        return "a nested tensor"
-    if tensor.layout is not torch.strided:
-        return f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}"
-    if tensor.is_quantized:
-        return "a quantised tensor"
+    return kind not in _PLAIN and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+def why_not(tensors: Iterable[Any]) -> str:
+    """Which of these tensors has no regions."""
+    for tensor in tensors:
+        if foreign(tensor):
+            return f"a tensor of the class {type(tensor).__name__}"
+        if tensor.is_nested:
+            return "a nested tensor"
+        if tensor.layout is not torch.strided:
+            return f"a tensor of the layout {str(tensor.layout).removeprefix('torch.')}"
     return ""
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors of an argument or a result, also of lists of them."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []

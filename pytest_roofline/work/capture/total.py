@@ -41,7 +41,9 @@ def total(
     base = Captured(how, operations=len(seen))
     if not seen:
         return base._replace(reason="no operation was seen", notes=_once(said))
-    unknown = _once(item.name for item in seen if item.work is None and item.flops is None)
+    unknown = _once(
+        item.name + (f" ({item.note})" if item.note else "") for item in seen if item.work is None and item.flops is None
+    )
     if unknown:
         return base._replace(reason=f"nobody knows the FLOPs of {_listed(unknown)}", notes=_once(said))
     made, kept = frozenset(made), frozenset(kept)
@@ -105,8 +107,12 @@ def distinct(*groups: Iterable[Region]) -> float:
     """Bytes of the regions of each group, every view of a storage once."""
     result = 0.0
     for group in groups:
+        regions = list(group)
+        if len({region.storage for region in regions}) == len(regions):
+            result += sum(region.nbytes for region in regions)
+            continue
         views = _Views()
-        for region in group:
+        for region in regions:
             views.add(region)
         result += views.nbytes()
     return result

@@ -23,7 +23,8 @@ from ...timing.arrays import loaded
 from .record import Region, Seen
 from .replaced import replaced
 
-INTERPRETED = "ran in Triton's interpreter: its time is Python's, not a kernel's"
+#: Also of Pallas, whose interpreter is a program of XLA's.
+INTERPRETED = "ran in an interpreter: its time is not a kernel's"
 NO_DOT = "no tl.dot in it: held against the memory roof"
 DOT = "FLOPs not known: it uses tl.dot and its launch_metadata gives none"
 

@@ -1,0 +1,174 @@
+"""What an operation of torch is to the engine: its op and parameters.
+
+Imports torch, so it is imported only where the user's code already did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Call:
+    """One operation with what it was given. values: its arguments by name. reads, writes: its tensors."""
+
+    __slots__ = ("name", "reads", "values", "writes")
+
+    def __init__(self, name: str, values: Mapping[str, Any], reads: Sequence[Any], writes: Sequence[Any]) -> None:
+        self.name, self.values, self.reads, self.writes = name, values, reads, writes
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self.values.get(name)
+        return default if value is None else value
+
+
+class Model(NamedTuple):
+    """The engine's op of a call.
+
+    op: None where nobody knows the FLOPs. charged: the operands that the engine counts in full; where they share memory,
+    with themselves (an expanded dimension) or with each other, the figure is lower by that. extra: tensors read that the
+    engine does not count. exact: the op's bytes are its tensors', so they are taken from these. reads, writes: of this part
+    alone, where the call is several. part: bytes of a tensor that are used, by its ``id``.
+    """
+
+    op: str | None
+    parameters: Mapping[str, Any] = {}
+    charged: Sequence[Any] = ()
+    extra: Sequence[Any] = ()
+    exact: bool = False
+    reads: Sequence[Any] | None = None
+    writes: Sequence[Any] | None = None
+    part: Mapping[int, float] = {}
+    note: str = ""
+
+
+UNKNOWN = Model(None)
+
+
+def elementwise(call: Call) -> Model:
+    """A map: every tensor of it once."""
+    out = call.writes[0]
+    numel, inputs, outputs = out.numel(), len(call.reads), len(call.writes)
+    if outputs > 1:
+        numel = max(tensor.numel() for tensor in call.writes)
+        if call.name.startswith("_foreach_"):
+            numel, inputs, outputs = sum(tensor.numel() for tensor in call.writes), 1, 1
+    first = call.reads[0] if call.reads else out
+    parameters = {"numel": numel, "inputs": inputs, "outputs": outputs, "dtype": first.dtype, "out_dtype": out.dtype}
+    return Model("elementwise", parameters, exact=True)
+
+
+def moved(call: Call) -> Model:
+    """Elements moved, none computed."""
+    out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
+    turned = out.shape == source.shape and _order(out) != _order(source)
+    return Model("transpose" if turned else "copy", _rows(out, source), exact=True)
+
+
+def _order(tensor: Any) -> list[int]:
+    """Dimensions from the slowest to the fastest, of those that have a length."""
+    strides, sizes = tensor.stride(), tensor.size()
+    return sorted((at for at in range(len(sizes)) if sizes[at] > 1 and strides[at]), key=lambda at: -strides[at])
+
+
+def _rows(out: Any, source: Any, cols: int | None = None) -> dict[str, Any]:
+    cols = cols or (out.shape[-1] if out.dim() else 1)
+    return {"rows": out.numel() // cols, "cols": cols, "dtype": source.dtype, "out_dtype": out.dtype}
+
+
+def cat(call: Call) -> Model:
+    return Model("cat", _rows(call.writes[0], call.reads[0]), exact=True)
+
+
+def reduce(call: Call) -> Model:
+    out, source = call.writes[0], max(call.reads, key=lambda tensor: tensor.numel())
+    rows = out.numel()
+    parameters = {"rows": rows, "cols": source.numel() // rows, "dtype": source.dtype, "out_dtype": out.dtype}
+    return Model("reduce", parameters, exact=True)
+
+
+def softmax(call: Call) -> Model:
+    source = call["self"]
+    cols = source.shape[call["dim"]] if source.dim() else 1
+    return Model("softmax", _rows(call.writes[0], source, cols), charged=(source,))
+
+
+def topk(call: Call) -> Model:
+    source = call["self"]
+    cols = source.shape[call.get("dim", -1)]
+    sizes = {"rows": source.numel() // cols, "cols": cols, "k": call["k"], "dtype": source.dtype}
+    return Model("topk", sizes, charged=(source,))
+
+
+def layer_norm(call: Call) -> Model:
+    source = call["input"]
+    return _norm("layernorm", source, call.writes[0], call["normalized_shape"], (call.get("weight"), call.get("bias")))
+
+
+def rms_norm(call: Call) -> Model:
+    return _norm("rmsnorm", call["input"], call.writes[0], call["normalized_shape"], (call.get("weight"),))
+
+
+def _norm(op: str, source: Any, out: Any, shape: Sequence[int], parameters: Sequence[Any]) -> Model:
+    present = [tensor for tensor in parameters if tensor is not None]
+    sizes = _rows(out, source, math.prod(shape))
+    return Model(op, {**sizes, "weights": len(present)}, charged=(source, *present))
+
+
+def group_norm(call: Call) -> Model:
+    """Groups are rows; the weights are of channels, so the tensors say the bytes."""
+    source, out = call["input"], call.writes[0]
+    groups = call.get("group", 1) * source.shape[0]
+    return Model("layernorm", {**_rows(out, source, source.numel() // groups), "weights": 0}, exact=True)
+
+
+def gather(table: str, index: str) -> Callable[[Call], Model]:
+    def build(call: Call) -> Model:
+        source, indices, out = call[table], call[index], call.writes[0]
+        indices = [one for one in indices if one is not None] if isinstance(indices, (list, tuple)) else [indices]
+        rows = math.prod(torch.broadcast_shapes(*(one.shape for one in indices)))
+        cols = max(out.numel() // max(rows, 1), 1)
+        if indices[0].dtype in (torch.bool, torch.uint8):
+            cols = 1
+        parameters = {**_rows(out, source, cols), "index_dtype": indices[0].dtype}
+        return Model("gather", parameters, exact=True, part={id(source): float(out.numel() * source.element_size())})
+
+    return build
+
+
+def scatter(call: Call) -> Model:
+    """Values written to some places of a tensor; without a functional copy only those places move."""
+    source = call.get("values", call.get("src", call.get("source", call.get("tensor"))))
+    if source is None or isinstance(source, (int, float)) or call.writes[0] is not call["self"]:
+        return elementwise(call)
+    used = float(source.numel() * call["self"].element_size())
+    parameters = {"numel": source.numel(), "inputs": 2, "dtype": source.dtype}
+    return Model("elementwise", parameters, exact=True, part={id(call["self"]): used})
+
+
+def cross_entropy(call: Call) -> Model:
+    logits = call["input"]
+    classes = logits.shape[1] if logits.dim() > 1 else logits.shape[0]
+    return Model("cross_entropy", {"rows": logits.numel() // classes, "cols": classes, "dtype": logits.dtype})
+
+
+def optimiser(algorithm: str) -> Callable[[Call], Model]:
+    def build(call: Call) -> Model:
+        parameters = call["self"]
+        states = call.get("exp_avgs") or call.get("momentum_buffer_list") or [parameters[0]]
+        sizes = {
+            "numel": sum(tensor.numel() for tensor in parameters),
+            "algorithm": "momentum" if algorithm == "sgd" and call.get("momentum_buffer_list") else algorithm,
+            "dtype": parameters[0].dtype,
+            "grad_dtype": call["grads"][0].dtype,
+            "state_dtype": states[0].dtype,
+        }
+        return Model("optimiser", sizes)
+
+    return build

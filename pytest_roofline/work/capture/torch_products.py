@@ -1,0 +1,170 @@
+"""Matrix products, convolutions and attention of torch as the engine's ops.
+
+Imports torch, so it is imported only where the user's code already did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .torch_models import Call, Model
+
+
+def matrix_dtype(tensor: Any, *, convolution: bool = False) -> Any:
+    """The dtype at which a product of this tensor runs: fp32 may run as TF32 on CUDA."""
+    if tensor.dtype is not torch.float32 or tensor.device.type != "cuda" or torch.version.hip:
+        return tensor.dtype
+    fast = torch.backends.cudnn.allow_tf32 if convolution else torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if fast else tensor.dtype
+
+
+def gemm(a: Any, b: Any, out: Any, *, m: int, n: int, k: int, batch: int = 1, addend: int = 0) -> Model:
+    """``batch`` products of an m x k and a k x n matrix; ``addend``: elements of C or a bias that are added."""
+    if out.dtype.is_complex:
+        return Model(None, note="complex products have no model")
+    parameters: dict[str, Any] = {"M": m, "N": n, "K": k, "batch": batch, "dtype": matrix_dtype(a), "out_dtype": out.dtype}
+    if addend:
+        parameters["addend"] = addend
+    if b.dtype != a.dtype:
+        parameters["weight_dtype"] = b.dtype
+    return Model("gemm", parameters, charged=(a, b))
+
+
+def product(first: str, second: str, added: str = "") -> Callable[[Call], Model]:
+    """Of two matrices or two batches of them; a vector is a matrix of one row or column."""
+
+    def build(call: Call) -> Model:
+        a, b = call[first], call[second]
+        batch = a.shape[0] if a.dim() == 3 else 1
+        m = a.shape[-2] if a.dim() > 1 else 1
+        n = b.shape[-1] if b.dim() > 1 else 1
+        c = call.get(added) if added and call.get("beta", 1) != 0 else None
+        return gemm(a, b, call.writes[0], m=m, n=n, k=a.shape[-1], batch=batch, addend=_elements(c))
+
+    return build
+
+
+def _elements(tensor: Any) -> int:
+    """Distinct ones: a row that is expanded over a matrix is read once."""
+    if tensor is None:
+        return 0
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride()) if stride)
+
+
+def scaled_mm(call: Call) -> Model:
+    a, b = call["self"], call["mat2"]
+    found = gemm(a, b, call.writes[0], m=a.shape[0], n=b.shape[1], k=a.shape[1], addend=_elements(call.get("bias")))
+    scales = [call.get(name) for name in ("scale_a", "scale_b")]
+    return found._replace(extra=[scale for scale in scales if isinstance(scale, torch.Tensor) and scale.numel() > 1])
+
+
+def linear(call: Call) -> Model:
+    source, weight, out = call["input"], call["weight"], call.writes[0]
+    n, k = (weight.shape[0], weight.shape[1]) if weight.dim() == 2 else (1, weight.shape[0])
+    return gemm(source, weight, out, m=source.numel() // k, n=n, k=k, addend=_elements(call.get("bias")))
+
+
+def convolution(call: Call) -> Model:
+    source, weight, out = call["input"], call["weight"], call.writes[0]
+    found = _conv(call, source, weight, out, "data" if call.get("transposed") else "forward")
+    if call.get("bias") is None or found.op is None:
+        return found
+    return found._replace(parameters={**found.parameters, "bias": True})
+
+
+def _conv(call: Call, source: Any, weight: Any, out: Any, direction: str) -> Model:
+    """Of the convolution whose input and output these are; of a transposed one it is the product by data."""
+    if source.dtype.is_complex:
+        return Model(None, note="complex products have no model")
+    transposed = call.get("transposed", False)
+    large, small = (out, source) if transposed else (source, out)
+    dims = weight.dim() - 2
+    if large.dim() == dims + 1:  # without a batch
+        large, small = large[None], small[None]
+
+    def per_axis(name: str, default: int) -> list[int]:
+        value = list(call.get(name, [default]))
+        return value * dims if len(value) == 1 else value
+
+    parameters = {
+        "batch": large.shape[0],
+        "in_channels": large.shape[1],
+        "out_channels": small.shape[1],
+        "input": tuple(large.shape[2:]),
+        "kernel": tuple(weight.shape[2:]),
+        "stride": tuple(per_axis("stride", 1)),
+        "padding": tuple(per_axis("padding", 0)),
+        "dilation": tuple(per_axis("dilation", 1)),
+        "groups": call.get("groups", 1),
+        "direction": direction,
+        "dtype": matrix_dtype(source, convolution=True),
+    }
+    return Model(f"conv{dims}d", parameters, charged=(source, weight))
+
+
+def convolution_backward(call: Call) -> list[Model]:
+    grad, source, weight = call["grad_output"], call["input"], call["weight"]
+    by_data, by_weight, by_bias = call["output_mask"]
+    grads = list(call.writes)
+    found = []
+    if by_data:
+        direction = "forward" if call.get("transposed") else "data"
+        model = _conv(call, source, weight, grad, direction)
+        found.append(model._replace(charged=(grad, weight), reads=(grad, weight), writes=(grads.pop(0),)))
+    if by_weight:
+        model = _conv(call, source, weight, grad, "weight")
+        found.append(model._replace(charged=(grad, source), reads=(grad, source), writes=(grads.pop(0),)))
+    if by_bias:
+        bias = grads.pop(0)
+        channels = bias.numel()
+        sizes = {"rows": channels, "cols": grad.numel() // channels, "dtype": grad.dtype, "out_dtype": bias.dtype}
+        found.append(Model("reduce", sizes, exact=True, reads=(grad,), writes=(bias,)))
+    return found
+
+
+def attention(call: Call) -> Model:
+    """Scaled dot-product attention. One query without a mask is a step of decoding."""
+    q, k, v = call["query"], call["key"], call["value"]
+    sizes = _attention(q, k, v, causal=call.get("is_causal", False))
+    mask = call.get("attn_mask", call.get("attn_bias"))
+    extra = (mask,) if isinstance(mask, torch.Tensor) else ()
+    note = "attention under a mask: its pairs counted as if it hid none" if extra else ""
+    if q.shape[-2] == 1:
+        sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype")}
+        seen = 1 if call.get("is_causal", False) else k.shape[-2]
+        sizes = {**sizes, "seq_len": seen, "kv_dtype": k.dtype}
+        return Model("attn_decode", sizes, charged=() if seen < k.shape[-2] else (k, v), extra=extra, note=note)
+    charged = () if sizes["seq_kv"] < k.shape[-2] else (q, k, v)
+    return Model("attn_prefill", sizes, charged=charged, extra=extra, note=note)
+
+
+def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
+    """Sizes; torch's causal mask is aligned at the top left: query i sees the keys up to i, unlike the engine's."""
+    n_q, n_kv = q.shape[-2], k.shape[-2]
+    batch = math.prod(q.shape[:-3])
+    sizes = {
+        "batch": batch,
+        "n_q_heads": q.shape[-3] if q.dim() > 2 else 1,
+        "n_kv_heads": k.shape[-3] if k.dim() > 2 else 1,
+        "head_dim": q.shape[-1],
+        "head_dim_v": v.shape[-1],
+        "seq_q": n_q,
+        "seq_kv": n_kv,
+        "causal": causal,
+        "dtype": q.dtype,
+    }
+    if causal and n_q < n_kv:
+        sizes["seq_kv"] = n_q  # the keys after the last query's are never seen
+    elif causal and n_q > n_kv:
+        sizes.update(causal=False, pairs=batch * (n_kv * (n_kv + 1) // 2 + (n_q - n_kv) * n_kv))
+    return sizes
+
+
+def attention_backward(call: Call, algorithm: str = "flash") -> Model:
+    q, k, v = call["query"], call["key"], call["value"]
+    sizes = _attention(q, k, v, causal=call.get("is_causal", False))
+    return Model("attn_backward", {**sizes, "algorithm": algorithm})

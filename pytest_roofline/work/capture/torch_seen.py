@@ -1,0 +1,152 @@
+"""From an operation of torch to what the total reads of it.
+
+Imports torch, so it is imported only where the user's code already did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from roofline_engine.models import Work, work
+
+from .record import Region, Seen
+from .torch_models import Call, Model
+from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
+from .torch_storage import Storages
+from .total import distinct
+
+
+class Schema(NamedTuple):
+    """What torch says of an operation.
+
+    names: its arguments. changed: those that it writes to; unread: those that it does not read. free: nothing is computed or
+    moved. blank: its result does not depend on what its tensors hold, as with ``zeros_like``. composite: torch runs it as
+    other operations, which tell more.
+    """
+
+    label: str
+    name: str
+    names: tuple[str, ...]
+    changed: tuple[str, ...]
+    unread: tuple[str, ...]
+    model: Callable[[Call], Model | list[Model]]
+    free: bool
+    blank: bool
+    composite: bool
+
+
+@cache
+def schema(func: Any) -> Schema:
+    """Of an operation as it is dispatched."""
+    arguments = func._schema.arguments
+    name = func.overloadpacket.__name__
+    changed = tuple(item.name for item in arguments if item.alias_info is not None and item.alias_info.is_write)
+    unread = tuple(item.name for item in arguments if item.is_out)
+    only = name in WRITE_ONLY
+    label = f"{func.namespace}.{name}"
+    known = name if func.namespace in ("aten", "prims") else label
+    return Schema(
+        label,
+        known,
+        tuple(item.name for item in arguments),
+        changed,
+        unread + changed if only else unread,
+        model_of(known, func.tags),
+        name in FREE or bool(func.is_view) or torch.Tag.inplace_view in func.tags,
+        only and not changed,
+        known not in TABLE and bool(func._can_decompose()),
+    )
+
+
+def seen(label: str, call: Call, model: Model, storages: Storages, launches: int = 1) -> Seen:
+    """One operation as the engine's ``model`` of it, or without one where it has none."""
+    reads = call.reads if model.reads is None else model.reads
+    writes = call.writes if model.writes is None else model.writes
+    read, written = [storages.region(tensor) for tensor in reads], [storages.region(tensor, made=True) for tensor in writes]
+    if model.part:
+        read, written = _used(read, reads, model.part), _used(written, writes, model.part)
+    note, done, flops, between = model.note, None, None, _between(reads, writes)
+    if model.op is not None:
+        try:
+            done, flops = engine_work(model), 0.0
+        except ValueError as error:  # a dtype or a size that the engine refuses
+            note = str(error)
+    if done is not None and model.exact:
+        done = _with_bytes(done, distinct(read, written) - done.bytes)
+    elif done is not None and model.charged:
+        full = sum(tensor.numel() * tensor.element_size() for tensor in model.charged)
+        once = distinct([storages.region(tensor) for tensor in (*model.charged, *model.extra)])
+        done = _with_bytes(done, once - full)
+    dtype = done.dtype.name if done is not None else None
+    if between:
+        note = "a copy between devices is not the traffic of one memory"
+    return Seen(label, tuple(read), tuple(written), (), done, flops, dtype, between, launches, note)
+
+
+def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
+    """Whether data moves between devices; a scalar of the host is a parameter."""
+    first = writes[0].device
+    return any(tensor.device != first and tensor.dim() for tensor in reads)
+
+
+def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, float]) -> list[Region]:
+    """The regions of tensors of which a part alone is used."""
+    used = []
+    for region, tensor in zip(regions, tensors):
+        nbytes = part.get(id(tensor), region.nbytes)
+        less = nbytes < region.nbytes
+        used.append(region._replace(nbytes=nbytes, view=(*region.view, int(nbytes))) if less else region)
+    return used
+
+
+def engine_work(model: Model) -> Work:
+    """Bytes and FLOPs by the engine.
+
+    Raises:
+        ValueError: for a size or a dtype that it refuses.
+    """
+    assert model.op is not None
+    return _work(model.op, tuple(model.parameters.items()))
+
+
+@lru_cache(maxsize=4096)
+def _work(op: str, parameters: tuple[tuple[str, Any], ...]) -> Work:
+    plain: dict[str, Any] = {key: str(value) if isinstance(value, torch.dtype) else value for key, value in parameters}
+    return work(op, **plain)
+
+
+def _with_bytes(done: Work, more: float) -> Work:
+    """The same with more bytes, in every byte model."""
+    if not more:
+        return done
+    return done._replace(candidates=tuple(model._replace(bytes=model.bytes + more) for model in done.candidates))
+
+
+class Decomposed(NamedTuple):
+    """Attention that ran as several operations: its autograd nodes by number, its backward work, where its steps are."""
+
+    first: int
+    last: int
+    work: Work
+    steps: list[int]
+
+
+def merged(operations: Sequence[Seen], decomposed: Sequence[Decomposed]) -> list[Seen]:
+    """With each backward pass that ran as several operations as one, at the place of its first step."""
+    whole: dict[int, Seen] = {}
+    dropped: set[int] = set()
+    for item in decomposed:
+        if not item.steps:
+            continue
+        steps = [operations[at] for at in item.steps]
+        inner = {region.storage for step in steps for region in step.writes}
+        reads = dict.fromkeys(region for step in steps for region in step.reads if region.storage not in inner)
+        writes = dict.fromkeys(region for step in steps for region in step.writes)
+        dropped.update(item.steps)
+        name = "scaled_dot_product_attention backward"
+        whole[item.steps[0]] = Seen(name, tuple(reads), tuple(writes), work=item.work, launches=len(steps))
+    return [whole.get(at, one) for at, one in enumerate(operations) if at not in dropped or at in whole]

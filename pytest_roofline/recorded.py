@@ -67,9 +67,10 @@ def _case(record: Record, params: Mapping[str, Any], source: str, sized: bool) -
 
 def label(record: Record) -> str:
     """What tells a row from its neighbours: its name and sizes; where it stands, where it has neither."""
-    sizes = [f"{key}={value}" for key, value in (record.work or {}).items() if isinstance(value, int)]
-    found = " ".join(part for part in (record.name, *sizes) if part) or record.row
-    return found if len(found) <= _LONGEST else found[: _LONGEST - 3] + "..."
+    sizes = {key: value for key, value in (record.work or {}).items() if isinstance(value, int)}
+    shape = "x".join(str(sizes.pop(key)) for key in "MNK") if sizes.keys() >= set("MNK") else ""
+    found = " ".join(part for part in (record.name, shape, *(f"{key}={value}" for key, value in sizes.items())) if part)
+    return (found if len(found) <= _LONGEST else found[: _LONGEST - 3] + "...") or record.row
 
 
 def _work(record: Record, params: Mapping[str, Any]) -> tuple[Work | None, str]:

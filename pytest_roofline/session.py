@@ -26,7 +26,7 @@ from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
 from .capturing import Watched, watching
 from .cases import Cases, Ran, group, parameters
-from .collect import Collectors
+from .collect.collectors import Collectors
 from .devices import AUTO, Devices
 from .host import Host
 from .plain import plain

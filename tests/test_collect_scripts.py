@@ -23,7 +23,7 @@ with open(args.out, "w") as stream:
 MARKDOWN = """| dtype | m | n | k | ck us | ck TFLOPS |
 |:------|--:|--:|--:|------:|----------:|
 | bf16 | 64 | 8192 | 1024 | 6.4 | 167.8 |"""
-CK, TRITON = "[ck M=64 N=8192 K=1024]", "[triton M=64 N=8192 K=1024]"
+CK, TRITON = "[ck 64x8192x1024]", "[triton 64x8192x1024]"
 
 
 def run(project: Project, *args: object, report: bool = True, plugins: tuple[str, ...] = ()) -> Ran:
@@ -171,7 +171,7 @@ def test_a_gate_holds_for_its_rows(project: Project) -> None:
     ran = run(project, "--roofline-fail-on=beyond_roof")
     assert ran.code == 1
     failed = [row for row in ran.rows.values() if row["failed"]]
-    assert [row["short_name"] for row in failed] == ["test_gemm[ck M=8192 N=8192 K=8192]"]
+    assert [row["short_name"] for row in failed] == ["test_gemm[ck 8192x8192x8192]"]
     assert failed[0]["check"]["utilisation"] == pytest.approx(2 * 8192**3 / 100e-6 / 2.5166e15, rel=1e-3)
 
 

@@ -50,6 +50,47 @@ class PythonFile:
         own = {name for statement in self.body for name in _bound(statement)}
         return any(_ends(call, own) for statement in _always(self.body) for call in _calls(statement))
 
+    def reports(self) -> list[tuple[str, int]]:
+        """The functions under ``perf_report`` with the lines they stand on: decorated, or wrapped and given a name."""
+        if "perf_report" not in self.text:
+            return []
+        found = []
+        for statement in self.body:
+            if isinstance(statement, ast.FunctionDef) and any(map(_is_report, statement.decorator_list)):
+                found.append((statement.name, statement.lineno))
+            elif (
+                isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call) and _is_report(statement.value.func)
+            ):
+                found += [(target.id, statement.lineno) for target in statement.targets if isinstance(target, ast.Name)]
+        return found
+
+    def problem(self) -> int | None:
+        """The line of ``Model`` where the file is a problem as KernelBench has them: with its two functions of inputs."""
+        if not all(word in self.text for word in ("class Model", "def get_inputs", "def get_init_inputs")):
+            return None
+        functions = {one.name for one in self.body if isinstance(one, ast.FunctionDef)}
+        models = [one.lineno for one in self.body if isinstance(one, ast.ClassDef) and one.name == "Model"]
+        return models[0] if models and functions >= {"get_inputs", "get_init_inputs"} else None
+
+    def has_tests(self, functions: Sequence[str], classes: Sequence[str]) -> bool:
+        """Whether pytest may find tests in it: by the prefixes of their names, or a class with a base that is called a test."""
+        for one in self.body:
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name.startswith(tuple(functions)):
+                return True
+            if isinstance(one, ast.ClassDef):
+                bases = " ".join(ast.unparse(base) for base in one.bases)
+                if "Test" in bases or one.name.startswith(tuple(classes)):
+                    return True
+        return False
+
+
+def _is_report(node: ast.expr) -> bool:
+    """Whether an expression is ``perf_report(...)``, of whatever module."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return (isinstance(called, ast.Attribute) and called.attr == "perf_report") or (
+        isinstance(called, ast.Name) and called.id == "perf_report"
+    )
+
 
 def _always(block: _Block) -> Iterator[ast.stmt]:
     """The statements that an import runs without a condition."""

@@ -126,7 +126,7 @@ class Project:
             encoding="utf-8",
             cwd=self.path,
             env={**os.environ, **self.env, **environment},
-            timeout=120,
+            timeout=300,
         )
         return Ran(done.returncode, done.stdout, self.path)
 

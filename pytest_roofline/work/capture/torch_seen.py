@@ -16,7 +16,6 @@ from roofline_engine.models import Work, work
 from .record import Region, Seen
 from .torch_models import Call, Model
 from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
-from .torch_storage import Storages
 from .total import distinct
 
 
@@ -72,11 +71,12 @@ def _composite(func: Any) -> bool:
         return False
 
 
-def seen(label: str, call: Call, model: Model, storages: Storages, launches: int = 1) -> Seen:
+def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
     """One operation as the engine's ``model`` of it, or without one where it has none."""
     reads = call.reads if model.reads is None else model.reads
     writes = call.writes if model.writes is None else model.writes
-    read, written = [storages.region(tensor) for tensor in reads], [storages.region(tensor, made=True) for tensor in writes]
+    regions = call.regions
+    read, written = [regions[id(tensor)] for tensor in reads], [regions[id(tensor)] for tensor in writes]
     if model.part:
         read, written = _used(read, reads, model.part), _used(written, writes, model.part)
     note, done, flops, between = model.note, None, None, _between(reads, writes)
@@ -89,7 +89,7 @@ def seen(label: str, call: Call, model: Model, storages: Storages, launches: int
         done = _with_bytes(done, distinct(read, written) - done.bytes)
     elif done is not None and model.charged:
         full = sum(tensor.numel() * tensor.element_size() for tensor in model.charged)
-        once = distinct([storages.region(tensor) for tensor in (*model.charged, *model.extra)])
+        once = distinct([regions[id(tensor)] for tensor in (*model.charged, *model.extra)])
         done = _with_bytes(done, once - full)
     dtype = done.dtype.name if done is not None else None
     if between:

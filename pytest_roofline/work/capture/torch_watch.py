@@ -104,7 +104,10 @@ class Watch:
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._inside or self.problem:
             return func(*args, **kwargs)
-        composite = self._safely(COMPOSITES.get, func)
+        try:
+            composite = COMPOSITES.get(func)
+        except TypeError:  # what cannot be hashed is none of them
+            composite = None
         if composite is None:
             return self._checked(func, args, kwargs) if _name(func) in CHECKS else func(*args, **kwargs)
         values = self._safely(composite.values, args, kwargs)
@@ -155,11 +158,8 @@ class Watch:
         finally:
             self._inside -= 1
         if isinstance(out, torch.Tensor):
-            self._safely(self._mark_check, [out])
+            self._safely(lambda: self._checks.add(self._storages.number(out, made=True)))
         return out
-
-    def _mark_check(self, tensors: Sequence[Any]) -> None:
-        self._checks.update(self._storages.number(tensor, made=True) for tensor in tensors)
 
     def _in_a_check(self) -> bool:
         """Whether torch.testing is calling; notes compiled functions on the way."""
@@ -174,6 +174,14 @@ class Watch:
         return False
 
     def _operation(self, known: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        results = tensors_of(out)
+        if known.free or self._inside:
+            # The arguments first: what is met as a result alone, the call has made.
+            numbers = self._numbers(known.label, tensors_of(args) + tensors_of(tuple(kwargs.values())))
+            made = self._numbers(known.label, results, made=True)
+            if not known.free and (known.changed or not numbers >= made):
+                self._steps.append(known.name)
+            return
         values = dict(zip(known.names, args))
         values.update(kwargs)
         given = []
@@ -183,41 +191,42 @@ class Watch:
                 given.append((name, value))
             elif kind not in _SCALARS:
                 given.extend((name, tensor) for tensor in tensors_of(value))
-        results = tensors_of(out)
-        # The arguments first: what is met as a result alone, the call has made.
-        numbers = self._admitted(known.label, [tensor for _, tensor in given])
-        made = self._admitted(known.label, results, made=True)
-        if known.free:
-            return
-        before = set(numbers)
-        fresh = [tensor for tensor, number in zip(results, made) if number not in before]
+        regions: dict[int, Region] = {}
+        self._regions(known.label, [tensor for _, tensor in given], regions)
+        before = {region.storage for region in regions.values()}
+        self._regions(known.label, results, regions, made=True)
+        fresh = [tensor for tensor in results if regions[id(tensor)].storage not in before]
         changed = [tensor for name, tensor in given if name in known.changed] if known.changed else []
         if not (changed or fresh):  # a view, or something for the host
             return
         if (before and before <= self._checks) or self._in_a_check():
-            self._mark_check(results)
+            self._checks.update(regions[id(tensor)].storage for tensor in results)
             return
-        if self._inside:
-            self._steps.append(known.name)
-        if self._inside or not any(tensor.numel() for tensor in (*changed, *fresh)):
+        if not any(tensor.numel() for tensor in (*changed, *fresh)):
             return
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
-        call = Call(known.name, values, reads, [*changed, *fresh])
         if self._decomposed:
             self._note_backward()
+        call = Call(known.name, values, reads, [*changed, *fresh], regions)
         found = known.model(call)
         for model in found if isinstance(found, list) else (found,):
-            self.seen.append(seen(known.label, call, model, self._storages))
+            self.seen.append(seen(known.label, call, model))
 
-    def _admitted(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> list[int]:
+    def _numbers(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> set[int]:
         """The storages of the tensors."""
-        number = self._storages.number
+        regions: dict[int, Region] = {}
+        self._regions(label, tensors, regions, made=made)
+        return {region.storage for region in regions.values()}
+
+    def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, made: bool = False) -> None:
+        """What the tensors cover, into ``regions``."""
         try:
             for tensor in tensors:
                 if type(tensor) is not torch.Tensor and foreign(tensor):
                     break
+                regions[id(tensor)] = self._storages.region(tensor, made)
             else:
-                return [number(tensor, made) for tensor in tensors]
+                return
         except (RuntimeError, NotImplementedError):
             if not why_not(tensors):
                 raise
@@ -225,12 +234,13 @@ class Watch:
 
     def _composite(self, composite: Composite, values: Mapping[str, Any], out: Any, first: int) -> None:
         reads, writes = tensors_of(list(values.values())), tensors_of(out)
-        self._admitted(composite.name, reads)
-        self._admitted(composite.name, writes, made=True)
+        regions: dict[int, Region] = {}
+        self._regions(composite.name, reads, regions)
+        self._regions(composite.name, writes, regions, made=True)
         if not all(tensor.numel() for tensor in (*reads, *writes)):
             return
-        call = Call(composite.name, values, reads, writes)
-        self.seen.append(seen(composite.name, call, composite.model(call), self._storages, len(self._steps)))
+        call = Call(composite.name, values, reads, writes, regions)
+        self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
         if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
             work = engine_work(composite.backward(call))
             self._decomposed.append(Decomposed(first, torch._C._autograd._get_sequence_nr(), work, []))

@@ -194,6 +194,30 @@ def test_arrays_come_back_plain_wherever_they_were_put() -> None:
     assert value.first is model.last
 
 
+def test_objects_that_hold_arrays_are_looked_into_and_left_as_they_were() -> None:
+    class Weights:
+        def __init__(self) -> None:
+            self.w = B
+            self.deep = {"bias": [np.ones(256, np.float32)]}
+
+    class Model:
+        def __init__(self) -> None:
+            self.weights = Weights()
+
+        def __call__(self) -> Any:
+            return A @ self.weights.w + self.weights.deep["bias"][0]
+
+    model = Model()
+    before = model.weights.deep["bias"][0]
+    value, found = capture(lambda: model())
+    # A, B and the bias of 1 KiB read, one result written; 2MNK, the additions on the vector units.
+    assert known(found) == ("gemm", MATMUL[1] + 1024, MATMUL[2])
+    assert known(capture(model.__call__)[1]) == known(capture(lambda held: held(), (model,))[1]) == known(found)
+    assert model.weights.w is B
+    assert model.weights.deep["bias"][0] is before
+    assert type(value) is np.ndarray
+
+
 def test_a_list_that_is_given_is_the_users_own() -> None:
     arrays = [A.copy(), A.copy()]
     first = arrays[0]

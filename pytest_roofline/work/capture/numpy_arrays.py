@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,14 +10,15 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from roofline_engine.models import Work, work
+from roofline_engine.models import work
 
 from ...timing.arrays import loaded
 from . import numpy_ops as ops
 from .record import Captured, Region, Seen
 from .replaced import replaced
+from .sized import sized
 from .surroundings import put, surroundings
-from .total import distinct, total
+from .total import total
 
 #: A loop over elements in Python is nothing to hold against a roof.
 MOST_OPERATIONS = 10_000
@@ -68,6 +70,8 @@ class _Watch:
         self.kind = _subclass(np, self)
         self._owners: dict[int, tuple[Any, int]] = {}
         self._number = count()
+        self._places: list[tuple[Any, Any]] = []
+        self._looked_at = 0
         self._originals: dict[int, tuple[Any, Any]] = {}
 
     # Views in the place of arrays.
@@ -79,12 +83,14 @@ class _Watch:
                 stack.enter_context(self._swapped(holder, keys))
             for name in _MAKERS:
                 stack.enter_context(replaced(self.np, name, partial(self.maker, name)))
-            stack.callback(self.plain, given)
+            stack.callback(self._put_back)
+            stack.callback(self._sweep, given)
             yield [self.watched(item) for item in given]
 
     @contextmanager
     def _swapped(self, holder: Any, keys: list[Any] | None) -> Iterator[None]:
         def change(to: Callable[[Any], Any]) -> None:
+            self._looked_at = 0
             for key in list(holder) if keys is None else keys:
                 if key in holder:
                     put(holder, key, to(holder[key]))
@@ -117,17 +123,31 @@ class _Watch:
         return base if same else view.view(self.np.ndarray)
 
     def _inside(self, value: Any, change: Callable[[Any], Any]) -> Any:
-        if type(value) is list and len(value) <= MOST_ITEMS:
-            for at, item in enumerate(value):
-                put(value, at, change(item))
-        elif type(value) is dict and len(value) <= MOST_ITEMS:
-            for key in list(value):
-                put(value, key, change(value[key]))
-        elif isinstance(value, tuple) and len(value) <= MOST_ITEMS:
+        """Every item of a container changed: in place, but for tuples."""
+        if isinstance(value, tuple) and len(value) <= MOST_ITEMS:
             items = [change(item) for item in value]
             if any(new is not old for new, old in zip(items, value)):
                 return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+            return value
+        holder = value if type(value) in (list, dict) else _attributes(value)
+        if holder is not None and len(holder) <= MOST_ITEMS and self._looked_at < MOST_OPERATIONS:
+            for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
+                self._looked_at += 1
+                new = change(holder[key])
+                if new is not holder[key]:
+                    holder[key] = new
+                    self._places.append((holder, key))
         return value
+
+    def _sweep(self, values: list[Any]) -> None:
+        self._looked_at = 0
+        self.plain(values)
+
+    def _put_back(self) -> None:
+        """Whatever the call has made of the places that were filled."""
+        for holder, key in self._places:
+            if key in holder if isinstance(holder, dict) else key < len(holder):
+                put(holder, key, self.plain(holder[key], 0))
 
     # What the views call.
 
@@ -245,7 +265,12 @@ class _Watch:
         """A result as the call goes on with it: arrays that record."""
         if type(value) is self.np.ndarray and value.ndim:
             return value.view(self.kind)
-        return self._inside(value, self.result)
+        if type(value) is list:
+            return [self.result(item) for item in value]
+        if isinstance(value, tuple):
+            items = [self.result(item) for item in value]
+            return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
+        return value
 
     def _bare(self, value: Any, depth: int = 3) -> Any:
         """Plain arrays for numpy, in containers of their own."""
@@ -289,7 +314,7 @@ class _Watch:
             found = model()
             note = found.note
             if found.op is not None:
-                seen = seen._replace(work=_exact(work(found.op, **found.parameters), seen, found.flops), flops=0.0)
+                seen = seen._replace(work=sized(work(found.op, **found.parameters), seen, found.flops), flops=0.0)
         except ValueError as error:  # a dtype or a size that the engine has no model for
             note = str(error)
         self.seen.append(seen._replace(note=note))
@@ -352,6 +377,14 @@ def _subclass(np: Any, watch: _Watch) -> Any:
     return type("ndarray", (np.ndarray,), space)
 
 
+def _attributes(value: Any) -> Any:
+    """Those of an object of the user's, as a dictionary."""
+    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
+        return None
+    held = getattr(value, "__dict__", None)
+    return held if type(held) is dict else None
+
+
 def _owner(np: Any, array: Any) -> Any:
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -361,10 +394,3 @@ def _owner(np: Any, array: Any) -> Any:
 def _shape(writes: Sequence[Any], reads: Sequence[Any]) -> tuple[int, str]:
     """Elements and type of a result; a number has none of its own."""
     return (int(writes[0].size), str(writes[0].dtype)) if writes else (1, str(reads[0].dtype))
-
-
-def _exact(found: Work, seen: Seen, flops: float | None) -> Work:
-    """With the bytes of what is read and written."""
-    model = found.candidates[0]
-    nbytes = distinct(seen.reads, seen.writes)
-    return found._replace(candidates=(model._replace(bytes=nbytes, flops=model.flops if flops is None else flops),))

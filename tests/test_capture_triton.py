@@ -51,6 +51,7 @@ def add(x, y, out, n, B: tl.constexpr):
 
 plain = triton.jit(add)
 figured = triton.jit(launch_metadata=said_by_author)(add)
+sparing = triton.jit(launch_metadata=lambda grid, metadata, args: {"bytes": 3000, "flops32": 0})(add)
 broken = triton.jit(launch_metadata=lambda grid, metadata, args: {"flops32": args["missing"]})(add)
 negative = triton.jit(launch_metadata=of_flops({"bytes": -1}))(add)
 unwidthed = triton.jit(launch_metadata=of_flops({"flops": 500}))(add)
@@ -121,6 +122,7 @@ case("plain", lambda: plain[grid](x, y, out, N, B=128))
 cases["right"] = bool(torch.equal(out, x + y)) if STAND_IN is None else True
 case("twice", lambda: [plain[grid](x, y, out, N, B=128) for _ in range(2)])
 case("figured", lambda: figured[grid](x, y, out, N, B=128))
+case("sparing", lambda: sparing[grid](x, y, out, N, B=128))
 case("broken", lambda: broken[grid](x, y, out, N, B=128))
 case("negative", lambda: negative[grid](x, y, out, N, B=128))
 case("unwidthed", lambda: unwidthed[grid](x, y, out, N, B=128))
@@ -171,6 +173,21 @@ def bench(kernel_call, quantiles):
 tuned = triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], key=["n"], do_bench=bench)(plain)
 case("tuned", lambda: tuned[grid](x, y, out, N))
 cases["calls"] = calls[:1]
+
+from pytest_roofline.work.capture.torch_watch import Watch
+
+
+def chain():
+    between = torch.empty_like(x)
+    plain[grid](x, y, between, N, B=128)
+    return between * 2
+
+
+watch = Watch()
+with watch, watching(watch.region, watch.seen):
+    value = chain()
+done = watch.finish(value)
+cases["chain"] = [done.work.bytes, done.work.flops, done.operations, done.launches, list(done.notes)]
 print(json.dumps(cases))
 """
 
@@ -267,6 +284,13 @@ def test_the_authors_figures_stand_over_the_footprint(cases: Cases) -> None:
     assert cases["calls"] == [[[8], "add", 4, ["B", "n", "out", "x", "y"]]]  # 8 = ceil(1000 / 128)
 
 
+def test_an_author_who_counts_less_than_the_footprint_is_believed(cases: Cases) -> None:
+    """3000 of the 12000 bytes, wherever they lie: what the call as a whole moves follows."""
+    (seen,) = cases["sparing"]
+    assert sizes(seen) == [1000.0, 1000.0, 1000.0]
+    assert seen["work"][2] == [["launch_metadata", 3000.0, 0.0, True, None]]
+
+
 @pytest.mark.parametrize(
     ("case", "problem"),
     [("broken", "launch_metadata: KeyError: 'missing'"), ("negative", "launch_metadata: ValueError: -1.0 is no amount")],
@@ -343,6 +367,14 @@ def test_everything_is_put_back_and_watches_may_nest(cases: Cases) -> None:
 def test_an_autotuners_benchmark_is_no_work_of_the_call(cases: Cases) -> None:
     (seen,) = cases["tuned"]
     assert seen["name"] == "add"
+
+
+def test_a_launch_is_one_of_the_operations_of_torch(cases: Cases) -> None:
+    """x, y and the result of the chain, 4000 B each: what is between stays inside. The copies of the interpreter are no
+    operations."""
+    nbytes, flops, operations, launches, said = cases["chain"]
+    assert (nbytes, flops, operations, launches) == (12000.0, 1000.0, 2, 2)
+    assert interpreted(said) is (cases["mode"] == "interpreter")
 
 
 def test_the_interpreter_is_told(cases: Cases) -> None:

@@ -8,7 +8,7 @@ and bytes are those of the operations traced, and XLA's are a check and a candid
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from roofline_engine.units import quantity
 from ...timing.arrays import loaded
 from .jax_ops import UPDATES, Reader
 from .record import Captured
+from .surroundings import surroundings
 from .total import total
 
 #: Programs of more operations are not compiled once more for XLA's count: a hundred take about a second.
@@ -106,86 +107,43 @@ def _ready(tracer: Any) -> Iterator[None]:
 
 @contextmanager
 def _unchanged(fn: Any) -> Iterator[None]:
-    """What a function has assigned or put into a list, dictionary, set or object that it reaches is as before: a tracer left
+    """What a function has assigned, or put into a list, dictionary, set or object that it reaches, is as before: a tracer left
     there would fail the user's next call."""
     with ExitStack() as stack:
-        for held in _reached(fn):
-            if isinstance(held, types.CellType):
-                stack.callback(setattr, held, "cell_contents", held.cell_contents)
-            elif isinstance(held, MutableMapping):
-                stack.callback(_refill_mapping, held, dict(held))
-            elif isinstance(held, MutableSequence):
-                stack.callback(held.__setitem__, slice(None), list(held))
-            elif isinstance(held, MutableSet):
-                stack.callback(_refill_set, held, set(held))
+        for holder, keys in surroundings(fn):
+            values = {key: holder[key] for key in (list(holder) if keys is None else keys) if key in holder}
+            stack.callback(_assigned, holder, values, keys)
+            for held in _containers(list(values.values())):
+                if isinstance(held, dict):
+                    stack.callback(_assigned, held, dict(held), None)
+                elif isinstance(held, list):
+                    stack.callback(held.__setitem__, slice(None), list(held))
+                else:
+                    stack.callback(_filled, held, set(held))
         yield
 
 
-def _reached(fn: Any) -> Iterator[Any]:
-    """Cells, containers and attributes within three steps of a function, through partials and methods."""
-    while hasattr(fn, "func"):
-        yield from _contents([*fn.args, *fn.keywords.values()])
-        fn = fn.func
-    owner = getattr(fn, "__self__", None)
-    fn = getattr(fn, "__func__", fn)
-    yield from _contents([owner])
-    cells = [cell for cell in getattr(fn, "__closure__", None) or () if _filled(cell)]
-    yield from cells
-    yield from _contents([cell.cell_contents for cell in cells])
-    code, scope = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
-    if code is not None:
-        yield _Names(scope, [name for name in code.co_names if name in scope])
-        yield from _contents([scope[name] for name in code.co_names if name in scope])
-
-
-class _Names(MutableMapping[str, Any]):
-    """Some names of a module, whose values may be assigned anew."""
-
-    def __init__(self, scope: MutableMapping[str, Any], names: Sequence[str]) -> None:
-        self.scope, self.names = scope, names
-
-    def __getitem__(self, name: str) -> Any:
-        return self.scope[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.scope[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
-def _contents(values: Sequence[Any], depth: int = 3) -> Iterator[Any]:
+def _containers(values: Sequence[Any], depth: int = 3) -> Iterator[Any]:
     for value in values[:MOST_REACHED]:
-        if isinstance(value, (types.ModuleType, type)):
+        if isinstance(value, (types.ModuleType, types.FunctionType, type)):
             continue
         held = value if isinstance(value, (dict, list, set)) else getattr(value, "__dict__", None)
         if isinstance(held, (dict, list, set)):
             yield held
             if depth > 1:
-                yield from _contents(list(held.values() if isinstance(held, dict) else held), depth - 1)
+                yield from _containers(list(held.values() if isinstance(held, dict) else held), depth - 1)
 
 
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+def _assigned(holder: Any, before: Mapping[Any, Any], keys: Sequence[Any] | None) -> None:
+    for key in list(holder) if keys is None else keys:
+        if key in holder and key not in before:
+            del holder[key]
+    for key, value in before.items():
+        if key not in holder or holder[key] is not value:
+            holder[key] = value
 
 
-def _refill_mapping(held: MutableMapping[str, Any], before: Mapping[str, Any]) -> None:
-    for name in [name for name in held if name not in before]:
-        del held[name]
-    held.update(before)
-
-
-def _refill_set(held: MutableSet[Any], before: set[Any]) -> None:
+def _filled(held: set[Any], before: set[Any]) -> None:
     held.clear()
     held |= before
 

@@ -15,6 +15,7 @@ from roofline_engine.models import Work, work
 from roofline_engine.units import Dtype, parse_dtype
 
 from .record import Region, Seen
+from .sized import sized
 from .total import distinct
 from .triton_launches import INTERPRETED
 
@@ -81,7 +82,7 @@ class Reader:
             if held is None or held.storage not in self.made or held.nbytes < nbytes(variable.aval):  # copied after all
                 out = self.new(variable.aval)
                 copied = Seen("copy", *regions([] if held is None else [held], [out]))
-                self.add(copied._replace(work=_exact(_moved_work(variable.aval), copied, 0.0)), 1)
+                self.add(copied._replace(work=sized(_moved_work(variable.aval), copied, 0.0)), 1)
                 held = out
             kept.add(held.storage)
         return kept
@@ -160,18 +161,18 @@ class Reader:
             if name == "conv_general_dilated":
                 return base._replace(work=_convolution(eqn, base, self.platform))
             if name in _PARTS | _MOVED:
-                return base._replace(work=_exact(_moved_work(out), base, 0.0))
+                return base._replace(work=sized(_moved_work(out), base, 0.0))
             if name in _REDUCED:
                 rows, source = math.prod(out.shape), eqn.invars[0].aval
                 cols = max(math.prod(source.shape) // rows, 1)
                 found = work("reduce", rows=rows, cols=cols, dtype=_dtype(source), out_dtype=_dtype(out))
-                return base._replace(work=_exact(found, base, found.flops if _computes(eqn) else 0.0))
+                return base._replace(work=sized(found, base, found.flops if _computes(eqn) else 0.0))
             if name in _MAPPED | _WINDOWS:
                 times = math.prod(eqn.params["window_dimensions"]) if name in _WINDOWS else 1
                 changed = eqn.invars[2].aval if name in UPDATES else out  # a scatter computes with its updates alone
                 sizes = {"numel": math.prod(changed.shape), "inputs": len(reads), "outputs": len(writes)}
                 found = work("elementwise", **sizes, dtype=_dtype(out))
-                return base._replace(work=_exact(found, base, times * found.flops if _computes(eqn) else 0.0))
+                return base._replace(work=sized(found, base, times * found.flops if _computes(eqn) else 0.0))
         except ValueError as error:  # a dtype or a size that the engine has no model for
             return base._replace(flops=None, note=f"{name}: {error}")
         return base._replace(flops=None)
@@ -213,11 +214,6 @@ def _computes(eqn: Any) -> bool:
     if any(kind.startswith("complex") for kind in kinds):
         raise ValueError("arithmetic on complex numbers has no model")
     return any("float" in kind for kind in kinds)
-
-
-def _exact(found: Work, seen: Seen, flops: float) -> Work:
-    """With the bytes of what is read and written."""
-    return found._replace(candidates=(ByteModel(found.candidates[0].model, distinct(seen.reads, seen.writes), flops),))
 
 
 def _moved_work(out: Any) -> Work:
@@ -264,7 +260,7 @@ def _dot(eqn: Any, seen: Seen, platform: str) -> Work:
     }
     a, b = _operand(left, precision, platform), _operand(right, precision, platform)
     found = work("gemm", **sizes, dtype=a, weight_dtype=b, out_dtype=_dtype(out))
-    return _exact(found, seen, found.flops)
+    return sized(found, seen, found.flops)
 
 
 def _convolution(eqn: Any, seen: Seen, platform: str) -> Work:

@@ -30,7 +30,7 @@ class Composite(NamedTuple):
         """The arguments by name; None where the model does not cover them."""
         given = {**dict(zip(self.names, args)), **kwargs}
         first = given.get(self.names[0])
-        if not isinstance(first, torch.Tensor) or torch.is_autocast_enabled(first.device.type):
+        if not isinstance(first, torch.Tensor) or torch._C._is_any_autocast_enabled():
             return None  # under autocast the dtypes are decided inside
         return given if self.fits(given) else None
 

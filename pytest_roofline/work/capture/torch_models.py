@@ -11,14 +11,26 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .record import Region
+
 
 class Call:
-    """One operation with what it was given. values: its arguments by name. reads, writes: its tensors."""
+    """One operation with what it was given.
 
-    __slots__ = ("name", "reads", "values", "writes")
+    values: its arguments by name. reads, writes: its tensors. regions: what each of them covers, by its ``id``.
+    """
 
-    def __init__(self, name: str, values: Mapping[str, Any], reads: Sequence[Any], writes: Sequence[Any]) -> None:
-        self.name, self.values, self.reads, self.writes = name, values, reads, writes
+    __slots__ = ("name", "reads", "regions", "values", "writes")
+
+    def __init__(
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        reads: Sequence[Any],
+        writes: Sequence[Any],
+        regions: Mapping[int, Region],
+    ) -> None:
+        self.name, self.values, self.reads, self.writes, self.regions = name, values, reads, writes, regions
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]

@@ -125,7 +125,7 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
 FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_local_scalar_dense",
     "is_nonzero", "item", "_assert_async", "lift_fresh", "lift", "resize_", "resize_as_", "set_", "is_same_size", "sym_size",
-    "sym_stride", "sym_numel", "record_stream", "is_pinned", "pin_memory", "_fused_sdp_choice", "is_set_to",
+    "sym_stride", "sym_numel", "record_stream", "device", "layout", "is_pinned", "pin_memory", "_fused_sdp_choice", "is_set_to",
 }  # fmt: skip
 #: What they write to is not read.
 WRITE_ONLY = {

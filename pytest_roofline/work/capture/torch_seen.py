@@ -16,7 +16,6 @@ from roofline_engine.models import Work, work
 from .record import Region, Seen
 from .torch_models import Call, Model
 from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
-from .torch_storage import Storages
 from .total import distinct
 
 
@@ -41,14 +40,17 @@ class Schema(NamedTuple):
 
 @cache
 def schema(func: Any) -> Schema:
-    """Of an operation as it is dispatched."""
+    """Of an operation as it is dispatched. One that takes functions (``cond``, ``flex_attention``) tells nothing of itself."""
+    if not isinstance(func, torch._ops.OpOverload):
+        name = str(func)
+        return Schema(name, name, (), (), (), model_of(name, ()), False, False, False)
     arguments = func._schema.arguments
     name = func.overloadpacket.__name__
     changed = tuple(item.name for item in arguments if item.alias_info is not None and item.alias_info.is_write)
     unread = tuple(item.name for item in arguments if item.is_out)
     only = name in WRITE_ONLY
     label = f"{func.namespace}.{name}"
-    known = name if func.namespace in ("aten", "prims") else label
+    known = name if func.namespace in ("aten", "prim", "prims") else label
     return Schema(
         label,
         known,
@@ -58,15 +60,23 @@ def schema(func: Any) -> Schema:
         model_of(known, func.tags),
         name in FREE or bool(func.is_view) or torch.Tag.inplace_view in func.tags,
         only and not changed,
-        known not in TABLE and bool(func._can_decompose()),
+        known not in TABLE and _composite(func),
     )
 
 
-def seen(label: str, call: Call, model: Model, storages: Storages, launches: int = 1) -> Seen:
+def _composite(func: Any) -> bool:
+    try:
+        return bool(func._can_decompose())
+    except RuntimeError:  # not one of the dispatcher's, such as prim::device
+        return False
+
+
+def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
     """One operation as the engine's ``model`` of it, or without one where it has none."""
     reads = call.reads if model.reads is None else model.reads
     writes = call.writes if model.writes is None else model.writes
-    read, written = [storages.region(tensor) for tensor in reads], [storages.region(tensor, made=True) for tensor in writes]
+    regions = call.regions
+    read, written = [regions[id(tensor)] for tensor in reads], [regions[id(tensor)] for tensor in writes]
     if model.part:
         read, written = _used(read, reads, model.part), _used(written, writes, model.part)
     note, done, flops, between = model.note, None, None, _between(reads, writes)
@@ -79,7 +89,7 @@ def seen(label: str, call: Call, model: Model, storages: Storages, launches: int
         done = _with_bytes(done, distinct(read, written) - done.bytes)
     elif done is not None and model.charged:
         full = sum(tensor.numel() * tensor.element_size() for tensor in model.charged)
-        once = distinct([storages.region(tensor) for tensor in (*model.charged, *model.extra)])
+        once = distinct([regions[id(tensor)] for tensor in (*model.charged, *model.extra)])
         done = _with_bytes(done, once - full)
     dtype = done.dtype.name if done is not None else None
     if between:

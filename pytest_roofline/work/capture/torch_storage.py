@@ -25,6 +25,7 @@ class Storages:
 
     def __init__(self) -> None:
         self._refs: list[int] = []
+        self._whole: list[int] = []
         self._numbers: dict[int, int] = {}
         self.made: set[int] = set()
         self._free = torch.UntypedStorage._free_weak_ref
@@ -35,29 +36,27 @@ class Storages:
 
     def number(self, tensor: Any, made: bool = False) -> int:
         """Of the allocation of ``tensor``; made: the call has just made it, if it is new."""
-        return self._number(tensor.untyped_storage(), made)
-
-    def _number(self, storage: Any, made: bool) -> int:
+        storage = tensor.untyped_storage()
         number = self._numbers.get(storage._cdata)
         if number is None:
             self._numbers[storage._cdata] = number = len(self._refs)
             self._refs.append(storage._weak_ref())
+            self._whole.append(storage.nbytes())
             if made:
                 self.made.add(number)
         return number
 
-    def region(self, tensor: Any, *, made: bool = False) -> Region:
+    def region(self, tensor: Any, made: bool = False) -> Region:
         """What ``tensor`` covers, each byte once: an expanded dimension is one element, overlapping windows are their span.
 
         Two views of the same dense bytes are one region, whatever their shapes.
         """
-        storage = tensor.untyped_storage()
-        number, whole = self._number(storage, made), storage.nbytes()
+        number = self.number(tensor, made)
         width = tensor.element_size()
         start = tensor.storage_offset() * width
         if tensor.is_contiguous():
             nbytes = tensor.numel() * width
-            return Region(number, (start, nbytes), nbytes, whole)
+            return Region(number, (start, nbytes), nbytes, self._whole[number])
         covered, span = 1, 1
         sizes, strides = tensor.size(), tensor.stride()
         for size, stride in zip(sizes, strides):
@@ -65,8 +64,8 @@ class Storages:
                 covered *= size
                 span += (size - 1) * stride
         if span <= covered:
-            return Region(number, (start, span * width), span * width, whole)
-        return Region(number, (start, width, *sizes, *strides), covered * width, whole)
+            return Region(number, (start, span * width), span * width, self._whole[number])
+        return Region(number, (start, width, *sizes, *strides), covered * width, self._whole[number])
 
     def kept(self) -> set[int]:
         """Of those that the call made, the ones that are still there."""

@@ -22,7 +22,7 @@ from .record import Captured, Region, Seen
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
-from .torch_seen import Decomposed, engine_work, merged, schema, seen
+from .torch_seen import Decomposed, Schema, engine_work, merged, schema, seen
 from .torch_storage import Storages, foreign, tensors_of, why_not
 from .total import total
 
@@ -104,7 +104,10 @@ class Watch:
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._inside or self.problem:
             return func(*args, **kwargs)
-        composite = COMPOSITES.get(func)
+        try:
+            composite = COMPOSITES.get(func)
+        except TypeError:  # what cannot be hashed is none of them
+            composite = None
         if composite is None:
             return self._checked(func, args, kwargs) if _name(func) in CHECKS else func(*args, **kwargs)
         values = self._safely(composite.values, args, kwargs)
@@ -120,12 +123,13 @@ class Watch:
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.problem and schema(func).composite:
+        known = None if self.problem else self._safely(schema, func)
+        if known is not None and known.composite:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if not self.problem:
-            self._safely(self._operation, func, args, kwargs, out)
+        if known is not None:
+            self._safely(self._operation, known, args, kwargs, out)
         return out
 
     def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
@@ -154,11 +158,8 @@ class Watch:
         finally:
             self._inside -= 1
         if isinstance(out, torch.Tensor):
-            self._safely(self._mark_check, [out])
+            self._safely(lambda: self._checks.add(self._storages.number(out, made=True)))
         return out
-
-    def _mark_check(self, tensors: Sequence[Any]) -> None:
-        self._checks.update(self._storages.number(tensor, made=True) for tensor in tensors)
 
     def _in_a_check(self) -> bool:
         """Whether torch.testing is calling; notes compiled functions on the way."""
@@ -172,8 +173,15 @@ class Watch:
             frame = frame.f_back
         return False
 
-    def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        known = schema(func)
+    def _operation(self, known: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        results = tensors_of(out)
+        if known.free or self._inside:
+            # The arguments first: what is met as a result alone, the call has made.
+            numbers = self._numbers(known.label, tensors_of(args) + tensors_of(tuple(kwargs.values())))
+            made = self._numbers(known.label, results, made=True)
+            if not known.free and (known.changed or not numbers >= made):
+                self._steps.append(known.name)
+            return
         values = dict(zip(known.names, args))
         values.update(kwargs)
         given = []
@@ -183,41 +191,42 @@ class Watch:
                 given.append((name, value))
             elif kind not in _SCALARS:
                 given.extend((name, tensor) for tensor in tensors_of(value))
-        results = tensors_of(out)
-        # The arguments first: what is met as a result alone, the call has made.
-        numbers = self._admitted(known.label, [tensor for _, tensor in given])
-        made = self._admitted(known.label, results, made=True)
-        if known.free:
-            return
-        before = set(numbers)
-        fresh = [tensor for tensor, number in zip(results, made) if number not in before]
+        regions: dict[int, Region] = {}
+        self._regions(known.label, [tensor for _, tensor in given], regions)
+        before = {region.storage for region in regions.values()}
+        self._regions(known.label, results, regions, made=True)
+        fresh = [tensor for tensor in results if regions[id(tensor)].storage not in before]
         changed = [tensor for name, tensor in given if name in known.changed] if known.changed else []
         if not (changed or fresh):  # a view, or something for the host
             return
         if (before and before <= self._checks) or self._in_a_check():
-            self._mark_check(results)
+            self._checks.update(regions[id(tensor)].storage for tensor in results)
             return
-        if self._inside:
-            self._steps.append(known.name)
-        if self._inside or not any(tensor.numel() for tensor in (*changed, *fresh)):
+        if not any(tensor.numel() for tensor in (*changed, *fresh)):
             return
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
-        call = Call(known.name, values, reads, [*changed, *fresh])
         if self._decomposed:
             self._note_backward()
+        call = Call(known.name, values, reads, [*changed, *fresh], regions)
         found = known.model(call)
         for model in found if isinstance(found, list) else (found,):
-            self.seen.append(seen(known.label, call, model, self._storages))
+            self.seen.append(seen(known.label, call, model))
 
-    def _admitted(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> list[int]:
+    def _numbers(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> set[int]:
         """The storages of the tensors."""
-        number = self._storages.number
+        regions: dict[int, Region] = {}
+        self._regions(label, tensors, regions, made=made)
+        return {region.storage for region in regions.values()}
+
+    def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, made: bool = False) -> None:
+        """What the tensors cover, into ``regions``."""
         try:
             for tensor in tensors:
                 if type(tensor) is not torch.Tensor and foreign(tensor):
                     break
+                regions[id(tensor)] = self._storages.region(tensor, made)
             else:
-                return [number(tensor, made) for tensor in tensors]
+                return
         except (RuntimeError, NotImplementedError):
             if not why_not(tensors):
                 raise
@@ -225,12 +234,13 @@ class Watch:
 
     def _composite(self, composite: Composite, values: Mapping[str, Any], out: Any, first: int) -> None:
         reads, writes = tensors_of(list(values.values())), tensors_of(out)
-        self._admitted(composite.name, reads)
-        self._admitted(composite.name, writes, made=True)
+        regions: dict[int, Region] = {}
+        self._regions(composite.name, reads, regions)
+        self._regions(composite.name, writes, regions, made=True)
         if not all(tensor.numel() for tensor in (*reads, *writes)):
             return
-        call = Call(composite.name, values, reads, writes)
-        self.seen.append(seen(composite.name, call, composite.model(call), self._storages, len(self._steps)))
+        call = Call(composite.name, values, reads, writes, regions)
+        self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
         if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
             work = engine_work(composite.backward(call))
             self._decomposed.append(Decomposed(first, torch._C._autograd._get_sequence_nr(), work, []))
@@ -255,6 +265,8 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]  # the classes of tor
 
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
+    supports_higher_order_operators = True
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch

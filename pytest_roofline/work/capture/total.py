@@ -83,19 +83,18 @@ class _Views:
     """Distinct views of each storage."""
 
     def __init__(self) -> None:
-        self._views: dict[int, set[tuple[int, ...]]] = {}
+        self._met: set[tuple[int, tuple[int, ...]]] = set()
         self._nbytes: dict[int, float] = {}
 
     def add(self, region: Region) -> None:
-        views = self._views.setdefault(region.storage, set())
-        if region.view not in views:
-            views.add(region.view)
-            before = self._nbytes.get(region.storage, 0.0)
-            self._nbytes[region.storage] = min(before + region.nbytes, max(region.whole, region.nbytes))
+        storage, view, nbytes, whole = region
+        key = (storage, view)
+        if key not in self._met:
+            self._met.add(key)
+            self._nbytes[storage] = min(self._nbytes.get(storage, 0.0) + nbytes, max(whole, nbytes))
 
     def covers(self, region: Region) -> bool:
-        views = self._views.get(region.storage, ())
-        return region.view in views or (bool(views) and self._nbytes[region.storage] >= region.whole)
+        return self._nbytes.get(region.storage, -1.0) >= region.whole or (region.storage, region.view) in self._met
 
     def nbytes(self, counted: object = None) -> float:
         if not callable(counted):

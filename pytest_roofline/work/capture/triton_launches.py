@@ -8,6 +8,7 @@ set while ``torch.compile`` compiles changes which launcher Inductor makes, so i
 
 from __future__ import annotations
 
+import gc
 import inspect
 import math
 import types
@@ -53,6 +54,8 @@ def watching(region: Callable[[Any], Region], seen: list[Seen]) -> Iterator[None
             if kind is not None:
                 stack.enter_context(replaced(kind, name, wrapper))
         yield
+    if watch.kernels:
+        gc.collect()  # functions of the interpreter that refer to themselves hold the arguments, as if they outlived the call
     if before is None and loaded("triton") is not None:
         seen.append(Seen("triton", flops=None, note="Triton was imported by the call: its launches were not seen"))
 
@@ -177,19 +180,21 @@ class _Watch:
             told.append(DOT if multiplies else NO_DOT)
         elif said.doubt:
             told.append(said.doubt)
+        regions = [self.region(tensor) for _, tensor in tensors]
         if said.nbytes is not None and flops is not None:
             told.append("bytes of its author's launch_metadata")
             engine = "matrix" if multiplies else "vector"
             computed = dtype or parse_dtype("fp32")
             candidate = ByteModel("launch_metadata", said.nbytes, flops)
             work = Work("unknown", "unknown", (candidate,), engine, computed, computed, ())
-            return Seen(name, work=work, flops=flops, dtype=computed.name, note="; ".join(told))
+            used = _used(regions, said.nbytes)
+            return Seen(name, either=used, work=work, flops=flops, dtype=computed.name, note="; ".join(told))
         indices = _indices(tensors)
         if indices:
             told.append(f"{', '.join(indices)} may select parts of its buffers: their size is an upper bound")
         return Seen(
             name,
-            either=tuple(self.region(tensor) for _, tensor in tensors),
+            either=tuple(regions),
             flops=flops,
             dtype=dtype.name if dtype is not None and flops else None,
             partly=bool(indices),
@@ -209,6 +214,13 @@ def _tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, base
         elif hasattr(value, "data_ptr") and hasattr(value, "dtype"):
             yield name, value
+
+
+def _used(regions: list[Region], nbytes: float) -> tuple[Region, ...]:
+    """The regions with no more bytes than the author says: which of them he leaves out is not known."""
+    whole = sum(region.nbytes for region in dict.fromkeys(regions))
+    part = nbytes / whole if whole > nbytes else 1.0
+    return tuple(region._replace(nbytes=part * region.nbytes) for region in regions)
 
 
 def _indices(tensors: list[tuple[str, Any]]) -> list[str]:

@@ -1,0 +1,323 @@
+"""The work of calls of numpy: bytes and FLOPs derived by hand, the user's arrays untouched, and what stays unknown."""
+
+from __future__ import annotations
+
+import functools
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from pytest_roofline.work.capture.numpy_arrays import capture
+from pytest_roofline.work.capture.record import Captured
+
+Function = Callable[..., Any]
+
+#: M N K = 64 256 128: 2MNK = 4194304; A 64 x 128, B 128 x 256 and C 64 x 256 of fp32 are 229376 B.
+A, B = np.ones((64, 128), np.float32), np.ones((128, 256), np.float32)
+MATMUL = ("gemm", 229376.0, 4194304.0)
+#: 64 x 128 of fp32.
+SIZE = 32768.0
+COUNT = 8192.0
+
+
+def known(found: Captured) -> tuple[str, float, float]:
+    """Op, bytes and FLOPs."""
+    assert found.work is not None, found.reason
+    assert found.sure
+    return found.work.op, found.work.bytes, found.work.flops
+
+
+def a_b(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        pytest.param(a_b, id="operator"),
+        pytest.param(np.matmul, id="ufunc"),
+        pytest.param(np.dot, id="dot"),
+        pytest.param(lambda a, b: a.dot(b), id="method"),
+        pytest.param(lambda a, b: np.einsum("mk,kn->mn", a, b), id="einsum"),
+        pytest.param(lambda a, b: np.einsum("mk,kn", a, b), id="einsum without an arrow"),
+        pytest.param(lambda a, b: np.tensordot(a, b, axes=1), id="tensordot"),
+        pytest.param(lambda a, b: np.inner(a, b.T), id="inner"),
+        pytest.param(lambda a, b: np.asarray(a) @ np.asarray(b), id="asarray"),
+        pytest.param(functools.partial(a_b), id="partial"),
+    ],
+)
+def test_a_matrix_product_however_it_is_written(fn: Function) -> None:
+    value, found = capture(fn, (A, B))
+    assert known(found) == MATMUL
+    assert found.work is not None
+    assert (found.how, found.work.engine, found.work.dtype.name, found.launches) == ("numpy", "matrix", "fp32", None)
+    assert type(value) is np.ndarray
+    np.testing.assert_array_equal(value, np.full((64, 256), 128.0))
+
+
+def test_arrays_of_a_closure_a_partial_a_module_and_an_object_are_seen() -> None:
+    a, b = A.copy(), B.copy()
+
+    class Layer:
+        def __init__(self) -> None:
+            self.weight = b
+
+        def __call__(self, x: Any) -> Any:
+            return x @ self.weight
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.weight
+
+    layer = Layer()
+    for fn, args in (
+        (lambda: a @ b, ()),
+        (lambda: A @ B, ()),
+        (lambda: a_b(A, B), ()),
+        (functools.partial(np.matmul, a), (b,)),
+        (functools.partial(a_b, b=b), (a,)),
+        (layer.forward, (a,)),
+        (lambda: layer.forward(a), ()),
+    ):
+        assert known(capture(fn, args)[1]) == MATMUL
+    assert layer.weight is b
+    assert type(a) is type(A) is np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda a: a + a, ("elementwise", 2 * SIZE, COUNT)),  # one array read, one written
+        (lambda a: a + a[0], ("elementwise", 2 * SIZE, COUNT)),  # its own first row adds nothing to read
+        (np.exp, ("elementwise", 2 * SIZE, COUNT)),
+        (lambda a: np.clip(a, 0, 1), ("elementwise", 2 * SIZE, COUNT)),
+        (lambda a: np.cumsum(a, axis=1), ("elementwise", 2 * SIZE, COUNT)),
+        (lambda a: np.divmod(a, 2), ("elementwise", 3 * SIZE, 2 * COUNT)),
+        (lambda a: a.sum(), ("reduce", SIZE, COUNT)),
+        (lambda a: np.sum(a, axis=0), ("reduce", SIZE + 512, COUNT)),  # 128 sums
+        (lambda a: a.mean(), ("reduce", SIZE, COUNT)),
+        (lambda a: a.argmax(axis=1), ("reduce", SIZE + 512, COUNT)),  # 64 indices of 8 B
+        (lambda a: np.einsum("ij->i", a), ("reduce", SIZE + 256, COUNT)),
+        (lambda a: np.ascontiguousarray(a.T), ("copy", 2 * SIZE, 0.0)),
+        (lambda a: a.astype(np.float64), ("copy", 3 * SIZE, 0.0)),
+        (lambda a: a.copy(), ("copy", 2 * SIZE, 0.0)),
+        (lambda a: np.concatenate([a, a]), ("copy", 3 * SIZE, 0.0)),
+        (lambda a: np.stack([a, a]), ("copy", 3 * SIZE, 0.0)),
+        (lambda a: a[[0, 1, 5]], ("copy", 3 * 512 * 2.0, 0.0)),  # three rows of 512 B
+        (lambda a: np.take(a, [1, 2], axis=0), ("copy", 2 * 512 * 2.0, 0.0)),
+        (lambda a: a @ a[0], ("gemm", SIZE + 256, 2 * COUNT)),  # the vector is a part of the matrix
+        (lambda a: np.vdot(a, a), ("gemm", SIZE, 2 * COUNT)),
+        (lambda a: np.outer(a[0], a[1]), ("gemm", 2 * 512 + 65536.0, 2 * 128.0**2)),
+        (lambda a: np.full((4, 4), 2.0), ("copy", 128.0, 0.0)),
+        (lambda a: a.astype(np.int32) + 1, ("unknown", 2 * SIZE, 0.0)),  # integers have no FLOPs
+    ],
+)
+def test_an_operation(fn: Function, expected: tuple[str, float, float]) -> None:
+    assert known(capture(fn, (A.copy(),))[1]) == expected
+
+
+def test_batches_and_types() -> None:
+    """8 products of 64^3 of fp64, an operand given twice read once."""
+    stack = np.ones((8, 64, 64))
+    assert known(capture(a_b, (stack, stack))[1]) == ("gemm", 2 * 262144.0, 8 * 2.0 * 64**3)
+    assert known(capture(lambda a, b: np.einsum("bij,bjk->bik", a, b), (stack, stack + 1))[1]) == (
+        "gemm",
+        3 * 262144.0,
+        8 * 2.0 * 64**3,
+    )
+    found = capture(a_b, (stack, stack))[1].work
+    assert found is not None
+    assert found.dtype.name == "fp64"
+
+
+def test_a_chain_reads_its_arguments_and_writes_its_result() -> None:
+    """Softmax: max, subtract, exp, sum and divide, five FLOPs an element; in between nothing leaves the call."""
+
+    def softmax(a: Any) -> Any:
+        e = np.exp(a - a.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    value, found = capture(softmax, (A,))
+    assert known(found) == ("unknown", 2 * SIZE, 5 * COUNT)
+    assert found.operations == 5
+    np.testing.assert_allclose(value, 1 / 128)
+
+
+def test_what_is_written_in_place_is_the_users_own_array() -> None:
+    a, out = A.copy(), np.zeros((64, 256), np.float32)
+    value, found = capture(lambda: np.matmul(a, B, out=out))
+    assert value is out
+    assert out[0, 0] == 128
+    assert known(found) == MATMUL
+
+    def add(x: Any) -> None:
+        x += 1
+
+    assert known(capture(add, (a,))[1]) == ("elementwise", 2 * SIZE, COUNT)
+    assert a[0, 0] == 2
+
+    def rows(x: Any) -> None:
+        x[:8] = x[8:16] * 2
+
+    assert known(capture(rows, (a,))[1])[1:] == (2 * 4096.0, 1024.0)  # 8 rows of 512 B read and written
+    assert a[0, 0] == 4
+
+
+def test_arrays_come_back_plain_wherever_they_were_put() -> None:
+    class Pair(NamedTuple):
+        first: Any
+        second: Any
+
+    store: dict[str, Any] = {"given": A}
+    kept: list[Any] = []
+    last: Any = None
+
+    class Model:
+        def step(self) -> Any:
+            nonlocal last
+            self.last = last = store["given"] + 1
+            kept.append(self.last)
+            store["new"] = [self.last]
+            return Pair(self.last, {"same": store["given"]})
+
+    model = Model()
+    value, found = capture(model.step)
+    assert found.work is not None
+    assert isinstance(value, Pair)
+    assert value.second["same"] is store["given"] is A
+    for array in (value.first, model.last, kept[0], store["new"][0], last):
+        assert type(array) is np.ndarray
+    assert value.first is model.last
+
+
+def test_objects_that_hold_arrays_are_looked_into_and_left_as_they_were() -> None:
+    class Weights:
+        def __init__(self) -> None:
+            self.w = B
+            self.deep = {"bias": [np.ones(256, np.float32)]}
+
+    class Model:
+        def __init__(self) -> None:
+            self.weights = Weights()
+
+        def __call__(self) -> Any:
+            return A @ self.weights.w + self.weights.deep["bias"][0]
+
+    model = Model()
+    before = model.weights.deep["bias"][0]
+    value, found = capture(lambda: model())
+    # A, B and the bias of 1 KiB read, one result written; 2MNK, the additions on the vector units.
+    assert known(found) == ("gemm", MATMUL[1] + 1024, MATMUL[2])
+    assert known(capture(model.__call__)[1]) == known(capture(lambda held: held(), (model,))[1]) == known(found)
+    assert model.weights.w is B
+    assert model.weights.deep["bias"][0] is before
+    assert type(value) is np.ndarray
+
+
+def test_a_list_that_is_given_is_the_users_own() -> None:
+    arrays = [A.copy(), A.copy()]
+    first = arrays[0]
+
+    def add(given: list[Any]) -> Any:
+        given.append(given[0] + given[1])
+        return given[-1]
+
+    value, found = capture(add, (arrays,))
+    assert known(found) == ("elementwise", 3 * SIZE, COUNT)
+    assert arrays[0] is first
+    assert arrays[2] is value
+    assert type(value) is np.ndarray
+
+
+def test_what_the_call_makes_is_no_input() -> None:
+    """Both operands are made in the call: only the 64 x 4 result leaves it."""
+    _, found = capture(lambda: np.ones((64, 128)) @ np.ones((128, 4)))
+    assert known(found)[1:] == (64 * 4 * 8.0, 2.0 * 64 * 4 * 128)
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (np.sort, "nobody knows the FLOPs of ndarray.sort"),
+        (lambda a: a.argsort(), "nobody knows the FLOPs of ndarray.argsort"),
+        (np.fft.fft, "nobody knows the FLOPs of numpy.fft.fft"),
+        (np.linalg.svd, "nobody knows the FLOPs of numpy.linalg.svd"),
+        (np.linalg.norm, "nobody knows the FLOPs of numpy.linalg.norm"),
+        (lambda a: np.linalg.solve(a[:, :64] + np.eye(64), a), "nobody knows the FLOPs of numpy.linalg.solve"),
+        (lambda a: np.convolve(a[0], a[1]), "nobody knows the FLOPs of numpy.convolve"),
+        (lambda a: np.interp(a[0], a[1], a[2]), "nobody knows the FLOPs of numpy.interp"),
+        (np.count_nonzero, "nobody knows the FLOPs of numpy.count_nonzero"),
+        (lambda a: np.add.at(a, [0], 1), "nobody knows the FLOPs of numpy.add.at"),
+        (lambda a: np.einsum("ij,kj,kl->il", a, a, a), "nobody knows the FLOPs of numpy.einsum"),
+        (lambda a: np.einsum("ii->i", a[:, :64]), "nobody knows the FLOPs of numpy.einsum"),
+        (lambda a: np.einsum("ij,kj->k", a, a), "nobody knows the FLOPs of numpy.einsum"),
+        (lambda a: a.astype(complex) * 2, "nobody knows the FLOPs of numpy.multiply"),
+        (lambda a: a.astype(object) + 1, "nobody knows the FLOPs of"),
+        (lambda a: np.matmul(a, a.T, axes=[(0, 1), (0, 1), (0, 1)]), "nobody knows the FLOPs of numpy.matmul"),
+        (lambda a: np.frombuffer(a.tobytes(), np.float32), "some of it comes from a function that is not seen"),
+        (lambda a: a.T, "no operation was seen"),
+        (lambda a: math.sqrt(2.0), "no operation was seen"),
+    ],
+)
+def test_what_is_not_known_has_a_reason(fn: Function, reason: str) -> None:
+    _, found = capture(fn, (A.copy(),))
+    assert found.work is None
+    assert found.reason.startswith(reason)
+
+
+def test_a_function_that_takes_plain_arrays_alone_is_called_with_them() -> None:
+    calls = []
+
+    def strict(a: Any) -> Any:
+        calls.append(type(a))
+        if type(a) is not np.ndarray:
+            raise TypeError("cannot type it")
+        return a + 1
+
+    value, found = capture(strict, (A,))
+    assert value[0, 0] == 2
+    assert found.reason == "its function fails on watched arrays: TypeError: cannot type it"
+    assert len(calls) == 2
+
+
+def test_an_exception_of_the_function_leaves_as_it_is_and_everything_is_put_back() -> None:
+    a = A.copy()
+    makers = (np.zeros, np.asarray)
+
+    def fails() -> None:
+        raise KeyError(a.shape)
+
+    with pytest.raises(KeyError, match="64"):
+        capture(fails)
+    assert type(a) is np.ndarray
+    assert (np.zeros, np.asarray) == makers
+
+
+def test_the_random_generator_is_where_it_was() -> None:
+    np.random.seed(1)
+    first = np.random.rand()
+    np.random.seed(1)
+    capture(lambda a: a + np.random.rand(64, 128), (A,))
+    assert np.random.rand() == first
+
+
+def test_a_loop_over_elements_has_no_work() -> None:
+    def loop(a: Any) -> float:
+        return float(sum(a[at % 64].sum() for at in range(10_001)))
+
+    value, found = capture(loop, (A,))
+    assert value == 10_001 * 128.0
+    assert found.reason == "more than 10000 operations"
+
+
+def test_without_numpy_there_is_a_reason() -> None:
+    code = (
+        "import sys\nfrom pytest_roofline.work.capture.numpy_arrays import capture\n"
+        "value, found = capture(abs, (-1,))\nprint(value, found.reason, 'numpy' in sys.modules, 'pytest' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "1 numpy is not imported False False\n", done.stderr

@@ -1,0 +1,553 @@
+"""A call of torch, watched once: its work is the engine's, exactly, and watching it changes nothing."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_roofline.work.capture.record import Captured
+from roofline_engine.models import Work, work
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """Imported in a test, not with the file: no other test shall meet torch for having been collected beside these."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch.manual_seed(0)
+    return torch
+
+
+def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Captured:
+    from pytest_roofline.work.capture.torch_watch import capture
+
+    return capture(fn, args, kwargs)[1]
+
+
+def done(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
+    captured = capture(fn, *args, **kwargs)
+    assert captured.work is not None, captured.reason
+    return captured.work
+
+
+class Case(NamedTuple):
+    """call: the callable and its arguments. flops, nbytes: what they are by hand, of fp32 unless the case says so."""
+
+    name: str
+    call: Callable[[Any], tuple[Any, ...]]
+    op: str
+    parameters: dict[str, Any]
+    flops: float
+    nbytes: float
+
+
+def F(torch: Any) -> Any:  # noqa: N802
+    return torch.nn.functional
+
+
+GEMM = {"M": 8, "N": 32, "K": 16, "dtype": "fp32"}
+A_B_C = 4 * (8 * 16 + 16 * 32 + 8 * 32)
+CONV = {"batch": 2, "in_channels": 4, "out_channels": 6, "dtype": "fp32"}
+ROWS = {"rows": 8, "cols": 16, "dtype": "fp32"}
+ONE_WAY = 4 * 8 * 16
+
+CASES = [
+    Case("mm", lambda t: (t.mm, t.ones(8, 16), t.ones(16, 32)), "gemm", GEMM, 2 * 8 * 32 * 16, A_B_C),
+    Case("matmul_nt", lambda t: (t.matmul, t.ones(8, 16), t.ones(32, 16).t()), "gemm", GEMM, 2 * 8 * 32 * 16, A_B_C),
+    Case("mv", lambda t: (t.mv, t.ones(8, 16), t.ones(16)), "gemm", {**GEMM, "N": 1}, 2 * 8 * 16, 4 * (8 * 16 + 16 + 8)),
+    Case("dot", lambda t: (t.dot, t.ones(16), t.ones(16)), "gemm", {**GEMM, "M": 1, "N": 1}, 2 * 16, 4 * (16 + 16 + 1)),
+    Case("addmm_bias", lambda t: (t.addmm, t.ones(32), t.ones(8, 16), t.ones(16, 32)), "gemm", {**GEMM, "addend": 32},
+         2 * 8 * 32 * 16, A_B_C + 4 * 32),
+    Case("addmm_c", lambda t: (t.addmm, t.ones(8, 32), t.ones(8, 16), t.ones(16, 32)), "gemm", {**GEMM, "addend": 8 * 32},
+         2 * 8 * 32 * 16, A_B_C + 4 * 8 * 32),
+    Case("addmm_beta_0", lambda t: (lambda c, a, b: t.addmm(c, a, b, beta=0), t.ones(8, 32), t.ones(8, 16), t.ones(16, 32)),
+         "gemm", GEMM, 2 * 8 * 32 * 16, A_B_C),
+    Case("bmm", lambda t: (t.bmm, t.ones(3, 8, 16), t.ones(3, 16, 32)), "gemm", {**GEMM, "batch": 3}, 3 * 2 * 8 * 32 * 16,
+         3 * A_B_C),
+    Case("baddbmm", lambda t: (t.baddbmm, t.ones(3, 8, 32), t.ones(3, 8, 16), t.ones(3, 16, 32)), "gemm",
+         {**GEMM, "batch": 3, "addend": 3 * 8 * 32}, 3 * 2 * 8 * 32 * 16, 3 * (A_B_C + 4 * 8 * 32)),
+    Case("linear", lambda t: (F(t).linear, t.ones(2, 4, 16), t.ones(32, 16)), "gemm", GEMM, 2 * 8 * 32 * 16, A_B_C),
+    Case("linear_bias", lambda t: (F(t).linear, t.ones(8, 16), t.ones(32, 16), t.ones(32)), "gemm", {**GEMM, "addend": 32},
+         2 * 8 * 32 * 16, A_B_C + 4 * 32),
+    Case("linear_bf16", lambda t: (F(t).linear, t.ones(8, 16).bfloat16(), t.ones(32, 16).bfloat16()), "gemm",
+         {**GEMM, "dtype": "bf16"}, 2 * 8 * 32 * 16, A_B_C / 2),
+    Case("int_mm", lambda t: (t._int_mm, t.ones(32, 32, dtype=t.int8), t.ones(32, 32, dtype=t.int8)), "gemm",
+         {"M": 32, "N": 32, "K": 32, "dtype": "int8", "out_dtype": "int32"}, 2 * 32**3, 32 * 32 * (1 + 1 + 4)),
+    Case("scaled_mm", lambda t: (lambda a, b, s: t._scaled_mm(a, b.t(), s, s, out_dtype=t.bfloat16),
+                                 t.ones(16, 32).to(t.float8_e4m3fn), t.ones(48, 32).to(t.float8_e4m3fn), t.ones(())),
+         "gemm", {"M": 16, "N": 48, "K": 32, "dtype": "fp8", "out_dtype": "bf16"}, 2 * 16 * 48 * 32,
+         16 * 32 + 32 * 48 + 2 * 16 * 48),
+    Case("conv1d", lambda t: (F(t).conv1d, t.ones(2, 4, 10), t.ones(6, 4, 3)), "conv1d",
+         {**CONV, "input": [10], "kernel": [3]}, 2 * 2 * 6 * 8 * 4 * 3, 4 * (2 * 4 * 10 + 6 * 4 * 3 + 2 * 6 * 8)),
+    Case("conv2d", lambda t: (lambda x, w, b: F(t).conv2d(x, w, b, stride=2, padding=1, groups=2),
+                              t.ones(2, 4, 9, 9), t.ones(6, 2, 3, 3), t.ones(6)), "conv2d",
+         {**CONV, "input": [9, 9], "kernel": [3, 3], "stride": 2, "padding": 1, "groups": 2, "bias": True},
+         2 * 2 * 6 * 25 * 2 * 9, 4 * (2 * 4 * 81 + 6 * 2 * 9 + 6 + 2 * 6 * 25)),
+    Case("conv3d", lambda t: (F(t).conv3d, t.ones(2, 4, 5, 5, 5), t.ones(6, 4, 2, 2, 2)), "conv3d",
+         {**CONV, "input": [5, 5, 5], "kernel": [2, 2, 2]}, 2 * 2 * 6 * 64 * 4 * 8, 4 * (2 * 4 * 125 + 6 * 4 * 8 + 2 * 6 * 64)),
+    Case("conv_transpose2d", lambda t: (lambda x, w: F(t).conv_transpose2d(x, w, stride=2), t.ones(2, 6, 4, 4),
+                                        t.ones(6, 4, 3, 3)), "conv2d",
+         {**CONV, "input": [9, 9], "kernel": [3, 3], "stride": 2, "direction": "data"},
+         2 * 2 * 6 * 16 * 4 * 9, 4 * (2 * 4 * 81 + 6 * 4 * 9 + 2 * 6 * 16)),
+    Case("softmax", lambda t: (lambda x: t.softmax(x, -1), t.ones(8, 16)), "softmax", ROWS, 5 * 8 * 16, 2 * ONE_WAY),
+    Case("log_softmax", lambda t: (lambda x: t.log_softmax(x, -1), t.ones(8, 16)), "softmax", ROWS, 5 * 8 * 16, 2 * ONE_WAY),
+    Case("layer_norm", lambda t: (F(t).layer_norm, t.ones(8, 16), (16,), t.ones(16), t.ones(16)), "layernorm", ROWS,
+         7 * 8 * 16, 2 * ONE_WAY + 2 * 4 * 16),
+    Case("layer_norm_plain", lambda t: (F(t).layer_norm, t.ones(8, 16), (16,)), "layernorm", {**ROWS, "weights": 0},
+         7 * 8 * 16, 2 * ONE_WAY),
+    Case("rms_norm", lambda t: (F(t).rms_norm, t.ones(8, 16), (16,), t.ones(16)), "rmsnorm", ROWS, 4 * 8 * 16,
+         2 * ONE_WAY + 4 * 16),
+    Case("rms_norm_module", lambda t: (t.nn.RMSNorm(16, elementwise_affine=False), t.ones(2, 4, 16)), "rmsnorm",
+         {**ROWS, "weights": 0}, 4 * 8 * 16, 2 * ONE_WAY),
+    Case("cross_entropy", lambda t: (F(t).cross_entropy, t.ones(8, 16), t.zeros(8, dtype=t.int64)), "cross_entropy", ROWS,
+         4 * 8 * 16, ONE_WAY + 4 * 8),
+    Case("gelu", lambda t: (F(t).gelu, t.ones(8, 16)), "elementwise", {"numel": 128, "dtype": "fp32"}, 128, 2 * ONE_WAY),
+    Case("mul", lambda t: (t.mul, t.ones(8, 16), t.ones(8, 16)), "elementwise", {"numel": 128, "inputs": 2, "dtype": "fp32"},
+         128, 3 * ONE_WAY),
+    Case("add_", lambda t: (lambda x, y: x.add_(y), t.ones(8, 16), t.ones(8, 16)), "elementwise",
+         {"numel": 128, "inputs": 2, "dtype": "fp32"}, 128, 3 * ONE_WAY),
+    Case("gt", lambda t: (t.gt, t.ones(8, 16), 0), "elementwise", {"numel": 128, "dtype": "fp32", "out_dtype": "bool"}, 128,
+         ONE_WAY + 128),
+    Case("clone", lambda t: (t.clone, t.ones(8, 16)), "copy", ROWS, 0, 2 * ONE_WAY),
+    Case("copy_", lambda t: (lambda x, y: x.copy_(y), t.ones(8, 16), t.ones(8, 16)), "copy", ROWS, 0, 2 * ONE_WAY),
+    Case("to", lambda t: (lambda x: x.to(t.bfloat16), t.ones(8, 16)), "copy", {**ROWS, "out_dtype": "bf16"}, 0, 1.5 * ONE_WAY),
+    Case("fp8", lambda t: (lambda x: x.to(t.float8_e5m2), t.ones(8, 16)), "copy", {**ROWS, "out_dtype": "fp8"}, 0,
+         1.25 * ONE_WAY),
+    Case("transpose", lambda t: (lambda x: x.t().contiguous(), t.ones(16, 8)), "transpose", ROWS, 0, 2 * ONE_WAY),
+    Case("cat", lambda t: (lambda *x: t.cat(x), t.ones(4, 16), t.ones(4, 16)), "cat", ROWS, 0, 2 * ONE_WAY),
+    Case("sum", lambda t: (lambda x: x.sum(-1), t.ones(8, 16)), "reduce", ROWS, 128, ONE_WAY + 4 * 8),
+    Case("amax", lambda t: (lambda x: x.amax(-1), t.ones(8, 16)), "reduce", ROWS, 128, ONE_WAY + 4 * 8),
+    Case("mean_all", lambda t: (t.mean, t.ones(8, 16)), "reduce", {**ROWS, "rows": 1, "cols": 128}, 128, ONE_WAY + 4),
+    Case("embedding", lambda t: (F(t).embedding, t.arange(8), t.ones(100, 16)), "gather", ROWS, 0, 2 * ONE_WAY + 8 * 8),
+    Case("index_select", lambda t: (lambda x, i: x.index_select(0, i), t.ones(100, 16), t.arange(8)), "gather", ROWS, 0,
+         2 * ONE_WAY + 8 * 8),
+    Case("index", lambda t: (lambda x, i: x[i], t.ones(100, 16), t.arange(8)), "gather", ROWS, 0, 2 * ONE_WAY + 8 * 8),
+    Case("topk", lambda t: (lambda x: x.topk(3), t.ones(8, 16)), "topk", {**ROWS, "k": 3}, 128, ONE_WAY + 8 * 3 * (4 + 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["eager", "no_grad", "inference_mode"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_captured_work_is_the_engines(case: Case, mode: str, torch: Any) -> None:
+    """Bytes and FLOPs of the model, and the right numbers; the same with and without autograd."""
+    with {"eager": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}[mode]():
+        fn, *args = case.call(torch)
+        captured = capture(fn, *args)
+    assert captured.work is not None, captured.reason
+    expected = work(case.op, **case.parameters)
+    assert captured.work == expected
+    assert (captured.work.flops, captured.work.bytes) == (case.flops, case.nbytes)
+    assert captured.operations == 1
+    assert captured.sure
+
+
+def test_meta_tensors_have_work_without_memory(torch: Any) -> None:
+    a = torch.empty(1 << 16, 1 << 16, device="meta")
+    assert done(torch.mm, a, a.clone()) == work("gemm", M=1 << 16, N=1 << 16, K=1 << 16, dtype="fp32")
+
+
+# Attention. torch's own counter has 0 for the CPU's kernel, counts all pairs of a causal mask, and is wrong on GQA.
+
+
+def attend(torch: Any, backend: str, q: Any, k: Any, v: Any, **kwargs: Any) -> Any:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(getattr(SDPBackend, backend)):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, **kwargs)
+
+
+BACKENDS = pytest.mark.parametrize("backend", ["FLASH_ATTENTION", "MATH"])
+HEADS = pytest.mark.parametrize(("heads", "kv_heads"), [(12, 12), (12, 4), (12, 1)])
+CAUSAL = pytest.mark.parametrize("causal", [False, True])
+
+
+@BACKENDS
+@HEADS
+@CAUSAL
+def test_attention(backend: str, heads: int, kv_heads: int, causal: bool, torch: Any) -> None:
+    """2 FLOPs x 12 heads x (64 + 64) x pairs: 64 x 64 of them, or 64 x 65 / 2; both backends compute the same function."""
+    q, k, v = torch.ones(1, heads, 64, 64), torch.ones(1, kv_heads, 64, 64), torch.ones(1, kv_heads, 64, 64)
+    captured = capture(attend, torch, backend, q, k, v, is_causal=causal, enable_gqa=heads != kv_heads)
+    sizes = {"batch": 1, "n_q_heads": heads, "n_kv_heads": kv_heads, "head_dim": 64, "seq_q": 64}
+    assert captured.work == work("attn_prefill", **sizes, causal=causal, dtype="fp32")
+    assert captured.work.flops == 2 * heads * 128 * (64 * 65 // 2 if causal else 64 * 64)
+    assert captured.work.flops == 12_582_912 or causal
+    assert captured.work.bytes == 4 * 64 * 64 * (2 * heads + 2 * kv_heads)
+
+
+@pytest.mark.parametrize(("n_q", "n_kv", "pairs", "keys"), [(4, 6, 10, 4), (6, 4, 10 + 2 * 4, 4), (5, 5, 15, 5)])
+def test_torchs_causal_mask_is_aligned_at_the_top_left(n_q: int, n_kv: int, pairs: int, keys: int, torch: Any) -> None:
+    """Query i sees the keys 0 to i, so the ones after the last query are not read."""
+    q, k, v = torch.ones(2, 3, n_q, 8), torch.ones(2, 3, n_kv, 8), torch.ones(2, 3, n_kv, 8)
+    mask = torch.ones(n_q, n_kv, dtype=torch.bool).tril()
+    assert int(mask.sum()) == pairs
+    found = done(torch.nn.functional.scaled_dot_product_attention, q, k, v, is_causal=True)
+    assert found.flops == 2 * 2 * 3 * (8 + 8) * pairs
+    assert found.bytes == 4 * 2 * 3 * 8 * (2 * n_q + 2 * keys)
+
+
+def test_a_mask_of_values_is_read_and_counted_as_hiding_nothing(torch: Any) -> None:
+    q, mask = torch.ones(1, 2, 16, 8), torch.zeros(16, 16)
+    captured = capture(attend, torch, "MATH", q, q.clone(), q.clone(), attn_mask=mask)
+    full = work("attn_prefill", batch=1, n_q_heads=2, n_kv_heads=2, head_dim=8, seq_q=16, causal=False, dtype="fp32")
+    assert captured.work is not None
+    assert (captured.work.flops, captured.work.bytes) == (full.flops, full.bytes + 4 * 16 * 16)
+    assert captured.notes == ("attention under a mask: its pairs counted as if it hid none",)
+
+
+def test_one_query_is_a_step_of_decoding(torch: Any) -> None:
+    q, kv = torch.ones(2, 8, 1, 16), [torch.ones(2, 2, 100, 16) for _ in range(2)]
+    found = done(attend, torch, "FLASH_ATTENTION", q, *kv, enable_gqa=True)
+    sizes = {"batch": 2, "n_q_heads": 8, "n_kv_heads": 2, "head_dim": 16, "seq_len": 100, "kv_dtype": "fp32"}
+    assert found == work("attn_decode", **sizes, dtype="fp32")
+    assert (found.flops, found.bytes) == (2 * 2 * 8 * 100 * (16 + 16), 4 * 2 * 100 * 2 * 2 * 16)
+
+
+@CAUSAL
+def test_attention_backward_of_the_flash_kernel_is_five_products(causal: bool, torch: Any) -> None:
+    q, k, v = (torch.ones(1, 4, 32, 16, requires_grad=True) for _ in range(3))
+    out = attend(torch, "FLASH_ATTENTION", q, k, v, is_causal=causal)
+    found = done(torch.autograd.grad, out, (q, k, v), torch.ones(1, 4, 32, 16))
+    sizes = {"batch": 1, "n_q_heads": 4, "n_kv_heads": 4, "head_dim": 16, "seq_q": 32, "causal": causal, "dtype": "fp32"}
+    assert found == work("attn_backward", **sizes)
+    pairs = 32 * 33 // 2 if causal else 32 * 32
+    assert found.flops == 5 * 2 * 4 * 16 * pairs
+    assert found.bytes == 4 * 8 * (4 * 32 * 16)  # q, k, v, out, dout and dq, dk, dv
+
+
+@BACKENDS
+@CAUSAL
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_attention_forward_and_backward(backend: str, causal: bool, kv_heads: int, torch: Any) -> None:
+    """2 products forward; backward 5 where S is computed again, 4 where it was kept."""
+
+    def step(q: Any, k: Any, v: Any, grad: Any) -> Any:
+        out = attend(torch, backend, q, k, v, is_causal=causal, enable_gqa=kv_heads != 4)
+        return torch.autograd.grad(out, (q, k, v), grad)
+
+    q, grad = torch.ones(1, 4, 32, 16, requires_grad=True), torch.ones(1, 4, 32, 16)
+    k, v = (torch.ones(1, kv_heads, 32, 16, requires_grad=True) for _ in range(2))
+    found = done(step, q, k, v, grad)
+    pairs = 32 * 33 // 2 if causal else 32 * 32
+    assert found.flops == (2 + (4 if backend == "MATH" else 5)) * 2 * 4 * 16 * pairs
+    # q, k, v and dout read, dq, dk and dv written.
+    assert found.bytes == 4 * 32 * 16 * (2 * 4 + 2 * kv_heads + 4 + 2 * kv_heads)
+
+
+def test_math_attention_backward_alone_is_four_products(torch: Any) -> None:
+    """Its forward ran before the capture: what is seen are its products, over all pairs."""
+    q, k, v = (torch.ones(1, 4, 32, 16, requires_grad=True) for _ in range(3))
+    out = attend(torch, "MATH", q, k, v)
+    found = done(torch.autograd.grad, out, (q, k, v), torch.ones(1, 4, 32, 16))
+    assert found.flops == 4 * 2 * 4 * 16 * 32 * 32
+
+
+@pytest.mark.parametrize("name", ["flash", "efficient", "cudnn"])
+def test_the_kernels_of_other_devices(name: str, torch: Any) -> None:
+    """Called by name on tensors without memory, forward and backward: one operation each, causal, at bf16."""
+    q, k, v, out, grad = (torch.empty(1, 4, 128, 64, device="meta", dtype=torch.bfloat16) for _ in range(5))
+    lse, seed = torch.empty(1, 4, 128, device="meta"), torch.empty((), dtype=torch.int64, device="meta")
+    aten = torch.ops.aten
+    forward, backward = {
+        "flash": (
+            lambda: aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True),
+            lambda: aten._scaled_dot_product_flash_attention_backward(
+                grad, q, k, v, out, lse, None, None, 128, 128, 0.0, True, seed, seed
+            ),
+        ),
+        "efficient": (
+            lambda: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True),
+            lambda: aten._scaled_dot_product_efficient_attention_backward(
+                grad, q, k, v, None, out, lse, seed, seed, 0.0, [True, True, True, False], True
+            ),
+        ),
+        "cudnn": (
+            lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True),
+            lambda: aten._scaled_dot_product_cudnn_attention_backward(
+                grad, q, k, v, out, lse, seed, seed, None, None, None, 128, 128, 0.0, True
+            ),
+        ),
+    }[name]
+    sizes = {"batch": 1, "n_q_heads": 4, "n_kv_heads": 4, "head_dim": 64, "seq_q": 128, "dtype": "bf16"}
+    assert done(forward) == work("attn_prefill", **sizes)
+    assert done(backward) == work("attn_backward", **sizes)
+
+
+# Backward of others.
+
+
+def test_backward_of_a_linear_layer_is_two_products(torch: Any) -> None:
+    x, w = torch.ones(8, 16, requires_grad=True), torch.ones(32, 16, requires_grad=True)
+    out = torch.nn.functional.linear(x, w)
+    found = done(torch.autograd.grad, out, (x, w), torch.ones(8, 32))
+    assert (found.op, found.flops) == ("gemm", 2 * 2 * 8 * 16 * 32)
+    assert found.bytes == 4 * (2 * 8 * 16 + 2 * 32 * 16 + 8 * 32)  # x, dx, w, dw, dout
+
+
+@pytest.mark.parametrize("direction", ["data", "weight"])
+def test_backward_of_a_convolution(direction: str, torch: Any) -> None:
+    x, w = torch.ones(2, 4, 9, 9, requires_grad=True), torch.ones(6, 4, 3, 3, requires_grad=True)
+    out = torch.nn.functional.conv2d(x, w)
+    found = done(torch.autograd.grad, out, x if direction == "data" else w, torch.ones(2, 6, 7, 7))
+    assert found == work("conv2d", **CONV, input=[9, 9], kernel=[3, 3], direction=direction)
+    assert found.flops == 2 * 2 * 6 * 49 * 4 * 9
+
+
+def test_backward_of_a_convolution_by_both(torch: Any) -> None:
+    x, w = torch.ones(2, 4, 9, 9, requires_grad=True), torch.ones(6, 4, 3, 3, requires_grad=True)
+    b = torch.ones(6, requires_grad=True)
+    out = torch.nn.functional.conv2d(x, w, b)
+    found = done(torch.autograd.grad, out, (x, w, b), torch.ones(2, 6, 7, 7))
+    assert (found.op, found.flops) == ("conv2d", 2 * 2 * 2 * 6 * 49 * 4 * 9)
+    assert found.bytes == 4 * (2 * (2 * 4 * 81 + 6 * 4 * 9) + 2 * 6 * 49 + 6)
+
+
+# Which bytes: views, aliases, what is in between.
+
+
+def test_silu_and_mul_is_one_pass(torch: Any) -> None:
+    captured = capture(lambda a, b: torch.nn.functional.silu(a) * b, torch.ones(8, 16), torch.ones(8, 16))
+    assert captured.work is not None
+    assert [(m.model, m.bytes) for m in captured.work.candidates] == [("fused", 3 * ONE_WAY), ("op_by_op", 5 * ONE_WAY)]
+    assert (captured.work.op, captured.launches) == ("elementwise", 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "nbytes"),
+    [
+        (lambda t: (lambda x: x @ x.t(), t.ones(8, 16)), 4 * (8 * 16 + 8 * 8)),
+        (lambda t: (lambda x: x * x, t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x, b: x + b, t.ones(8, 16), t.ones(16)), 2 * ONE_WAY + 4 * 16),
+        (lambda t: (lambda b: b + 1, t.ones(16).expand(8, 16)), ONE_WAY + 4 * 16),
+        (lambda t: (lambda a, w: t.bmm(a, w), t.ones(3, 8, 16), t.ones(16, 32).expand(3, 16, 32)),
+         4 * (3 * 8 * 16 + 16 * 32 + 3 * 8 * 32)),
+        (lambda t: (lambda x: x[:, :4] + 1, t.ones(8, 16)), 2 * 4 * 8 * 4),
+        (lambda t: (lambda x: x[::2] + x[1::2], t.ones(8, 16)), 1.5 * ONE_WAY),
+        (lambda t: (lambda x: x.unfold(0, 4, 1).sum(-1), t.ones(16)), 4 * (16 + 13)),
+        (lambda t: (lambda x: x.as_strided((13, 4), (1, 1)) + 1, t.ones(16)), 4 * (16 + 13 * 4)),
+        (lambda t: (lambda x: x.view(-1).view(16, 8)[:] + x.view(16, 8), t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x: x[:4].zero_(), t.ones(8, 16)), ONE_WAY / 2),
+        (lambda t: (lambda x: x.add_(1).relu_(), t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x, o: t.mul(x, 2, out=o), t.ones(8, 16), t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x: t.mul(x, 2, out=t.empty(8, 16)), t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x: (x + 1)[:4], t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x: x + t.ones(8, 16), t.ones(8, 16)), 2 * ONE_WAY),
+        (lambda t: (lambda x: x.sum().item(), t.ones(8, 16)), ONE_WAY + 4),
+        (lambda t: (lambda x: x * t.tensor(2.0), t.ones(8, 16)), 2 * ONE_WAY + 4),
+        (lambda t: (lambda x, y: t.cat([x, y]), t.ones(8, 16), t.ones(0)), 2 * ONE_WAY),
+        (lambda t: (lambda x: x[x > 0], t.tensor([1.0, -1.0] * 8)), 4 * 16 + 4 * 8),
+    ],
+)  # fmt: skip
+def test_bytes_are_compulsory(call: Callable[[Any], tuple[Any, ...]], nbytes: float, torch: Any) -> None:
+    fn, *args = call(torch)
+    before = [arg.clone() for arg in args]
+    expected = fn(*before)
+    value, captured = _captured(fn, args)
+    assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected))
+    assert captured.work is not None, captured.reason
+    assert captured.work.bytes == nbytes
+
+
+def _captured(fn: Callable[..., Any], args: list[Any]) -> tuple[Any, Captured]:
+    from pytest_roofline.work.capture.torch_watch import capture
+
+    return capture(fn, args)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(m=st.integers(1, 40), n=st.integers(1, 40), k=st.integers(1, 40), bias=st.booleans(), half=st.booleans())
+def test_any_linear_layer(m: int, n: int, k: int, bias: bool, half: bool, torch: Any) -> None:
+    dtype = torch.bfloat16 if half else torch.float32
+    x, w, b = torch.ones(m, k, dtype=dtype), torch.ones(n, k, dtype=dtype), torch.ones(n, dtype=dtype)
+    found = done(torch.nn.functional.linear, x, w, b if bias else None)
+    assert found == work("gemm", M=m, N=n, K=k, addend=n if bias else 0, dtype=str(dtype))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
+def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(sizes: list[int], data: Any, torch: Any) -> None:
+    from pytest_roofline.work.capture.torch_storage import Storages
+
+    base = torch.arange(float(torch.tensor(sizes).prod())).view(sizes)
+    view = base.permute(data.draw(st.permutations(range(len(sizes)))))
+    for at in range(view.dim()):
+        view = view.narrow(at, 0, data.draw(st.integers(1, view.shape[at])))
+    region = Storages().region(view)
+    assert region.nbytes == 4 * len(set(view.flatten().tolist()))
+    assert region.nbytes <= region.whole == 4 * base.numel()
+
+
+# What cannot be counted says why.
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda t: (t.sort, t.ones(8)), "nobody knows the FLOPs of aten.sort"),
+        (lambda t: (t.fft.fft, t.ones(8)), "nobody knows the FLOPs of aten._fft_r2c"),
+        (lambda t: (lambda x: x @ x, t.ones(4, 4, dtype=t.complex64)),
+         "nobody knows the FLOPs of aten.mm (complex products have no model)"),
+        (lambda t: (lambda x: x.to_sparse(), t.ones(4)),
+         "the capture failed: aten._to_sparse on a tensor of the layout sparse_coo"),
+        (lambda t: (lambda x: x.t(), t.ones(4, 4)), "no operation was seen"),
+        (lambda t: (lambda: t.cond(t.tensor(True), lambda: t.ones(1), lambda: t.zeros(1), ()),),
+         "nobody knows the FLOPs of cond"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_counted_says_why(call: Callable[[Any], tuple[Any, ...]], reason: str, torch: Any) -> None:
+    fn, *args = call(torch)
+    captured = capture(fn, *args)
+    assert (captured.work, captured.reason) == (None, reason)
+
+
+def test_a_custom_operation_is_named(torch: Any) -> None:
+    library = torch.library.Library("roofline_test", "DEF")
+    library.define("mm(Tensor a, Tensor b) -> Tensor")
+    library.impl("mm", lambda a, b: a @ b, "CPU")
+    try:
+        captured = capture(torch.ops.roofline_test.mm, torch.ones(4, 4), torch.ones(4, 4))
+    finally:
+        library._destroy()
+    assert captured.reason == "nobody knows the FLOPs of roofline_test.mm"
+
+
+def test_a_tests_checks_are_not_its_kernel(torch: Any) -> None:
+    def fn(a: Any, b: Any) -> Any:
+        out = a @ b
+        torch.testing.assert_close(out, out.clone(), rtol=1e-3, atol=1e-3)
+        assert torch.allclose(out, out)
+        assert torch.isclose(out, out).all()
+        return out
+
+    captured = capture(fn, torch.ones(8, 16), torch.ones(16, 32))
+    assert captured.operations == 2  # the product and the clone
+    assert captured.work is not None
+    assert captured.work.candidates[0] == work("gemm", **GEMM).candidates[0]._replace(model="fused")
+
+
+# Nothing is changed, nothing is broken.
+
+
+def test_the_value_is_the_calls_and_random_numbers_come_again(torch: Any) -> None:
+    numpy = pytest.importorskip("numpy")
+
+    def fn() -> tuple[Any, float, float]:
+        return torch.rand(4), random.random(), float(numpy.random.rand())
+
+    torch.manual_seed(1)
+    random.seed(1)
+    numpy.random.seed(1)
+    value, _ = _captured(fn, [])
+    again = fn()
+    assert torch.equal(value[0], again[0])
+    assert value[1:] == again[1:]
+
+
+def test_an_error_of_the_call_reaches_it(torch: Any) -> None:
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        capture(torch.mm, torch.ones(2, 3), torch.ones(2, 3))
+    assert done(torch.mm, torch.ones(2, 2), torch.ones(2, 2)).flops == 2 * 8
+
+
+def test_an_error_of_ours_does_not(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_roofline.work.capture import torch_watch
+
+    def broken(*args: Any) -> None:
+        raise KeyError("gone")
+
+    monkeypatch.setattr(torch_watch, "seen", broken)
+    value, captured = _captured(torch.mm, [torch.ones(2, 2), torch.ones(2, 2)])
+    assert value[0, 0] == 2
+    assert (captured.work, captured.reason) == (None, "the capture failed: KeyError: 'gone'")
+
+
+def test_a_capture_over_its_budget_is_dropped(torch: Any) -> None:
+    from pytest_roofline.work.capture.torch_watch import capture
+
+    value, captured = capture(lambda x: x + 1 + 1, (torch.ones(1),), budget_s=0.0)
+    assert float(value) == 3
+    assert captured.work is None
+    assert captured.reason.startswith("the capture took more than its 0 s")
+
+
+def test_intermediates_are_not_held(torch: Any) -> None:
+    """A capture needs no more memory than the call."""
+    import gc
+    import weakref
+
+    died = []
+
+    def fn(x: Any) -> Any:
+        middle = x + 1
+        weakref.finalize(middle.untyped_storage(), died.append, True)
+        out = middle + 1
+        del middle
+        gc.collect()
+        assert died
+        return out
+
+    assert done(fn, torch.ones(4)).bytes == 2 * 16
+
+
+def test_a_function_compiled_later_is_still_compiled(torch: Any) -> None:
+    """Met under a mode before it is compiled, torch would leave it uncompiled for good."""
+    compiled = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        compiled.append(True)
+        return module.forward
+
+    def fn(x: Any) -> Any:
+        return torch.relu(x) * x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.compile(fn, backend=backend)
+        captured = capture(made, torch.ones(8, 16))
+        assert not compiled
+        made(torch.ones(8, 16))
+    assert compiled
+    assert captured.work is not None
+    assert (captured.work.bytes, captured.launches) == (2 * ONE_WAY, None)
+    assert captured.notes == ("compiled: watched as the operations it is compiled from, so its launches are not known",)
+
+
+def test_autocast_decides_the_dtype(torch: Any) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = done(torch.nn.functional.linear, torch.ones(8, 16), torch.ones(32, 16))
+    assert (found.flops, found.dtype.name) == (2 * 8 * 32 * 16, "bf16")
+
+
+def test_functions_of_functions_and_of_autograd(torch: Any) -> None:
+    class Square(torch.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            ctx.save_for_backward(a)
+            return a @ a.t()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            (a,) = ctx.saved_tensors
+            return 2 * (grad @ a)
+
+    x = torch.ones(8, 16, requires_grad=True)
+    found = done(lambda: torch.autograd.grad(Square.apply(x).sum(), x))
+    assert (found.op, found.flops) == ("gemm", 2 * 2 * 8 * 8 * 16)
+    found = done(torch.vmap(torch.dot), torch.ones(8, 16), torch.ones(8, 16))
+    assert (found.op, found.flops) == ("gemm", 2 * 8 * 16)
+    assert done(torch.func.grad(lambda a: (a * a).sum()), torch.ones(8, 16)).bytes >= 2 * ONE_WAY
+
+
+def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
+    def fn() -> None:
+        thread = threading.Thread(target=lambda: torch.ones(4) + 1)
+        thread.start()
+        thread.join()
+
+    assert capture(fn).reason == "no operation was seen"

@@ -1,0 +1,169 @@
+"""Operations of one call as one amount of work, without a framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_roofline.work.capture.record import Region, Seen
+from pytest_roofline.work.capture.total import NEARLY_ALL, distinct, total, traffic
+from roofline_engine.models import work
+
+
+def tensor(storage: int, nbytes: float = 4000.0, *, at: int = 0, whole: float | None = None) -> Region:
+    return Region(storage, (at, int(nbytes)), nbytes, nbytes if whole is None else whole)
+
+
+def mapped(reads: list[Region], writes: list[Region], **kwargs: Any) -> Seen:
+    """An elementwise operation in fp32 over these."""
+    numel = int(writes[0].nbytes // 4)
+    return Seen(
+        "map", tuple(reads), tuple(writes), work=work("elementwise", numel=numel, inputs=len(reads), dtype="fp32"), **kwargs
+    )
+
+
+def product(reads: list[Region], writes: list[Region], size: int = 32, dtype: str = "fp32") -> Seen:
+    return Seen("mm", tuple(reads), tuple(writes), work=work("gemm", M=size, N=size, K=size, dtype=dtype))
+
+
+A, B, C, D = (tensor(number) for number in range(4))
+
+
+def test_one_operation_is_the_engines_work_of_it() -> None:
+    done = total("torch", [mapped([A, B], [C])], made={2}, kept={2})
+    assert done.work == work("elementwise", numel=1000, inputs=2, dtype="fp32")
+    assert (done.how, done.operations, done.launches, done.sure, done.notes) == ("torch", 1, 1, True, ())
+
+
+def test_what_is_in_between_is_free() -> None:
+    """d = f(a) * b: a and b read, d written; c is made and gone."""
+    done = total("torch", [mapped([A], [C]), mapped([C, B], [D])], made={2, 3}, kept={3})
+    assert done.work is not None
+    assert [(model.model, model.bytes, model.in_range) for model in done.work.candidates] == [
+        ("fused", 3 * 4000, True),
+        ("op_by_op", 5 * 4000, False),
+    ]
+    assert (done.work.op, done.work.flops, done.launches) == ("elementwise", 2000, 2)
+
+
+def test_what_outlives_the_call_is_written() -> None:
+    steps = [mapped([A], [C]), mapped([C, B], [D])]
+    assert traffic(steps, made={2, 3}, kept={2, 3}) == 4 * 4000
+
+
+def test_what_is_read_twice_is_read_once() -> None:
+    assert traffic([mapped([A, B], [C]), mapped([A], [D])], made={2, 3}, kept={2, 3}) == 4 * 4000
+
+
+def test_in_place_is_read_and_written() -> None:
+    assert traffic([mapped([A], [A])], made=(), kept=()) == 2 * 4000
+    assert traffic([mapped([A], [A]), mapped([A], [A])], made=(), kept=()) == 2 * 4000
+
+
+def test_what_the_call_wrote_outside_itself_it_need_not_read_again() -> None:
+    assert traffic([mapped([A], [B]), mapped([B], [C])], made={2}, kept={2}) == 3 * 4000
+
+
+def test_views_of_a_storage_never_add_up_to_more_than_it() -> None:
+    windows = [tensor(0, 3000, at=at, whole=4000) for at in (0, 500, 1000)]
+    assert distinct(windows) == 4000
+    assert distinct(windows[:1]) == 3000
+    assert distinct([windows[0], windows[0]]) == 3000
+    assert distinct([windows[0]], [windows[0]]) == 6000  # read and written
+
+
+def test_arguments_of_which_the_direction_is_unknown() -> None:
+    """Made in the call: written. From outside: once, with a note."""
+    kernel = Seen("kernel", either=(A, C), flops=1e6, dtype="bf16")
+    done = total("triton", [kernel], made={2}, kept={2})
+    assert done.work is not None
+    assert (done.work.bytes, done.work.flops, done.work.dtype.name, done.work.op) == (8000, 1e6, "bf16", "unknown")
+    assert done.notes == ("1 arguments that are read or written, not known which: each counted once",)
+    assert traffic([kernel, mapped([C], [D])], made={2, 3}, kept={3}) == 2 * 4000
+
+
+def test_a_region_used_in_part_is_no_sure_figure() -> None:
+    assert not total("torch", [mapped([A], [C], partly=True)]).sure
+
+
+def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
+    done = total("torch", [mapped([A], [C]), Seen("aten.sort", (C,), (D,), flops=None)], made={2, 3}, kept={3})
+    assert done.work is None
+    assert done.reason == "nobody knows the FLOPs of aten.sort"
+    assert done.operations == 2
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        ([], "no operation was seen"),
+        ([Seen("fill", writes=(A,)), Seen("fill", writes=(A,))], "it reads nothing from outside and leaves nothing behind"),
+    ],
+)
+def test_nothing_to_count(seen: list[Seen], reason: str) -> None:
+    assert total("torch", seen, made={0}).reason == reason
+
+
+# Several operations on the matrix and the vector units.
+
+
+def test_an_epilogue_does_not_hide_the_product() -> None:
+    """2 x 32^3 = 65,536 FLOPs against 1,000 of the map, and two of the three tensors outside."""
+    done = total("torch", [product([A, B], [C]), mapped([C], [D])], made={2, 3}, kept={3})
+    assert done.work is not None
+    assert (done.work.op, done.work.op_class, done.work.engine, done.work.flops) == ("gemm", "gemm", "matrix", 65536)
+    assert done.notes == ("1 kFLOP of the vector units left out",)
+
+
+def test_a_small_product_beside_a_large_map_names_no_op() -> None:
+    """The product's FLOPs are most, the map's bytes are."""
+    steps = [product([A, B], [C], size=512), mapped([tensor(5, 4e6)], [tensor(6, 4e6)])]
+    done = total("torch", steps, made={2, 6}, kept={2, 6})
+    assert done.work is not None
+    assert (done.work.op, done.work.op_class, done.work.engine) == ("unknown", "unknown", "matrix")
+    assert done.work.flops == 2 * 512**3
+
+
+def test_products_of_two_dtypes_run_at_the_one_most_are_in() -> None:
+    steps = [product([A, B], [C], size=64, dtype="bf16"), product([C, B], [D], dtype="fp32")]
+    done = total("torch", steps, made={2, 3}, kept={3})
+    assert done.work is not None
+    assert (done.work.dtype.name, done.work.flops) == ("bf16", 2 * 64**3 + 2 * 32**3)
+    assert done.notes == ("FLOPs in fp32 counted as bf16, which most are in",)
+
+
+@pytest.mark.parametrize(("cols", "op"), [(90_000, "softmax"), (3_000, "unknown")])
+def test_an_op_is_named_where_it_is_nearly_all_of_the_bytes(cols: int, op: str) -> None:
+    rows = Seen(
+        "softmax", (tensor(0, cols * 4.0),), (tensor(1, cols * 4.0),), work=work("softmax", rows=1, cols=cols, dtype="fp32")
+    )
+    done = total("torch", [rows, mapped([B], [D])], made={1, 3}, kept={1, 3})
+    share = cols * 8 / (cols * 8 + 8000)
+    assert (share >= NEARLY_ALL) == (op == "softmax")
+    assert done.work is not None
+    assert done.work.op == op
+
+
+# Whatever the operations are.
+
+_regions = st.builds(
+    lambda storage, at, part: tensor(storage, 100.0 * part, at=at, whole=1000.0),
+    st.integers(0, 5), st.integers(0, 3), st.integers(1, 10),
+)  # fmt: skip
+_seen = st.builds(
+    lambda reads, writes, either: Seen("op", tuple(reads), tuple(writes), tuple(either)),
+    st.lists(_regions, max_size=3), st.lists(_regions, max_size=2), st.lists(_regions, max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(_seen, max_size=6), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
+def test_traffic_is_bounded(seen: list[Seen], made: set[int], among: set[int]) -> None:
+    kept = made & among
+    nbytes = traffic(seen, made, kept)
+    assert 0 <= nbytes <= sum(distinct(item.reads, item.writes, item.either) for item in seen)
+    assert nbytes <= 2 * 1000 * 6  # each storage read once and written once
+    assert traffic(seen * 2, made, kept) == nbytes  # the same again touches nothing new
+    assert traffic(seen, made, ()) <= nbytes <= traffic(seen, made, made)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from plugin_run import Project, Ran
 
+from pytest_roofline.collect import scripts
 from pytest_roofline.collect.scripts import Listed, read_listed
 from pytest_roofline.collect.source import PythonFile
 
@@ -173,6 +174,40 @@ def test_a_gate_holds_for_its_rows(project: Project) -> None:
     failed = [row for row in ran.rows.values() if row["failed"]]
     assert [row["short_name"] for row in failed] == ["test_gemm[ck 8192x8192x8192]"]
     assert failed[0]["check"]["utilisation"] == pytest.approx(2 * 8192**3 / 100e-6 / 2.5166e15, rel=1e-3)
+
+
+def test_more_rows_than_anybody_reads(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "MOST", 10)
+    table = TABLE.partition("\n")[0] + "".join(f"\nbf16,{m},8192,1024,6.4,,,6.1" for m in range(1, 20))
+    project.write(test_gemm=f"import sys\nprint({table!r})\nsys.exit(0)")
+    rows = list(run(project).rows.values())
+    assert len(rows) == 10
+    assert "more than 10 rows, these are the first" in rows[0]["notes"]
+
+
+def test_the_projects_table_says_the_work_of_a_row_that_has_none(project: Project) -> None:
+    project.toml('[tool.roofline.work]\n"*::test_sort*" = { bytes = 8e8 }\n')
+    table = "dtype,rows,ck us,ck TB/s\nbf16,7,200,4.0\n"
+    project.write(test_sort=f"import sys\nprint({table!r})\nsys.exit(0)")
+    (row,) = run(project).rows.values()
+    assert (row["work"]["source"], row["bytes_est"]) == ("config", 8e8)
+    assert row["roofline_pct"] == pytest.approx(0.5)  # of 8 TB/s
+
+
+def test_in_a_root_whose_name_is_a_pattern(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = project.path / "a [b]*"
+    (root / "results").mkdir(parents=True)
+    (root / "bench.py").write_text(SCRIPT)
+    (root / "pytest.ini").write_text("[pytest]\nroofline_scripts = bench.py::csv=results/*.csv::args=--out results/x.csv\n")
+    monkeypatch.chdir(root)
+    assert "2 measured" in run(project, ".").out
+
+
+@pytest.mark.parametrize("name", ["__main__", "setup"])
+def test_files_that_other_programs_run_are_no_tests_of_ours(project: Project, name: str) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\npython_files = *.py\n")
+    (project.path / f"{name}.py").write_text(SCRIPT)
+    assert f"{name}.py::{name}" not in project.run("--co", "-q", report=False).out
 
 
 # Which files are scripts.

@@ -127,6 +127,7 @@ def test_under_workers(project: Project) -> None:
         ("print('RESULT FAIL (oracle=False)'); sys.exit(1)", "failed", "RESULT FAIL (oracle=False): exit status 1"),
         ("print('no GPU here', file=sys.stderr); sys.exit(2)", "skipped", "no environment for it: exit status 2"),
         ("print('UT_HARNESS_INCOMPLETE: no replay bundle'); sys.exit(3)", "xfailed", "harness incomplete: no replay bundle"),
+        ("print('UT_HARNESS_INCOMPLETE: no bundle'); raise ValueError", "xfailed", "harness incomplete: no bundle"),
         ("import argparse; argparse.ArgumentParser().parse_args(['--no'])", "failed", "exit status 2"),
         ("sys.exit(7)", "failed", "exit status 7"),
         ("raise RuntimeError('broken harness')", "failed", "RuntimeError: broken harness"),

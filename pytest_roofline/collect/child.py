@@ -99,8 +99,9 @@ def run(
         finally:  # also on Ctrl-C
             seconds = time.monotonic() - started
             _kill(process)
-    late = killed or (seconds >= limit and process.returncode != 0 and not flooded)
-    return Ended(process.returncode, limit if late else None, flooded, out, err)
+    code = -9 if process.returncode is None else process.returncode
+    late = killed or (seconds >= limit and code != 0 and not flooded)
+    return Ended(code, limit if late else None, flooded, out, err)
 
 
 def _wait(process: subprocess.Popen[bytes], so_far: float) -> None:
@@ -116,7 +117,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
     except (ProcessLookupError, PermissionError):  # none is left; macOS says the second of a group of zombies
         pass
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold it where no signal reaches
+        process.wait(_GRACE)
 
 
 def _environment(paths: Sequence[str]) -> Mapping[str, str]:

@@ -18,6 +18,8 @@ from .imported import Problem, Reports
 from .items import ChildFile
 from .source import PythonFile
 
+#: Files that other programs run or import.
+_NEVER = ("__init__.py", "__main__.py", "conftest.py", "setup.py")
 #: Files whose ``perf_report`` functions are benchmarks without being named on the command line.
 _BENCHES = ("bench_*.py", "benchmark_*.py")
 
@@ -38,7 +40,7 @@ class Collectors:
         A file of benchmarks that may hold tests as well keeps its module.
         """
         found = yield
-        if file_path.suffix != ".py":
+        if file_path.suffix != ".py" or file_path.name in _NEVER:
             return found
         file = PythonFile(file_path)
         ours = self._collector(file, parent)

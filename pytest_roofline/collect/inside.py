@@ -29,22 +29,21 @@ def main(folders: str, rows: str, kind: str, file: str, *arguments: str) -> None
             for row in _rows(kind, file, *arguments):
                 print(row.to_json(), file=stream, flush=True)
         except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing not in FRAMEWORKS:
+            if error.name not in FRAMEWORKS:
                 raise
-            print(json.dumps({"needs": missing}), file=stream)
+            print(json.dumps({"needs": error.name}), file=stream)
         print(json.dumps({"done": True}), file=stream)
 
 
 def _rows(kind: str, file: str, *arguments: str) -> Iterator[Row]:
-    module = _loaded(file)
     if kind == "perf_report":
-        from pytest_roofline.collect.run_report import report
+        from pytest_roofline.collect.run_report import keep_still, report
 
-        return report(module, *arguments)
+        keep_still()
+        return report(_loaded(file), *arguments)
     from pytest_roofline.collect.run_problem import problem
 
-    return problem(module, *arguments)
+    return problem(_loaded(file), *arguments)
 
 
 def _loaded(file: str) -> ModuleType:

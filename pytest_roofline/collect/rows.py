@@ -10,7 +10,7 @@ from roofline_engine.causes import Claim
 from roofline_engine.check import Baseline, Measurement
 from roofline_engine.entry import ByteModel
 from roofline_engine.models import Work
-from roofline_engine.units import parse_dtype
+from roofline_engine.units import parse_dtype, printable
 
 from ..work.capture.record import Captured
 
@@ -69,7 +69,7 @@ class Row(NamedTuple):
         captured = self.captured
         notes = (*captured.notes, *([self.problem] if self.problem else []))
         return Case(
-            nodeid=self.label,
+            nodeid=printable(self.label),
             test=test,
             declared=Declared(
                 work=captured.work,

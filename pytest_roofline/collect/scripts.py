@@ -11,7 +11,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ class ScriptItem(ChildItem):
             out.mkdir()
             aside = pattern is not None and OUT not in pattern  # it writes where it always does
             cwd = self.config.rootpath if aside else out
-            named = str(cwd / (pattern or f"{OUT}/**").replace(OUT, str(out)))
+            named = str(Path(escape(str(cwd))) / (pattern or f"{OUT}/**").replace(OUT, escape(str(out))))
             before = _files(named) if aside else {}
             ended = script.run(self, folder, arguments=[word.replace(OUT, str(out)) for word in arguments], cwd=cwd)
             if ended.problem:
@@ -107,7 +107,7 @@ def _as_cases(records: list[Record], unread: list[str]) -> list[Case]:
     if not records:
         return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NOTHING)]
     cases = of_records(records[:MOST], {}, "script")
-    left = [f"{len(records) - MOST} more rows: roofline check reads the file"] if len(records) > MOST else []
+    left = [f"more than {MOST} rows, these are the first: roofline check reads the file"] if len(records) > MOST else []
     notes = [*unread, *left]
     if notes:
         first = cases[0]
@@ -136,7 +136,7 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[Record], list[str
             with open_source(path) as source:
                 adapter = choose(source.start(SAMPLE), path.suffix)
                 if adapter is not None:
-                    records += adapter.read(source)
+                    records += itertools.islice(adapter.read(source), MOST + 1 - len(records))
                 elif asked:
                     unread.append(f"{source.label}: of no format that is known here")
         except RefusedError as error:

@@ -41,12 +41,12 @@ def is_task(path: Path) -> bool:
 
 
 class _Said(NamedTuple):
-    """What one run said. records: of its cases by name; latest: a time that no name goes with. shown: whose report has it."""
+    """What one run said. records: of its cases by name. single: a time that no name goes with. shown: whose report has it."""
 
+    records: dict[str, Record]
+    single: Record | None = None
     problem: str = ""
     code: int = 0
-    records: dict[str, Record] = {}  # noqa: RUF012
-    single: Record | None = None
     result: str = ""
     incomplete: str = ""
     unread: str = ""
@@ -84,6 +84,7 @@ class TaskDir(ChildFile):
             said = _lines(ended.out)
             usage = "usage:" in child.excerpt(ended.err)  # argparse also ends with 2
             code = 1 if ended.problem and (ended.code not in (1, 2, 3) or usage) else ended.code
+            code = 3 if code == 1 and said.incomplete else code  # its sentinel, in a harness that does not translate it
             head = said.result or said.incomplete if code in (1, 3) else ""
             return said._replace(problem=ended.told(head) if ended.problem else "", code=code, shown=item.nodeid)
 

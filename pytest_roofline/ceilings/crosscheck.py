@@ -26,7 +26,9 @@ _STACK = ("vector_fma", "vector", "scalar")
 
 def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> dict[Ceiling, str]:
     """The ceilings of ``long`` that cannot be right, each with the reason in one line."""
-    found = {item: why for item in long if (why := _impossible(item) or _against_quick(item, quick))}
+    found = {
+        item: why for item in long if (why := _impossible(item) or _against_quick(item, quick) or _beaten(item, long, quick))
+    }
     sound = [item for item in long if item not in found]
     found.update({item: why for item in sound if (why := _against_lower(item, sound))})
     return {item: f"{_where(item)}: {shown(item)} {why}; not used" for item, why in found.items()}
@@ -60,6 +62,20 @@ def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
         if item.value * _NOISE < gemm:
             return f"is under the {quantity(gemm, 'FLOP/s')} of a GEMM: the machine was busy"
     return ""
+
+
+def _beaten(item: Ceiling, long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> str:
+    """Of a cache: the best of its ceilings is under what as many threads or fewer reached from it, or from beneath it."""
+    if item.level not in LEVELS[:-1]:
+        return ""
+    roof = max(other.value for other in long if (other.level, other.threads) == (item.level, item.threads))
+    beneath = LEVELS[LEVELS.index(item.level) :]
+    proof = [other for other in quick if other.level in beneath and other.threads <= item.threads]
+    best = max(proof, key=lambda other: other.value, default=item)
+    if best.value <= _NOISE * roof:
+        return ""
+    threads = f"{best.threads} thread{'s' * (best.threads > 1)}"
+    return f"is under the {shown(best)} of {best.method}'s {best.name} from {best.level}, {threads}: the machine was busy"
 
 
 def _against_lower(item: Ceiling, sound: Sequence[Ceiling]) -> str:

@@ -257,12 +257,32 @@ def test_a_level_that_an_ordinary_loop_beats_is_unknown_with_the_reason(level: s
         assert why.endswith("not used")
 
 
-def test_a_level_is_held_to_the_best_of_its_ceilings_within_the_noise_of_a_minute() -> None:
-    proof = by_numpy({"L3": 7.65e10})
-    assert crosscheck.refused([bandwidth(6e10, "L3"), bandwidth(7e10, "L3", name="triad")], proof) == {}  # 9 % under
-    assert len(crosscheck.refused([bandwidth(6e10, "L3"), bandwidth(6.9e10, "L3", name="triad")], proof)) == 2  # 11 % under
-    alone = [bandwidth(6e10, "L3", threads=1)]
-    assert crosscheck.refused(alone, [replace(item, threads=2) for item in proof]) == {}  # two threads prove nothing of one
+@pytest.mark.parametrize(
+    ("proof", "most"),
+    [
+        (("L3", 1), 1.5),  # the same level by as many threads: two methods
+        (("L3", 2), None),  # two threads prove nothing of one
+        (("DRAM", 1), 1.1),  # what lies beneath is no faster
+        (("L2", 1), None),
+    ],
+)
+def test_a_level_is_held_to_the_best_of_its_ceilings(proof: tuple[str, int], most: float | None) -> None:
+    level, threads = proof
+    long = [bandwidth(4e10, "L3", threads=1), bandwidth(5e10, "L3", name="triad", threads=1)]
+    for times in (1.05, 1.15, 1.45, 1.55, 10.0):
+        (loop,) = (replace(item, threads=threads) for item in by_numpy({level: times * 5e10}))
+        assert len(crosscheck.refused(long, [loop])) == (2 if most and times > most else 0), times
+
+
+def test_more_threads_are_no_slower_than_one() -> None:
+    one = by_numpy({"L3": 5.6e10})
+    assert crosscheck.refused([bandwidth(5.2e10, "L3")], one) == {}
+    assert len(crosscheck.refused([bandwidth(5e10, "L3")], one)) == 1  # 12 % under
+
+
+def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
+    sound = [bandwidth(1.2e11, "L1", threads=1), bandwidth(6e10, "L3", threads=1), bandwidth(9e10, "L3")]
+    assert crosscheck.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
 
 
 # carm-roofline's sizes
@@ -327,6 +347,7 @@ def test_the_long_measurement_drops_a_level_that_numpy_beats(tmp_path: Path, mon
     found = measure.ceilings("carm", 0.01, where=tmp_path, say=said.append)
     assert [item.level for item in found.items if item.level in ("L1", "L2", "L3")] == ["L1"]
     assert {line.split(" read")[0] for line in said} == {"carm: L2", "carm: L3"}
+    assert any("numpy's add from L" in line for line in said)
     assert set(said) <= set(found.notes)
 
 

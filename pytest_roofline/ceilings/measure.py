@@ -130,7 +130,8 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
     wrong = crosscheck.refused(passed, (*quick.items, *proof))
     for line in wrong.values():
         say(line)
-    kept = quick.merged(*(item for item in passed if item not in wrong))
+    sound = [item for item in passed if item not in wrong]
+    kept = quick.merged(*sound, *crosscheck.raised(sound, proof))
     return replace(kept, notes=(*kept.notes, *wrong.values()))
 
 

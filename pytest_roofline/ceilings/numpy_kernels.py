@@ -52,7 +52,7 @@ def gemms(machine: Machine, environ: Mapping[str, str] = os.environ) -> tuple[li
 
 
 def levels(caches: Mapping[str, tuple[int, int]]) -> list[Kernel]:
-    """An addition by one thread from each level of the caches: no ceiling, the calls cost too much, but proof of a rate."""
+    """An addition by one thread from each level of the caches: proof of a rate; too low for a ceiling, as calls cost time."""
     return [_level(level, nbytes) for level, nbytes in level_bytes(caches, 1).items()]
 
 

@@ -491,6 +491,15 @@ def test_a_machine_is_its_cpu_its_usable_cores_its_memory_and_caches(tmp_path: P
     assert machine.this_machine(tmp_path, {0, 1, 2}).key != found.key
 
 
+def test_unequal_caches_are_summed_for_the_machine_and_the_smallest_counts_for_a_thread(tmp_path: Path) -> None:
+    for cpu, size in ((0, "96M"), (1, "32M")):  # one group of cores with a stacked die, one without
+        keys = {"level": "3", "type": "Unified", "size": size, "shared_cpu_list": str(cpu)}
+        folder = f"sys__devices__system__cpu__cpu{cpu}__cache__index3"
+        system(tmp_path, **{f"{folder}__{key}": f"{value}\n" for key, value in keys.items()})
+    assert machine.this_machine(tmp_path, {0, 1}).cache_bytes == 128 * 2**20
+    assert machine.caches(tmp_path, {0, 1}) == {"L3": (32 * 2**20, 2)}
+
+
 def test_a_system_that_says_nothing_is_a_machine_too(tmp_path: Path) -> None:
     found = machine.this_machine(tmp_path)
     assert found.cores >= 1

@@ -4,7 +4,8 @@
 
 One thread adds two arrays into a third, from a working set inside the L1 to one of sixteen last-level caches. Its rate must lie
 under the one-thread ceiling of the innermost level that holds the set, within what a measured ceiling may be low by (1.25 times
-1.05); the ceilings are those of ``roofline peaks measure`` (``--measure`` takes them first, three minutes).
+1.05); a level without one is unknown, and the notes say why. The ceilings are those of ``roofline peaks measure``
+(``--measure`` takes them first, three minutes).
 """
 
 import sys
@@ -58,10 +59,12 @@ def main() -> None:
     while nbytes <= 16 * last:
         level = next((name for name in LEVELS[:-1] if nbytes <= sizes.get(name, 0)), "DRAM")
         reached, ceiling = rate(nbytes), roof(found, level)
-        told = f"{ceiling / 1e9:7.1f} GB/s  {reached / ceiling:6.2f}" if ceiling else "not measured"
+        told = f"{ceiling / 1e9:7.1f} GB/s  {reached / ceiling:6.2f}" if ceiling else "unknown"
         over += ceiling is not None and reached / ceiling > BEYOND * OVER_RATED_BOARD
         print(f"{nbytes / 1024:9.0f} KiB {level:5} {reached / 1e9:7.1f} GB/s {told}")
         nbytes *= 2
+    for note in found.notes:
+        print(f"note: {note}")
     print(f"{over} over what a measured ceiling may be low by; ceilings by {found.method}")
     sys.exit(1 if over else 0)
 

@@ -229,6 +229,128 @@ def test_what_cannot_be_right_is_refused_with_one_line(
     assert "\n" not in found[wrong]
 
 
+# Two cores of a virtual machine on an eight-core L3 of 32 MiB, of which it gets a third. carm-roofline's own size was 24 MiB:
+# 17.4 GB/s, and numpy adds arrays from 4 MiB at 76.5 GB/s on the same machine. The other figures are of that day too.
+VIRTUAL = {"L1": (32 * 2**10, 2), "L2": (512 * 2**10, 2), "L3": (32 * 2**20, 1)}
+PROOF = {"L1": 3.3e10, "L2": 7.7e10, "L3": 7.65e10}
+
+
+def by_numpy(rates: dict[str, float]) -> list[Ceiling]:
+    return [bandwidth(value, level, name="add", threads=1, method="numpy") for level, value in rates.items()]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("level", "disturbed"), [("L1", 6e10), ("L2", 3.8e10), ("L3", 1.74e10)])
+def test_a_level_that_an_ordinary_loop_beats_is_unknown_with_the_reason(level: str, disturbed: float, threads: int) -> None:
+    rates = {"L1": 1.2e11, "L2": 8e10, "L3": 7e10, "DRAM": 1.6e10} | {level: disturbed}
+    lines = [
+        carm_memory(rate / 1e9 * part, ratio, at, num_threads=threads)
+        for at, rate in rates.items()
+        for ratio, part in (("1:0", 1.0), ("2:1", 0.95))
+    ]
+    found = crosscheck.refused(list(carm.read("\n".join(lines), "x86_avx2")), by_numpy(PROOF))
+    assert {item.level for item in found} == {level}
+    assert len(found) == 2  # read and triad
+    for why in found.values():
+        assert why.startswith(f"carm: {level} ")
+        assert "numpy's add" in why
+        assert why.endswith("not used")
+
+
+@pytest.mark.parametrize(
+    ("proof", "most"),
+    [
+        (("L3", 1), 1.5),  # the same level by as many threads: two methods
+        (("L3", 2), None),  # two threads prove nothing of one
+        (("DRAM", 1), 1.1),  # what lies beneath is no faster
+        (("L2", 1), None),
+    ],
+)
+def test_a_level_is_held_to_the_best_of_its_ceilings(proof: tuple[str, int], most: float | None) -> None:
+    level, threads = proof
+    long = [bandwidth(4e10, "L3", threads=1), bandwidth(5e10, "L3", name="triad", threads=1)]
+    for times in (1.05, 1.15, 1.45, 1.55, 10.0):
+        (loop,) = (replace(item, threads=threads) for item in by_numpy({level: times * 5e10}))
+        assert len(crosscheck.refused(long, [loop])) == (2 if most and times > most else 0), times
+
+
+def test_more_threads_are_no_slower_than_one() -> None:
+    one = by_numpy({"L3": 5.6e10})
+    assert crosscheck.refused([bandwidth(5.2e10, "L3")], one) == {}
+    assert len(crosscheck.refused([bandwidth(5e10, "L3")], one)) == 1  # 12 % under
+
+
+def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
+    sound = [bandwidth(1.2e11, "L1", threads=1), bandwidth(6e10, "L3", threads=1), bandwidth(9e10, "L3")]
+    assert crosscheck.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
+
+
+# carm-roofline's sizes
+
+
+@pytest.mark.parametrize(
+    ("caches", "threads", "kib"),
+    [
+        (VIRTUAL, 1, {"L1": 24, "L2": 128, "L3": 2048}),
+        (VIRTUAL, 2, {"L1": 24, "L2": 128, "L3": 2048}),
+        (VIRTUAL, 4, {"L1": 12, "L2": 64, "L3": 1024}),  # two threads a core
+        ({"L1": (48 * 2**10, 24), "L2": (2**21, 24), "L3": (45 * 2**20, 1)}, 1, {"L1": 36, "L2": 192, "L3": 8192}),
+        # 1.9 MiB of L3 a thread beside 2 MiB of L2: any size that stays in the one is in the other too
+        ({"L1": (48 * 2**10, 24), "L2": (2**21, 24), "L3": (45 * 2**20, 1)}, 24, {"L1": 36, "L2": 192}),
+        ({"L1": (32 * 2**10, 1), "L2": (128 * 2**10, 1)}, 1, {"L1": 24, "L2": 96}),  # three quarters of a small L2
+        ({}, 1, {}),
+    ],
+)
+def test_each_level_is_measured_at_four_times_the_one_above_it(
+    caches: dict[str, tuple[int, int]], threads: int, kib: dict[str, int]
+) -> None:
+    assert parallel.level_bytes(caches, threads) == {level: size * 1024 for level, size in kib.items()}
+
+
+def test_the_sizes_reach_the_tool_and_a_level_without_one_is_named() -> None:
+    _, memory = carm.arguments(BOX, "x86_avx2", VIRTUAL)
+    dram, _ = parallel.array_bytes(BOX, 2)
+    said = f"-m L1 L2 L3 DRAM --mem-test-sizes 24KiB 128KiB 2048KiB {dram // 1024}KiB --threads 1 2"
+    assert said in " ".join(memory)
+    assert carm.left_out(BOX, VIRTUAL) == []
+    small = {"L1": (48 * 2**10, 2), "L2": (2**21, 2), "L3": (6 * 2**20, 1)}
+    _, one, both = carm.arguments(BOX, "x86_avx2", small)
+    assert "-m L1 L2 DRAM" in " ".join(both)
+    assert both[-2:] == ["--threads", "2"]
+    assert one[-2:] == ["--threads", "1"]
+    assert "-m L1 L2 L3 DRAM" in " ".join(one)
+    (line,) = carm.left_out(BOX, small)
+    assert line.startswith("carm: L3, 2 threads: unknown")
+
+
+TOOL = """
+import json, pathlib, sys
+def after(name): return sys.argv[sys.argv.index(name) + 1]
+folder = pathlib.Path(after("--output-dir"), after("--name"))
+folder.mkdir(parents=True)
+row = {"type": "memory", "isa": after("-i"), "data_type": "f64", "load_store_ratio": "1:0", "num_threads": 1}
+rates = {"L1": 3900, "L2": 2, "L3": 2} if after("-t") == "memory" else {}
+rows = [json.dumps({**row, "cache_level": level, "bandwidth_gbps": rate}) for level, rate in rates.items()]
+(folder / "benchmarks.jsonl").write_text("\\n".join(rows))
+"""
+
+
+@pytest.mark.skipif(carm.missing(machine.this_machine()) != "", reason="carm-roofline's needs")
+@pytest.mark.skipif("L3" not in machine.caches(), reason="no L3 here")
+def test_the_long_measurement_drops_a_level_that_numpy_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "carm_roofline").mkdir()
+    (tmp_path / "carm_roofline/__init__.py").touch()
+    (tmp_path / "carm_roofline/carm.py").write_text(TOOL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parallel, "available_bytes", lambda: 2**26)
+    said: list[str] = []
+    found = measure.ceilings("carm", 0.01, where=tmp_path, say=said.append)
+    assert [item.level for item in found.items if item.level in ("L1", "L2", "L3")] == ["L1"]
+    assert {line.split(" read")[0] for line in said} == {"carm: L2", "carm: L3"}
+    assert any("numpy's add from L" in line for line in said)
+    assert set(said) <= set(found.notes)
+
+
 # carm-roofline's records
 
 
@@ -356,6 +478,7 @@ def test_a_machine_is_its_cpu_its_usable_cores_its_memory_and_caches(tmp_path: P
             system(tmp_path, **{f"{folder}__{key}": f"{value}\n" for key, value in keys.items()})
     found = machine.this_machine(tmp_path, {0, 1, 2})
     assert (found.cpu, found.cores, found.cache_bytes) == ("Fast CPU", 3, 2 * 16 * 2**20)
+    assert machine.caches(tmp_path, {0, 1, 2}) == {"L1": (32 * 2**10, 3), "L3": (16 * 2**20, 2)}
     assert found.memory_bytes == 16 * 2**30
     assert machine.clock_mhz(tmp_path) == 3100.0
     assert machine.available_bytes(tmp_path) == 8000000 * 1024
@@ -366,6 +489,15 @@ def test_a_machine_is_its_cpu_its_usable_cores_its_memory_and_caches(tmp_path: P
     assert machine.this_machine(tmp_path, {0, 1, 2}).cores == 2
     assert machine.available_bytes(tmp_path) == 1000000000
     assert machine.this_machine(tmp_path, {0, 1, 2}).key != found.key
+
+
+def test_unequal_caches_are_summed_for_the_machine_and_the_smallest_counts_for_a_thread(tmp_path: Path) -> None:
+    for cpu, size in ((0, "96M"), (1, "32M")):  # one group of cores with a stacked die, one without
+        keys = {"level": "3", "type": "Unified", "size": size, "shared_cpu_list": str(cpu)}
+        folder = f"sys__devices__system__cpu__cpu{cpu}__cache__index3"
+        system(tmp_path, **{f"{folder}__{key}": f"{value}\n" for key, value in keys.items()})
+    assert machine.this_machine(tmp_path, {0, 1}).cache_bytes == 128 * 2**20
+    assert machine.caches(tmp_path, {0, 1}) == {"L3": (32 * 2**20, 2)}
 
 
 def test_a_system_that_says_nothing_is_a_machine_too(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping
 from roofline_engine.ceilings import carm_figure
 from roofline_engine.units import whole
 
-from .machine import Machine, isa_flags
-from .parallel import array_bytes
-from .record import Ceiling
+from .machine import Machine, caches, isa_flags
+from .parallel import array_bytes, level_bytes
+from .record import LEVELS, Ceiling
 from .rounds import ROUNDS, Tick, best_of
 
 #: Vector instruction sets as the tool calls them, the widest first, by the flag the kernel lists.
@@ -67,10 +67,11 @@ def measure(machine: Machine, seconds: float, tick: Tick | None = None) -> tuple
     while len(passes) < ROUNDS or time.monotonic() - start < seconds:
         with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
             found: list[Ceiling] = []
-            for half, arguments in enumerate(_arguments(machine, vector)):
-                found += _pass(arguments, folder, vector)
+            runs = arguments(machine, vector, caches())
+            for at, run in enumerate(runs, 1):
+                found += _pass(run, os.path.join(folder, str(at)), vector)
                 if tick:
-                    tick(min((len(passes) + (half + 1) / 2) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
+                    tick(min((len(passes) + at / len(runs)) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
         passes.append(found)
     return best_of(passes)
 
@@ -79,18 +80,38 @@ def _vector(flags: set[str]) -> str:
     return next((name for flag, name in _VECTORS if flag in flags), "")
 
 
-def _arguments(machine: Machine, vector: str) -> tuple[list[str], ...]:
-    threads = [str(count) for count in dict.fromkeys((1, machine.cores))]
-    size, _ = array_bytes(machine, machine.cores)
+def arguments(machine: Machine, vector: str, levels: Mapping[str, tuple[int, int]]) -> list[list[str]]:
+    """The arguments of each run of the tool; a pass is one of each.
+
+    The size for each level is ours: the tool's own is three quarters of a cache, and a virtual machine may get less of an L3.
+    """
+    counts = list(dict.fromkeys((1, machine.cores)))
     compute = ["-t", "arithmetic", "-i", _SCALAR[machine.arch], vector, "-d", "f32", "f64", "--instruction", "add", "fma"]
+    runs = [[*compute, "--threads", *map(str, counts)]]
+    dram, _ = array_bytes(machine, machine.cores)
     memory = ["-t", "memory", "-i", vector, "-d", "f64", "--ld-st-ratio", "1:0", "2:1"]
-    memory += ["--mem-test-sizes", "auto", "auto", "auto", f"{max(1, size // 2**20)}MiB"]
-    return [*compute, "--threads", *threads], [*memory, "--threads", *threads]
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}  # thread counts of the same sizes need one run
+    for threads in counts:
+        alike.setdefault(tuple({**level_bytes(levels, threads), "DRAM": dram}.items()), []).append(threads)
+    for sizes, threads_of in alike.items():
+        targets = ["-m", *(level for level, _ in sizes), "--mem-test-sizes", *(f"{size // 1024}KiB" for _, size in sizes)]
+        runs.append([*memory, *targets, "--threads", *map(str, threads_of)])
+    return runs
 
 
-def _pass(arguments: list[str], folder: str, vector: str) -> list[Ceiling]:
-    name = arguments[1]
-    command = [sys.executable, "-m", "carm_roofline.carm", "benchmark", *arguments, "--test-time", _TEST_S, "--verbose", "1"]
+def left_out(machine: Machine, levels: Mapping[str, tuple[int, int]]) -> list[str]:
+    """A line for each level that cannot be measured apart from the one above it."""
+    return [
+        f"carm: {level}, {threads} thread{'s' * (threads > 1)}: unknown, a thread's share is too near that of the level above"
+        for threads in dict.fromkeys((1, machine.cores))
+        for level in levels
+        if level in LEVELS and level not in level_bytes(levels, threads)
+    ]
+
+
+def _pass(run: list[str], folder: str, vector: str) -> list[Ceiling]:
+    name = run[1]
+    command = [sys.executable, "-m", "carm_roofline.carm", "benchmark", *run, "--test-time", _TEST_S, "--verbose", "1"]
     command += ["--output-dir", folder, "--name", name, "--output-fmt", "jsonl"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PASS_LIMIT_S, check=False)

@@ -7,13 +7,14 @@ than anything else can explain is wrong for being large.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, quantity
 
 from .record import LEVELS, Ceiling, shown
 
-#: Two methods on one memory: stores that skip the cache and page sizes make 1.3 between them, a cache makes 2 and more.
+#: Two methods on one level: stores that skip the cache and page sizes make 1.3 between them, another level makes 2 and more.
 _MEMORY = 1.5
 #: The same thing measured twice in a minute on a machine that is not idle.
 _NOISE = 1.10
@@ -26,10 +27,20 @@ _STACK = ("vector_fma", "vector", "scalar")
 
 def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> dict[Ceiling, str]:
     """The ceilings of ``long`` that cannot be right, each with the reason in one line."""
-    found = {item: why for item in long if (why := _impossible(item) or _against_quick(item, quick))}
+    found = {
+        item: why for item in long if (why := _impossible(item) or _against_quick(item, quick) or _beaten(item, long, quick))
+    }
     sound = [item for item in long if item not in found]
     found.update({item: why for item in sound if (why := _against_lower(item, sound))})
     return {item: f"{_where(item)}: {shown(item)} {why}; not used" for item, why in found.items()}
+
+
+def raised(sound: Sequence[Ceiling], quick: Sequence[Ceiling]) -> list[Ceiling]:
+    """Those of ``quick`` that lie over each of ``sound`` for their level and threads, where there is one."""
+    roofs: dict[tuple[str | None, int], float] = {}
+    for item in sound:
+        roofs[item.level, item.threads] = max(item.value, roofs.get((item.level, item.threads), 0.0))
+    return [item for item in quick if item.value > roofs.get((item.level, item.threads), math.inf)]
 
 
 def _where(item: Ceiling) -> str:
@@ -60,6 +71,22 @@ def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
         if item.value * _NOISE < gemm:
             return f"is under the {quantity(gemm, 'FLOP/s')} of a GEMM: the machine was busy"
     return ""
+
+
+def _beaten(item: Ceiling, long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> str:
+    """Of a cache: the best of its ceilings is under what as many threads or fewer reached from it, or from beneath it."""
+    if item.level not in LEVELS[:-1]:
+        return ""
+    here = item.level, item.threads
+    roof = max(other.value for other in long if (other.level, other.threads) == here)
+    beneath = LEVELS[LEVELS.index(item.level) :]
+    proof = [other for other in quick if other.level in beneath and other.threads <= item.threads]
+    beats = [other for other in proof if other.value > roof * (_MEMORY if (other.level, other.threads) == here else _NOISE)]
+    best = max(beats, key=lambda other: other.value, default=None)
+    if best is None:
+        return ""
+    threads = f"{best.threads} thread{'s' * (best.threads > 1)}"
+    return f"is under the {shown(best)} of {best.method}'s {best.name} from {best.level}, {threads}: the machine was busy"
 
 
 def _against_lower(item: Ceiling, sound: Sequence[Ceiling]) -> str:

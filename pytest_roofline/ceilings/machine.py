@@ -85,6 +85,25 @@ def isa_flags(root: Path = Path("/")) -> set[str]:
     return set(found[1].lower().split()) if found else set()
 
 
+def caches(root: Path = Path("/"), cpus: set[int] | None = None) -> dict[str, tuple[int, int]]:
+    """By level, ``L1`` first: the bytes of one data cache, the smallest, and how many distinct ones ``cpus`` use."""
+    found = _data_caches(root, _affinity() if cpus is None else cpus)
+    return {f"L{level}": (min(sizes), len(sizes)) for level, sizes in sorted(found.items())}
+
+
+def _data_caches(root: Path, cpus: set[int]) -> dict[int, list[int]]:
+    """By level, the bytes of each distinct data cache of ``cpus``."""
+    found: dict[int, dict[str, int]] = {}
+    for cpu in cpus:
+        for index in (root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
+            size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size").strip())
+            level = _read(index / "level").strip()
+            if size and level.isdigit() and _read(index / "type").strip() in ("Unified", "Data"):
+                nbytes = int(size[1]) * 1024 ** " KMG".index(size[2] or " ")
+                found.setdefault(int(level), {})[_read(index / "shared_cpu_list").strip() or str(cpu)] = nbytes
+    return {level: list(sizes.values()) for level, sizes in found.items()}
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -126,13 +145,5 @@ def _memory_total(root: Path) -> int | None:
 
 def _last_level_cache(root: Path, cpus: set[int]) -> int | None:
     """The sizes of the distinct last-level caches of ``cpus``, summed: a package has one for each group of cores."""
-    found: dict[tuple[int, str], int] = {}
-    for cpu in cpus:
-        for index in (root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
-            size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size").strip())
-            level = _read(index / "level").strip()
-            if size and level.isdigit() and _read(index / "type").strip() in ("Unified", "Data"):
-                nbytes = int(size[1]) * 1024 ** " KMG".index(size[2] or " ")
-                found[int(level), _read(index / "shared_cpu_list").strip() or str(cpu)] = nbytes
-    last = max((level for level, _ in found), default=0)
-    return sum(nbytes for (level, _), nbytes in found.items() if level == last) or None
+    found = _data_caches(root, cpus)
+    return sum(found[max(found)]) or None if found else None

@@ -12,7 +12,7 @@ from roofline_engine.peaks import Peaks
 
 from . import cache, carm, crosscheck, rounds
 from .cache import Say, on_stderr
-from .machine import Machine, clock_mhz, this_machine
+from .machine import Machine, caches, clock_mhz, this_machine
 from .record import Ceiling, Ceilings
 from .rounds import Kernel, Tick
 
@@ -20,6 +20,8 @@ from .rounds import Kernel, Tick
 METHODS = ("memory", "numpy", "carm")
 #: The budget of each; of carm the least it can be, five passes of half a minute.
 SECONDS = {"memory": 2.0, "numpy": 3.0, "carm": 150.0}
+#: Rounds of a millisecond before carm's passes and after them, one at least of them undisturbed.
+_LEVELS_S = 0.5
 
 
 def cpu_peaks(method: str = "quick", seconds: float | None = None, *, where: Path | None = None, say: Say = on_stderr) -> Peaks:
@@ -119,13 +121,17 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
     """carm's passes between two quick measurements: what a busy minute does to the one shows in the other."""
     method = _quick_method()
     kernels, notes = _kernels(machine, method)
+    levels, notes = _levels(method), notes + carm.left_out(machine, caches())
     before = rounds.measure(kernels, method, SECONDS[method] / 2)
+    proof = rounds.measure(levels, method, _LEVELS_S)
     passed = carm.measure(machine, seconds, tick)
     quick = _record(machine, "carm", before, notes).merged(*rounds.measure(kernels, method, SECONDS[method] / 2))
-    wrong = crosscheck.refused(passed, quick.items)
+    proof += rounds.measure(levels, method, _LEVELS_S)
+    wrong = crosscheck.refused(passed, (*quick.items, *proof))
     for line in wrong.values():
         say(line)
-    kept = quick.merged(*(item for item in passed if item not in wrong))
+    sound = [item for item in passed if item not in wrong]
+    kept = quick.merged(*sound, *crosscheck.raised(sound, proof))
     return replace(kept, notes=(*kept.notes, *wrong.values()))
 
 
@@ -151,6 +157,14 @@ def _gemms(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
     from . import numpy_kernels
 
     return numpy_kernels.gemms(machine)
+
+
+def _levels(method: str) -> list[Kernel]:
+    if method == "memory":
+        return []
+    from . import numpy_kernels
+
+    return numpy_kernels.levels(caches())
 
 
 def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: list[str]) -> Ceilings:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .machine import Machine
-from .parallel import Team, array_bytes, teams
+from .parallel import Team, array_bytes, level_bytes, teams
 from .rounds import Kernel
 
 Array = npt.NDArray[np.float64]
 
 #: Elements of a triad's block, 256 KiB: below, the calls cost; above, the L2 of small cores does not hold it.
 _BLOCK = 32768
+#: Traffic of one call from a cache: a millisecond at most, short enough to be undisturbed in some rounds.
+_LEVEL_BYTES = 2**23
 #: What BLAS libraries read for their thread count, the more specific first.
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
 
@@ -47,6 +49,23 @@ def gemms(machine: Machine, environ: Mapping[str, str] = os.environ) -> tuple[li
     threads = min(machine.cores, max(1, int(environ[name]))) if name else machine.cores
     found = [_gemm(n, dtype, np.ones((n, n), kind), threads) for dtype, kind in (("fp32", np.float32), ("fp64", np.float64))]
     return found, [f"GEMM on {threads} of {machine.cores} cores ({name})"] if threads < machine.cores else []
+
+
+def levels(caches: Mapping[str, tuple[int, int]]) -> list[Kernel]:
+    """An addition by one thread from each level of the caches: proof of a rate; too low for a ceiling, as calls cost time."""
+    return [_level(level, nbytes) for level, nbytes in level_bytes(caches, 1).items()]
+
+
+def _level(level: str, nbytes: int) -> Kernel:
+    x, y, z = (np.ones(nbytes // 24) for _ in range(3))
+    passes = max(1, _LEVEL_BYTES // nbytes)
+
+    def call() -> None:
+        for _ in range(passes):
+            np.add(y, z, out=x)
+
+    work = 3.0 * x.nbytes * passes
+    return Kernel(name="add", kind="bandwidth", level=level, dtype="fp64", threads=1, work=work, call=call)
 
 
 def _streams(team: Team, a: Array, b: Array, c: Array) -> list[Kernel]:

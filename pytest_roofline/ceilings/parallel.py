@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from .machine import Machine, available_bytes
+from .record import LEVELS
 
-#: An array this many times the last-level cache comes from memory (the rule of McCalpin's STREAM).
+#: Data this many times a cache comes from the level beneath it (the rule of McCalpin's STREAM).
 OVER_CACHE = 4
+#: Data less than this many times a cache come from it as much as from the level beneath.
+_APART = 2
+#: The most of a cache that one set of data can be counted on to stay in.
+_FILL = 0.75
 #: Where the size of the cache is not known; the largest one-socket L3 without stacked dies is about this.
 UNKNOWN_CACHE = 2**25
 #: The most of the memory that can be had now.
@@ -52,3 +58,19 @@ def array_bytes(machine: Machine, arrays: int, available: int | None = None) -> 
     if machine.cache_bytes is None:
         return size, f"the cache's size is not known, arrays of {size / 2**20:.0f} MiB"
     return size, ""
+
+
+def level_bytes(caches: Mapping[str, tuple[int, int]], threads: int) -> dict[str, int]:
+    """Bytes of each thread's data for each level of ``caches``, as ``machine.caches`` gives them.
+
+    ``OVER_CACHE`` times the level above, less where the level itself is small: a virtual machine is told a cache's size and may
+    get a part of it. A level is left out where no size lies clear of the one above.
+    """
+    found, above = {}, 0
+    for level, (each, count) in caches.items():
+        share = each // math.ceil(threads / count)
+        size = min(OVER_CACHE * above or each, int(_FILL * share))
+        if level in LEVELS and size >= _APART * above:
+            found[level] = size // 1024 * 1024
+        above = share
+    return found

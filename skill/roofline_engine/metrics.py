@@ -162,8 +162,8 @@ def assess(
     def place(model: ByteModel) -> Point:
         return point(model.bytes, model.flops, t_unit, peaks.hbm_bw_bytes_s, rate, streaming=streaming)
 
-    p = place(work.candidates[0])
     placed = [(model, place(model)) for model in work.candidates]
+    p = placed[0][1]
     entry = entry._replace(
         byte_models=tuple(
             model._replace(feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed

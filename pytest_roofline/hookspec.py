@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     import pytest
+
     from roofline_engine.peaks import Peaks
 
     from .annotation import Annotation

@@ -211,9 +211,11 @@ class _Shape(NamedTuple):
 
 def _shape(done: Work, peaks: Peaks) -> _Shape:
     _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-    nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
-    own = roof_time(done.bytes, done.flops, peaks, rate)
-    return _Shape(done, rate, roof_time(nbytes, flops, peaks, rate), own)
+    own = least = roof_time(done.bytes, done.flops, peaks, rate)
+    if len(done.candidates) > 1:
+        nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
+        least = roof_time(nbytes, flops, peaks, rate)
+    return _Shape(done, rate, least, own)
 
 
 def _agrees(record: Record, shape: _Shape) -> bool:

@@ -7,20 +7,24 @@ PYTEST_DONT_REWRITE
 
 from __future__ import annotations
 
-import pytest
+import pluggy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    import pytest
+
     from roofline_engine.peaks import Peaks
 
     from .annotation import Annotation
     from .ingest import Adapter
 
+_hookspec = pluggy.HookspecMarker("pytest")  # as pytest.hookspec; ``roofline check`` reads this without pytest, half its start
 
-@pytest.hookspec(firstresult=True)
+
+@_hookspec(firstresult=True)
 def pytest_roofline_work(item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The work of a test's kernel, as the keywords of the ``roofline`` marker; None to leave it to the next source.
 
@@ -28,21 +32,21 @@ def pytest_roofline_work(item: pytest.Item, params: Mapping[str, Any]) -> Mappin
     """
 
 
-@pytest.hookspec(firstresult=True)
+@_hookspec(firstresult=True)
 def pytest_roofline_peaks(config: pytest.Config, device: str) -> Peaks | None:
     """The peaks of ``device`` (a name, a gfx, ``cpu``), in place of the table's and of measured ones."""
 
 
-@pytest.hookspec
+@_hookspec
 def pytest_roofline_annotation(item: pytest.Item, annotation: Annotation) -> None:
     """Called with each finished row, in the process that ran the test."""
 
 
-@pytest.hookspec
+@_hookspec
 def pytest_roofline_report(config: pytest.Config, report: dict[str, Any]) -> None:
     """Called once with the report's document, before anything is written; it may be added to."""
 
 
-@pytest.hookspec
+@_hookspec
 def pytest_roofline_ingest() -> Iterable[Adapter] | None:
     """Adapters of more record formats for ``roofline check``, which loads the entry points of the group ``pytest_roofline``."""

@@ -292,6 +292,12 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
+def test_the_command_starts_without_pytest(rows: Path) -> None:
+    asked = "import sys; from pytest_roofline.cli import main; main(); sys.exit('_pytest.config' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked, "check", str(rows)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_json_of_the_command(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -75,17 +75,20 @@ class Source:
             RefusedError: for a line over the bound and for bytes that are no UTF-8.
         """
         number = size = 0
-        while line := self._read(self._stream.readline, LONGEST_LINE + 1):
-            number, size = number + 1, size + len(line)
-            if self._longest is not None and size > self._longest:
-                raise RefusedError(f"{self.label}: more than {self._longest} bytes come out of it")
-            if len(line) > LONGEST_LINE:
-                raise RefusedError(f"{self.label}: line {number} is longer than {LONGEST_LINE} bytes")
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise RefusedError(f"{self.label}: line {number}: not UTF-8 text (byte {error.start})") from None
-            yield text.rstrip("\r\n")
+        read, encoding = self._stream.readline, "utf-8-sig"
+        try:
+            while line := read(LONGEST_LINE + 1):
+                number, size = number + 1, size + len(line)
+                if self._longest is not None and size > self._longest:
+                    raise RefusedError(f"{self.label}: more than {self._longest} bytes come out of it")
+                if len(line) > LONGEST_LINE:
+                    raise RefusedError(f"{self.label}: line {number} is longer than {LONGEST_LINE} bytes")
+                yield line.decode(encoding).rstrip("\r\n")
+                encoding = "utf-8"
+        except UnicodeDecodeError as error:
+            raise RefusedError(f"{self.label}: line {number}: not UTF-8 text (byte {error.start})") from None
+        except _UNREADABLE as error:
+            raise RefusedError(f"{self.label}: {error}") from None
 
     def text(self) -> str:
         """The whole file.

@@ -231,8 +231,8 @@ def half_digit(text: str, value: float) -> float:
     """Half of the last printed digit, as a fraction of the value: 0.09 is good to 0.056 of itself; 0 for a zero."""
     if not value:
         return 0.0
-    fraction = text[text.find(".") + 1 :]
-    if fraction.isdigit() and len(fraction) < len(_HALVES) and len(fraction) < len(text):
+    fraction = text.partition(".")[2]
+    if fraction.isdigit() and len(fraction) < len(_HALVES):
         return _HALVES[len(fraction)] / value
     mantissa, _, exponent = text.strip().lower().partition("e")
     places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)

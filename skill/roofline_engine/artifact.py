@@ -45,9 +45,9 @@ def to_json(document: dict[str, object]) -> str:
     encode = json.JSONEncoder(allow_nan=False, indent=None if long else 1).encode
     write = _lines if long else _whole
     try:
-        return write(document, encode) + "\n"
+        return write(document, encode)
     except ValueError:
-        return write({key: _finite(value) for key, value in document.items()}, encode) + "\n"
+        return write({key: _finite(value) for key, value in document.items()}, encode)
 
 
 #: A list of the document is indented up to this length.
@@ -55,17 +55,21 @@ _INDENTED = 200
 
 
 def _whole(document: dict[str, object], encode: Callable[[object], str]) -> str:
-    return encode(document)
+    return encode(document) + "\n"
 
 
 def _lines(document: dict[str, object], encode: Callable[[object], str]) -> str:
-    return "{\n" + ",\n".join([f"{encode(key)}: {_listed(value, encode)}" for key, value in document.items()]) + "\n}"
-
-
-def _listed(value: object, encode: Callable[[object], str]) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(map(encode, value)) + "\n]"
-    return encode(value)
+    parts: list[str] = []  # joined once: each copy of a long document takes its time and its memory
+    for key, value in document.items():
+        parts.append(f"{',' if parts else '{'}\n{encode(key)}: ")
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            parts.append("[\n")
+            for item in value:
+                parts += (encode(item), ",\n")
+            parts[-1] = "\n]"
+        else:
+            parts.append(encode(value))
+    return "".join((*parts, "\n}\n"))
 
 
 def _finite(value: object) -> object:

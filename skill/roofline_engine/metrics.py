@@ -11,7 +11,10 @@ import math
 from .entry import ByteModel, Entry
 from .models import TARGET_EFF, Work
 from .peaks import DISPATCH_FLOOR_S, Peaks
-from .record import Record
+from .record import TYPE_CHECKING, Record
+
+if TYPE_CHECKING:
+    from typing import Any
 
 # One definition of each constant; SKILL.md's table is held to these by a test.
 #: Both utilisations under this: neither roof is near, so latency or occupancy binds (specification 3.5).
@@ -162,8 +165,8 @@ def assess(
     def place(model: ByteModel) -> Point:
         return point(model.bytes, model.flops, t_unit, peaks.hbm_bw_bytes_s, rate, streaming=streaming)
 
-    p = place(work.candidates[0])
     placed = [(model, place(model)) for model in work.candidates]
+    p = placed[0][1]
     entry = entry._replace(
         byte_models=tuple(
             model._replace(feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
@@ -187,10 +190,9 @@ def assess(
         return _decided(entry, "unvalidated_peak", axis, peaks)
     if p.raw > 1.0 or p.raw < lowest or work.bytes <= 0:
         # The ratio is no evidence about the kernel, so neither is what it says of the bound.
-        entry = entry._replace(bound_type="unknown", suspect=True, stage_c_candidate=True)
-        return _decided(entry, "infeasible", axis, peaks)
+        return _decided(entry, "infeasible", axis, peaks, bound_type="unknown", suspect=True, stage_c_candidate=True)
     if t_launch <= peaks.dispatch_floor_s:
-        return _decided(entry._replace(bound_type="latency"), "dispatch_bound", axis, peaks)
+        return _decided(entry, "dispatch_bound", axis, peaks, bound_type="latency")
     resident = "cache_resident" if warm and axis == "memory" and work.bytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
         return _decided(entry, resident or "unvalidated_peak", axis, peaks)
@@ -204,7 +206,15 @@ def assess(
     speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]
     share = entry.pct_gpu_time  # a unit test has none, so no gain end to end
     gains = [] if share is None else [time_saved_pct(share, speedup) for speedup in speedups]
-    entry = entry._replace(
+    one_axis = all(q.roof_axis == p.roof_axis for q in points)
+    conflict = conflict or not one_axis or headroom(low, target) != headroom(high, target)
+    reason = resident or ("conflicting_models" if conflict else None)
+    return _decided(
+        entry,
+        reason,
+        axis,
+        peaks,
+        stage_c_candidate=reason is not None,
         roofline_pct_range=(low, high),
         attainable_speedup=speedups[0],
         attainable_speedup_range=(speedups[1], speedups[2]),
@@ -214,12 +224,6 @@ def assess(
         expected_throughput_gain_pct=throughput_gain_pct(gains[0]) if gains else None,
         indicative_class=headroom(p.raw, target),
     )
-    if resident:
-        return _decided(entry, resident, axis, peaks)._replace(stage_c_candidate=True)
-    one_axis = all(q.roof_axis == p.roof_axis for q in points)
-    if conflict or not one_axis or headroom(low, target) != headroom(high, target):
-        return _decided(entry, "conflicting_models", axis, peaks)._replace(stage_c_candidate=True)
-    return _decided(entry, None, axis, peaks)
 
 
 def cache_bytes(peaks: Peaks) -> float:
@@ -239,14 +243,21 @@ def roof_time(nbytes: float, flops: float, peaks: Peaks, rate: float | None) -> 
     return max(nbytes / peaks.hbm_bw_bytes_s if peaks.hbm_bw_bytes_s else 0.0, flops / rate if rate else 0.0)
 
 
-def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks) -> Entry:
-    """Set class, reason and confidence: the first reason that applies stands, low confidence is the last of them."""
+def _decided(
+    entry: Entry, reason: str | None, axis: str, peaks: Peaks, *, indicative_class: str | None = None, **found: Any
+) -> Entry:
+    """Set class, reason and confidence, with the fields ``found``, all at once, since an entry is copied for each change.
+
+    The first reason that applies stands, low confidence is the last of them.
+    """
     low = entry.stage == "A" or peaks.axis_confidence(axis) == "low"
     confidence = "low" if low else {"B": "medium", "C": "high"}[entry.stage]
     if reason is None and low:
         reason = "low_confidence"
-    verdict = entry.indicative_class if reason is None and entry.indicative_class else "unknown"
+    verdict = indicative_class if reason is None and indicative_class else "unknown"
     entry = entry._replace(
+        **found,
+        indicative_class=indicative_class,
         headroom_class=verdict,
         unknown_reason=reason,
         confidence=confidence,

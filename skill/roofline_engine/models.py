@@ -69,17 +69,24 @@ class Work(Record):
 
 
 class Op(Record):
-    """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits."""
+    """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits.
+
+    accepted, required: the names of what may and of what must be given, with those that every op takes.
+    """
 
     name: str
     op_class: str
     parameters: Mapping[str, object]
+    accepted: frozenset[str]
+    required: frozenset[str]
     build: Callable[[Params], Work]
     source: str
     leaves_out: str
 
 
 REQUIRED = ...
+#: Parameters that every op takes.
+_ALWAYS = ("dtype", "out_dtype")
 
 #: Which module holds which op.
 _FAMILIES = {
@@ -142,8 +149,10 @@ def op(
     """Register a work model under one or several names; used by the ``ops_*`` modules."""
 
     def register(build: Callable[[Params], Work]) -> Callable[[Params], Work]:
+        accepted = frozenset((*parameters, *_ALWAYS))
+        required = frozenset(("dtype", *(name for name, default in parameters.items() if default is REQUIRED)))
         for name in names:
-            _LOADED[name] = Op(name, op_class, parameters, build, source, leaves_out)
+            _LOADED[name] = Op(name, op_class, parameters, accepted, required, build, source, leaves_out)
         return build
 
     return register
@@ -168,24 +177,20 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
     return model.build(Params(model, parameters, l2_bytes))
 
 
-#: Parameters that every op takes.
-_ALWAYS = ("dtype", "out_dtype")
-
-
 class Params:
     """The parameters of one call, each checked when it is read; leftovers are refused."""
 
     def __init__(self, op: Op, raw: Mapping[str, object], l2_bytes: float | None) -> None:
         self.op, self.l2_bytes = op, l2_bytes
-        accepted = f"it takes {', '.join(sorted({*op.parameters, *_ALWAYS}))}"
-        unknown = [key for key in raw if key not in op.parameters and key not in _ALWAYS]
+        self.raw = {key: value for key, value in raw.items() if value is not None}
+        if raw.keys() <= op.accepted and op.required <= self.raw.keys():
+            return
+        accepted = f"it takes {', '.join(sorted(op.accepted))}"
+        unknown = raw.keys() - op.accepted
         if unknown:
             raise ValueError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; {accepted}")
-        self.raw = {key: value for key, value in raw.items() if value is not None}
-        missing = [key for key, default in op.parameters.items() if default is REQUIRED and key not in self.raw]
-        missing += [] if "dtype" in self.raw else ["dtype"]
-        if missing:
-            raise ValueError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
+        missing = [key for key in (*op.parameters, "dtype") if key in op.required and key not in self.raw]
+        raise ValueError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
 
     def size(self, key: str, *, minimum: int = 1) -> int:
         try:

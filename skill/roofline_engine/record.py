@@ -32,10 +32,11 @@ else:
 
         def _replace(self, **changes):
             values = list(self)
-            for field, value in changes.items():
-                if field not in places:
-                    raise TypeError(f"{made.__name__} has no field {field}")
-                values[places[field]] = value
+            try:
+                for field, value in changes.items():
+                    values[places[field]] = value
+            except KeyError:
+                raise TypeError(f"{made.__name__} has no field {field}") from None
             return new(made, values)
 
         return _replace

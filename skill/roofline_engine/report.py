@@ -54,9 +54,13 @@ def _short(name: str) -> str:
 _ESCAPES = {ord(mark): "\\" + mark for mark in "\\`*|<>[]"}
 
 
+_MARKS = frozenset(map(chr, _ESCAPES))
+
+
 def text(line: str) -> str:
     """Free text without Markdown or HTML of its own."""
-    return printable(line).translate(_ESCAPES)
+    shown = printable(line)
+    return shown if _MARKS.isdisjoint(shown) else shown.translate(_ESCAPES)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -240,10 +244,13 @@ def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
 
 def _said(notes: str) -> list[str]:
     """The notes by kind: the unit, the assumptions and remarks, what would sharpen the figure."""
-    items = [item for item in notes.split("; ") if item]
-    kinds = [[item for item in items if item.startswith(kind)] for kind in ("unit: ", "to sharpen: ")]
-    rest = [item for item in items if not item.startswith(("unit: ", "to sharpen: "))]
-    return [text(line) for line in (*kinds[0], *(["assumptions and remarks: " + "; ".join(rest)] if rest else []), *kinds[1])]
+    units: list[str] = []
+    rest: list[str] = []
+    sharper: list[str] = []
+    for item in notes.split("; "):
+        (units if item.startswith("unit: ") else sharper if item.startswith("to sharpen: ") else rest).append(item)
+    rest = ["assumptions and remarks: " + "; ".join(filter(None, rest))] if any(rest) else []
+    return [text(line) for line in (*units, *rest, *sharper)]
 
 
 def _or_unknown(value: float | None) -> str:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from .plain import raised
 from .timing.arrays import loaded
 from .work.capture import Outcome, capture, own_call
 from .work.capture.record import Captured
@@ -75,7 +76,7 @@ def of_timed(
     try:
         found: Outcome = capture(fn, args, kwargs or {})
     except Exception as error:  # its timed calls did not raise
-        return Captured("", reason=f"capture dropped: the captured call raised {type(error).__name__}: {str(error)[:200]}")
+        return Captured("", reason=f"capture dropped: the captured call raised {raised(error)}")
     if found.called and like is not None and shape(found.value) != like:
         return Captured(found.captured.how, reason=CHANGED, operations=found.captured.operations)
     return found.captured

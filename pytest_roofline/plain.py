@@ -31,6 +31,12 @@ def plain(value: Any) -> Any:
     return value
 
 
+def raised(error: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+
+
 def dtype_name(value: Any) -> str | None:
     """The name of a dtype object of torch, numpy, JAX or ml_dtypes; None for anything else."""
     text = str(value)

@@ -228,7 +228,7 @@ def benchmark(n, provider):
     )
     row = run(project).rows["benchmark[n=1048576 torch]"]
     assert row["bytes_est"] == 2 * 4 * 2**20
-    assert (row["stage"], row["work"]["source"]) == ("B", "torch")
+    assert (row["stage"], row["work"]["source"]) == ("B", "captured")
     assert row["measurement"]["t_s"] > 0
     assert "its own figure" not in row["notes"]
 

@@ -48,7 +48,7 @@ class Row(NamedTuple):
         captured = dict(said["captured"])
         if captured["work"] is not None:
             captured["work"] = _work_from_dict(captured["work"])
-        captured["notes"] = tuple(captured["notes"])
+        captured.update(notes=tuple(captured["notes"]), kernels=tuple(captured["kernels"]))
         measurement, baseline = said["measurement"], said["baseline"]
         return cls(
             label=said["label"],
@@ -63,25 +63,20 @@ class Row(NamedTuple):
     def case(self, test: str) -> Case:
         """The case of its item. Work that is only a bound, or guessed, is for display: stage A."""
         from ..annotator import Case
+        from ..capturing import declared, interpreted
         from ..ingest import Record
         from ..work.declared import Declared
 
-        captured = self.captured
-        notes = (*captured.notes, *([self.problem] if self.problem else []))
+        said, problem = declared(self.captured)
         return Case(
             nodeid=printable(self.label),
             test=test,
-            declared=Declared(
-                work=captured.work,
-                source=captured.how if captured.work is not None else "",
-                stage="B" if captured.work is not None and captured.sure else "A",
-                launches=captured.launches or 1,
-                notes=notes,
-            ),
-            measurement=self.measurement,
+            declared=said or Declared(),
+            measurement=None if interpreted(self.captured) else self.measurement,
             baseline=self.baseline,
             seen=self.seen,
-            problem=captured.reason if captured.work is None else "",
+            problem="; ".join(filter(None, (problem, self.problem))),
+            launched=self.captured.kernels,
             record=Record(row=self.label, t_s=self.measurement.t_s if self.measurement else None, claims=self.claims),
         )
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from roofline_engine.check import Baseline
 
+from ..capturing import of_timed
+from ..plain import raised
 from ..timing import compare, measure
 from ..work.capture.record import Captured
-from .captures import captured, said
 from .rows import Row
 
 #: KernelBench's own tolerance of an output, absolute and relative.
@@ -56,8 +57,8 @@ def _on_meta(torch: Any, module: ModuleType) -> Captured:
         with torch.device("meta"):
             model, inputs = _made(torch, module.Model, module, "meta"), _inputs(torch, module, "meta")
     except Exception as error:  # it asks for a device by name, or needs values
-        return Captured("torch", reason=f"it cannot be made on the meta device: {said(error)}")
-    return captured(model, *inputs, launches=False)
+        return Captured("torch", reason=f"it cannot be made on the meta device: {raised(error)}")
+    return of_timed(model, tuple(inputs))
 
 
 def _made(torch: Any, kind: Any, module: ModuleType, device: str) -> Any:

@@ -7,13 +7,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from ..capturing import of_timed
 from ..devices import seen_on
-from ..plain import plain
+from ..plain import plain, raised
 from ..work.capture.record import Captured
 from ..work.capture.timers import Observed, observing
 from ..work.declared import build
 from ..work.names import guess
-from .captures import captured, said
 from .returned import understood
 from .rows import Row
 
@@ -76,7 +76,7 @@ def _row(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, yla
         try:
             value = fn(**arguments)
         except Exception as error:  # of one point: the others stand
-            return Row(label, Captured("", reason="it did not run"), problem=f"{_RAISED}{said(error)}")
+            return Row(label, Captured("", reason="it did not run"), problem=f"{_RAISED}{raised(error)}")
     found = understood(value, ylabel)
     timed = _of_it(observed, found.measurement.t_s if found.measurement else None)
     measurement = timed.measurement if timed is not None else found.measurement
@@ -95,7 +95,7 @@ def _of_it(observed: list[Observed], t_s: float | None) -> Observed | None:
 
 def _work(timed: Observed | None, name: str, arguments: dict[str, Any]) -> Captured:
     """What was timed, watched once more; else what the names of the function and its arguments tell, for display."""
-    found = captured(timed.fn) if timed is not None and timed.fn is not None else None
+    found = of_timed(timed.fn) if timed is not None and timed.fn is not None else None
     if found is not None and found.work is not None:
         return found
     keywords = guess(name.removeprefix("benchmark_"), arguments)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from roofline_engine.entry import ByteModel
 from roofline_engine.units import quantity
 
+from ...plain import raised
 from ...timing.arrays import loaded
 from .jax_ops import UPDATES, Reader
 from .record import Captured
@@ -44,13 +45,13 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
             return Captured("jax", reason=f"its arrays lie on {len(devices)} devices")
         traced = _traced(jax, fn, args, kwargs)
     except Exception as error:  # what the function's own code raises under a tracer, too
-        return Captured("jax", reason=f"JAX cannot trace it: {_said(error)}")
+        return Captured("jax", reason=f"JAX cannot trace it: {raised(error)}")
     reader = Reader(_platform(jax, devices))
     try:
         kept = reader.whole(traced.jaxpr.jaxpr, traced.jaxpr.consts, traced.arguments)
         found = total("jax", reader.seen, made=reader.made, kept=kept)._replace(launches=None)
     except Exception as error:  # a jaxpr of another version
-        return Captured("jax", reason=f"the capture failed: {_said(error)}")
+        return Captured("jax", reason=f"the capture failed: {raised(error)}")
     if any(traced.donated) and any(seen.name in UPDATES for seen in reader.seen):
         note = "an argument that is updated in place was donated: its bytes are an upper bound"
         found = found._replace(sure=False, notes=(*found.notes, note))
@@ -166,7 +167,7 @@ def _checked(found: Captured, traced: _Traced, reader: Reader) -> Captured:
         cost = cost[0] if isinstance(cost, (list, tuple)) else cost
         text = program.as_text() or ""
     except Exception as error:
-        return _noted(found, f"no cost_analysis: {_said(error)}")
+        return _noted(found, f"no cost_analysis: {raised(error)}")
     silent = (
         "it has a loop, whose body it counts once" if reader.loops else "it calls a library" if "custom-call" in text else ""
     )
@@ -189,8 +190,3 @@ def _checked(found: Captured, traced: _Traced, reader: Reader) -> Captured:
 
 def _noted(found: Captured, note: str) -> Captured:
     return found._replace(notes=(*found.notes, note))
-
-
-def _said(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]

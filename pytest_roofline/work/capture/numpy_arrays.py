@@ -12,6 +12,7 @@ from typing import Any
 
 from roofline_engine.models import work
 
+from ...plain import raised
 from ...timing.arrays import loaded
 from . import numpy_ops as ops
 from .record import Captured, Region, Seen
@@ -53,8 +54,8 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
         with watch.watching(fn, [args, kwargs]) as (given, named):
             value = fn(*given, **named)
     except Exception as error:
-        told = f"{type(error).__name__}: {str(error).strip()[:120]}"
-        return fn(*args, **kwargs), Captured("numpy", reason=f"its function fails on watched arrays: {told}")
+        reason = f"its function fails on watched arrays: {raised(error)}"
+        return fn(*args, **kwargs), Captured("numpy", reason=reason)
     finally:
         np.random.set_state(state)
     value = watch.plain(value)

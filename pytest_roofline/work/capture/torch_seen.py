@@ -100,7 +100,10 @@ def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
 def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
     """Whether data moves between devices; a scalar of the host is a parameter."""
     first = writes[0].device
-    return any(tensor.device != first and tensor.dim() for tensor in reads)
+    for tensor in reads:  # noqa: SIM110  # a generator costs as much as all the rest
+        if tensor.device != first and tensor.dim():
+            return True
+    return False
 
 
 def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, float]) -> list[Region]:

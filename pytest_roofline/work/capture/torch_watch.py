@@ -140,7 +140,7 @@ class Watch:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if known is not None:
+        if known is not None and not known.view:  # a view's memory is met, or made, with what is done to it
             self._safely(self._operation, known, args, kwargs, out)
         return out
 
@@ -176,7 +176,8 @@ class Watch:
     def _in_a_check(self) -> bool:
         """Whether torch.testing is calling; notes compiled functions on the way."""
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame is not self._base:
+        base = self._base
+        while frame is not None and frame is not base:
             code = frame.f_code
             if code.co_filename == _COMPARISON:
                 return True

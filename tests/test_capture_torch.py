@@ -318,6 +318,15 @@ def test_silu_and_mul_is_one_pass(torch: Any) -> None:
     assert (captured.work.op, captured.launches) == ("elementwise", 2)
 
 
+def test_what_is_kept_for_the_backward_pass_is_written(torch: Any) -> None:
+    """silu's result is saved for the product's gradient."""
+    a, b = (torch.ones(8, 16, requires_grad=True) for _ in range(2))
+    captured = capture(lambda: torch.nn.functional.silu(a) * b)
+    assert captured.work is not None
+    assert captured.work.bytes == 4 * ONE_WAY
+    assert captured.notes == ("512 B that it keeps beside its result, such as for a backward pass, count as written",)
+
+
 @pytest.mark.parametrize(
     ("call", "nbytes"),
     [

@@ -129,29 +129,29 @@ def convolution_backward(call: Call) -> list[Model]:
 def attention(call: Call) -> Model:
     """Scaled dot-product attention. One query without a mask is a step of decoding."""
     q, k, v = call["query"], call["key"], call["value"]
-    sizes = _attention(q, k, v, causal=call.get("is_causal", False))
+    causal, keys = bool(call.get("is_causal", False)), k.shape[-2]
+    sizes = _attention(q, k, v, causal=causal)
     mask = call.get("attn_mask", call.get("attn_bias"))
     extra = (mask,) if isinstance(mask, torch.Tensor) else ()
     note = "attention under a mask: its pairs counted as if it hid none" if extra else ""
-    if q.shape[-2] == 1:
-        sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype")}
-        seen = 1 if call.get("is_causal", False) else k.shape[-2]
-        sizes = {**sizes, "seq_len": seen, "kv_dtype": k.dtype}
-        return Model("attn_decode", sizes, charged=() if seen < k.shape[-2] else (k, v), extra=extra, note=note)
-    charged = () if sizes["seq_kv"] < k.shape[-2] else (q, k, v)
-    return Model("attn_prefill", sizes, charged=charged, extra=extra, note=note)
+    charged = () if sizes["seq_kv"] < keys else (q, k, v)  # else they are more than the engine counts
+    if sizes["seq_q"] > 1:
+        return Model("attn_prefill", sizes, charged=charged, extra=extra, note=note)
+    sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype", "seq_kv")}
+    sizes.update(seq_len=sizes.pop("seq_kv"), kv_dtype=k.dtype)
+    return Model("attn_decode", sizes, charged=charged[1:], extra=extra, note=note)
 
 
 def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
     """Sizes; torch's causal mask is aligned at the top left: query i sees the keys up to i, unlike the engine's."""
-    n_q, n_kv = q.shape[-2], k.shape[-2]
-    batch = math.prod(q.shape[:-3])
+    (*batches, n_q, dim), (*_, n_kv, _), dim_v = _heads(q), _heads(k), v.shape[-1]
+    batch = math.prod(batches[:-1])
     sizes = {
         "batch": batch,
-        "n_q_heads": q.shape[-3] if q.dim() > 2 else 1,
-        "n_kv_heads": k.shape[-3] if k.dim() > 2 else 1,
-        "head_dim": q.shape[-1],
-        "head_dim_v": v.shape[-1],
+        "n_q_heads": batches[-1],
+        "n_kv_heads": _heads(k)[-3],
+        "head_dim": dim,
+        "head_dim_v": dim_v,
         "seq_q": n_q,
         "seq_kv": n_kv,
         "causal": causal,
@@ -162,6 +162,12 @@ def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
     elif causal and n_q > n_kv:
         sizes.update(causal=False, pairs=batch * (n_kv * (n_kv + 1) // 2 + (n_q - n_kv) * n_kv))
     return sizes
+
+
+def _heads(tensor: Any) -> tuple[int, ...]:
+    """Its shape, with one head where it has no dimension of heads."""
+    shape = tuple(tensor.shape)
+    return shape if len(shape) > 2 else (1, *shape)
 
 
 def attention_backward(call: Call, algorithm: str = "flash") -> Model:

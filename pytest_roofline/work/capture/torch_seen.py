@@ -22,9 +22,9 @@ from .total import distinct
 class Schema(NamedTuple):
     """What torch says of an operation.
 
-    names: its arguments. changed: those that it writes to; unread: those that it does not read. free: nothing is computed or
-    moved. blank: its result does not depend on what its tensors hold, as with ``zeros_like``. composite: torch runs it as
-    other operations, which tell more.
+    names: its arguments. changed: those that it writes to; unread: those that it does not read. view: another look at the
+    same memory. free: nothing is computed or moved. blank: its result does not depend on what its tensors hold, as with
+    ``zeros_like``. composite: torch runs it as other operations, which tell more.
     """
 
     label: str
@@ -33,6 +33,7 @@ class Schema(NamedTuple):
     changed: tuple[str, ...]
     unread: tuple[str, ...]
     model: Callable[[Call], Model | list[Model]]
+    view: bool
     free: bool
     blank: bool
     composite: bool
@@ -43,7 +44,7 @@ def schema(func: Any) -> Schema:
     """Of an operation as it is dispatched. One that takes functions (``cond``, ``flex_attention``) tells nothing of itself."""
     if not isinstance(func, torch._ops.OpOverload):
         name = str(func)
-        return Schema(name, name, (), (), (), model_of(name, ()), False, False, False)
+        return Schema(name, name, (), (), (), model_of(name, ()), False, False, False, False)
     arguments = func._schema.arguments
     name = func.overloadpacket.__name__
     changed = tuple(item.name for item in arguments if item.alias_info is not None and item.alias_info.is_write)
@@ -58,7 +59,8 @@ def schema(func: Any) -> Schema:
         changed,
         unread + changed if only else unread,
         model_of(known, func.tags),
-        name in FREE or bool(func.is_view) or torch.Tag.inplace_view in func.tags,
+        bool(func.is_view) or torch.Tag.inplace_view in func.tags,
+        name in FREE,
         only and not changed,
         known not in TABLE and _composite(func),
     )
@@ -100,7 +102,10 @@ def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
 def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
     """Whether data moves between devices; a scalar of the host is a parameter."""
     first = writes[0].device
-    return any(tensor.device != first and tensor.dim() for tensor in reads)
+    for tensor in reads:  # noqa: SIM110  # a generator costs as much as all the rest
+        if tensor.device != first and tensor.dim():
+            return True
+    return False
 
 
 def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, float]) -> list[Region]:

@@ -94,6 +94,12 @@ def tensors_of(value: Any) -> list[Any]:
     """The tensors of an argument or a result, also of lists of them."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_of(item)]
-    return []
+    if not isinstance(value, (list, tuple)):
+        return []
+    found = []
+    for item in value:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            found += tensors_of(item)
+    return found

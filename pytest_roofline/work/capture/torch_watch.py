@@ -19,13 +19,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from roofline_engine.units import quantity
+
 from .record import Captured, Region, Seen
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
 from .torch_seen import Decomposed, Schema, engine_work, merged, schema, seen
 from .torch_storage import Storages, foreign, tensors_of, why_not
-from .total import total
+from .total import distinct, total
 
 #: Seconds that recording may take of one call, beside the call itself.
 BUDGET_S = 10.0
@@ -99,14 +101,24 @@ class Watch:
         if not self.problem:
             try:
                 operations = merged(self.seen, self._decomposed)
-                done = total("torch", operations, made=self._storages.made, kept=self._storages.kept())
-                if not self._compiled:
-                    return done
-                note = "compiled: watched as the operations it is compiled from, so its launches are not known"
-                return done._replace(launches=None, notes=(*done.notes, note))
+                kept = self._storages.kept()
+                done = total("torch", operations, made=self._storages.made, kept=kept, notes=self._beside(value, kept))
+                return done._replace(launches=None) if self._compiled else done
             except Exception as error:
                 self._failed(error)
         return Captured("torch", reason=self.problem, operations=len(self.seen))
+
+    def _beside(self, value: Any, kept: set[int]) -> list[str]:
+        """What a reader has to know of the whole."""
+        notes = []
+        returned = {self._storages.number(tensor) for tensor in tensors_of(value)}
+        beside = [region for item in self.seen for region in item.writes if region.storage in kept - returned]
+        if value is not None and beside:
+            nbytes = quantity(distinct(beside), "B")
+            notes.append(f"{nbytes} that it keeps beside its result, such as for a backward pass, count as written")
+        if self._compiled:
+            notes.append("compiled: watched as the operations it is compiled from, so its launches are not known")
+        return notes
 
     # What the modes call.
 
@@ -137,7 +149,7 @@ class Watch:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if known is not None:
+        if known is not None and not known.view:  # a view's memory is met, or made, with what is done to it
             self._safely(self._operation, known, args, kwargs, out)
         return out
 
@@ -173,7 +185,8 @@ class Watch:
     def _in_a_check(self) -> bool:
         """Whether torch.testing is calling; notes compiled functions on the way."""
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame is not self._base:
+        base = self._base
+        while frame is not None and frame is not base:
             code = frame.f_code
             if code.co_filename == _COMPARISON:
                 return True
@@ -186,7 +199,7 @@ class Watch:
         results = tensors_of(out)
         if known.free or self._inside:
             # The arguments first: what is met as a result alone, the call has made.
-            numbers = self._numbers(known.label, tensors_of(args) + tensors_of(tuple(kwargs.values())))
+            numbers = self._numbers(known.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
             made = self._numbers(known.label, results, made=True)
             if not known.free and (known.changed or not numbers >= made):
                 self._steps.append(known.name)
@@ -211,21 +224,23 @@ class Watch:
         if (before and before <= self._checks) or self._in_a_check():
             self._checks.update(regions[id(tensor)].storage for tensor in results)
             return
-        if not any(tensor.numel() for tensor in (*changed, *fresh)):
+        writes = changed + fresh
+        if not any(regions[id(tensor)].nbytes for tensor in writes):
             return
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
         if self._decomposed:
             self._note_backward()
-        call = Call(known.name, values, reads, [*changed, *fresh], regions)
+        call = Call(known.name, values, reads, writes, regions)
         found = known.model(call)
         for model in found if isinstance(found, list) else (found,):
             self.seen.append(seen(known.label, call, model))
 
     def _numbers(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> set[int]:
-        """The storages of the tensors."""
-        regions: dict[int, Region] = {}
-        self._regions(label, tensors, regions, made=made)
-        return {region.storage for region in regions.values()}
+        """The storages of the tensors, where nothing else of them counts."""
+        try:
+            return {self._storages.number(tensor, made) for tensor in tensors}
+        except (RuntimeError, NotImplementedError):
+            raise ValueError(f"{label} on {why_not(tensors) or 'a tensor without a storage'}") from None
 
     def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, made: bool = False) -> None:
         """What the tensors cover, into ``regions``."""

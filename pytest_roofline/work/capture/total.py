@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from roofline_engine.entry import ByteModel
 from roofline_engine.kernels import classify
@@ -100,24 +100,24 @@ class _Views:
     def covers(self, region: Region) -> bool:
         return self._nbytes.get(region.storage, -1.0) >= region.whole or (region.storage, region.view) in self._met
 
-    def nbytes(self, counted: object = None) -> float:
-        if not callable(counted):
-            return float(sum(self._nbytes.values()))
+    def nbytes(self, counted: Callable[[int], bool] = lambda storage: True) -> float:
         return float(sum(nbytes for storage, nbytes in self._nbytes.items() if counted(storage)))
 
 
-def distinct(*groups: Iterable[Region]) -> float:
+def distinct(*groups: Sequence[Region]) -> float:
     """Bytes of the regions of each group, every view of a storage once."""
     result = 0.0
     for group in groups:
-        regions = list(group)
-        if len({region.storage for region in regions}) == len(regions):
-            result += sum(region.nbytes for region in regions)
-            continue
-        views = _Views()
-        for region in regions:
-            views.add(region)
-        result += views.nbytes()
+        storages, nbytes = set(), 0.0
+        for region in group:
+            storages.add(region.storage)
+            nbytes += region.nbytes
+        if len(storages) < len(group):
+            views = _Views()
+            for region in group:
+                views.add(region)
+            nbytes = views.nbytes()
+        result += nbytes
     return result
 
 

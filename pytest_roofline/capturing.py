@@ -107,13 +107,14 @@ def times_itself(path: str | None) -> bool:
 
 def declared(captured: Captured) -> tuple[Declared | None, str]:
     """What a capture says of a test's kernel, and why nothing where it says nothing."""
-    how = f"captured: {captured.how}" if captured.how else ""
+    guessed = captured.how == "names"  # by a collected file
+    how = f"captured: {captured.how}" if captured.how and not guessed else ""
     if captured.work is None:
         return None, "; ".join(filter(None, (captured.reason, *captured.notes)))
     return (
         Declared(
             work=captured.work,
-            source="captured",
+            source="names" if guessed else "captured",
             stage="B" if captured.sure else "A",
             launches=captured.launches or 1,
             notes=tuple(filter(None, (how, *captured.notes))),

@@ -37,13 +37,13 @@ class Watched:
 
 
 @contextmanager
-def watching(test: Any, fixture: Any, *, own: bool, timed: Callable[[], bool]) -> Iterator[Watched]:
+def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, timed: Callable[[], bool]) -> Iterator[Watched]:
     """Capture what a test times while the block runs.
 
-    test: its function. fixture: its ``benchmark``, of pytest-benchmark or pytest-codspeed; timed: whether that took a time.
-    own: where nothing is timed, its own call is captured.
+    test: the name of its function. namespace: its module's. fixture: its ``benchmark``, of pytest-benchmark or
+    pytest-codspeed; timed: whether that took a time. own: where nothing is timed, its own call is captured.
     """
-    watched, namespace = Watched(), getattr(test, "__globals__", {})
+    watched = Watched()
     with ExitStack() as stack:
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
@@ -53,7 +53,7 @@ def watching(test: Any, fixture: Any, *, own: bool, timed: Callable[[], bool]) -
         yield watched
     watched.observed = [(one, of_timed(one.fn) if one.fn is not None else None) for one in observed]
     if watch is not None and not observed:
-        watched.own = watch(test.__name__)
+        watched.own = watch(test)
 
 
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import os
 import unittest
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -283,7 +284,8 @@ class Session:
             return nullcontext()
         fixture = item.funcargs.get("benchmark")
         own = "roofline" not in item.funcargs and _is_function(item)
-        return watching(item.function, fixture, own=own, timed=lambda: self.cases.timed(item, before))
+        timed = partial(self.cases.timed, item, before)
+        return watching(item.originalname, vars(item.module), fixture, own=own, timed=timed)
 
     def _rows(self, item: pytest.Item, ran: Ran) -> list[Annotation]:
         rows = []

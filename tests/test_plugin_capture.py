@@ -178,7 +178,9 @@ def test_the_calls_of_a_timer_are_rows_and_its_module_is_not_watched(project: Pr
             torch.softmax(A, -1)
         """
     )
-    rows = project.spawn("--roofline-device=cpu", plugins=BENCHMARK).rows
+    ran = project.spawn("--roofline-device=cpu", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 2}
+    rows = ran.rows
     first, second = rows["test_two_timers#1"], rows["test_two_timers#2"]
     assert (first["bytes_est"], first["flops_est"]) == (MM_BYTES, MM_FLOPS)
     assert second["bytes_est"] == 2 * 4 * 64 * 32

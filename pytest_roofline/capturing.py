@@ -5,10 +5,13 @@ A marker, the fixture or a glob that says the work stands over it, and then noth
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from .plain import raised
@@ -16,14 +19,13 @@ from .timing.arrays import loaded
 from .work.capture import Outcome, capture, own_call
 from .work.capture.record import Captured
 from .work.capture.replaced import replaced
+from .work.capture.surroundings import names_of
 from .work.capture.timers import Observed, observing
 from .work.capture.triton_launches import INTERPRETED
 from .work.declared import Declared
 
-#: Names in the source of a module that times something itself: to watch its tests would be part of their times.
-_TIMES_ITSELF = re.compile(
-    r"\b(?:perf_counter|process_time|monotonic|timeit|time\.time|Event|elapsed_time|Timer|run_perftest|\w*bench\w*|profil\w+)\b"
-)
+#: Names of who times something itself: to watch such a test would be part of its times.
+_CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
 CHANGED = "capture dropped: the captured call returned something else than the timed ones"
 
 
@@ -48,8 +50,7 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
         observed = stack.enter_context(observing([namespace]))
-        look = own and fixture is None and loaded("torch") is not None and not times_itself(namespace.get("__file__"))
-        watch = stack.enter_context(own_call()) if look else None
+        watch = stack.enter_context(own_call()) if own and loaded("torch") is not None else None
         yield watched
     watched.observed = [(one, of_timed(one.fn) if one.fn is not None else None) for one in observed]
     if watch is not None and not observed:
@@ -89,20 +90,32 @@ def shape(value: Any) -> object:
     return type(value), tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
 
 
-_sources: dict[str, bool] = {}
+def times_itself(test: Callable[..., Any], owner: type | None = None) -> bool:
+    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock.
+
+    owner: the class whose methods it may call.
+    """
+    waiting, done = list(_layers(test)), set()
+    while waiting:
+        fn = waiting.pop()
+        if fn in done:
+            continue
+        done.add(fn)
+        code = fn.__code__
+        names = {*names_of(code), *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
+        if any(_CLOCK.fullmatch(name) for name in names):
+            return True
+        spaces = [vars(space) for space in (owner, sys.modules.get(fn.__module__)) if space is not None]
+        called = [space[name] for space in spaces for name in names if name in space]
+        waiting += [layer for one in called for layer in _layers(one) if layer.__module__ == fn.__module__]
+    return False
 
 
-def times_itself(path: str | None) -> bool:
-    """Whether the source of a module names a timer; where there is none to read, it may."""
-    if path is None:
-        return True
-    if path not in _sources:
-        try:
-            with open(path, encoding="utf-8", errors="replace") as source:
-                _sources[path] = _TIMES_ITSELF.search(source.read()) is not None
-        except OSError:
-            _sources[path] = True
-    return _sources[path]
+def _layers(value: Any) -> Iterator[FunctionType]:
+    """A function, and those that it wraps."""
+    while inspect.isfunction(value):
+        yield value
+        value = getattr(value, "__wrapped__", None)
 
 
 def declared(captured: Captured) -> tuple[Declared | None, str]:

@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .capturing import Watched, watching
+from .capturing import Watched, times_itself, watching
 from .cases import Cases, Ran, group, parameters
 from .collect.collectors import Collectors
 from .devices import AUTO, Devices
@@ -283,7 +283,8 @@ class Session:
         if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
             return nullcontext()
         fixture = item.funcargs.get("benchmark")
-        own = "roofline" not in item.funcargs and _is_function(item)
+        own = fixture is None and "roofline" not in item.funcargs and _is_function(item)
+        own = own and not times_itself(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
         return watching(item.originalname, vars(item.module), fixture, own=own, timed=timed)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from plugin_run import Project
+
+from pytest_roofline.capturing import times_itself
 
 pytest_plugins = ["pytester"]
 
@@ -160,7 +164,7 @@ def test_with_capture_off_nothing_is_watched(project: Project) -> None:
 
 
 @needs_torch
-def test_the_calls_of_a_timer_are_rows_and_its_module_is_not_watched(project: Project) -> None:
+def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Project) -> None:
     project.write(
         test_a="""
         import torch
@@ -169,12 +173,13 @@ def test_the_calls_of_a_timer_are_rows_and_its_module_is_not_watched(project: Pr
         A, B = torch.ones(64, 32), torch.ones(32, 16)
 
         def test_two_timers():
+            assert not torch._C._len_torch_dispatch_stack()
             first = Timer("torch.mm(A, B)", globals=globals()).timeit(5)
             second = Timer("A + 1", globals=globals()).timeit(5)
             assert first.median > 0 and second.median > 0
 
         def test_times_nothing():
-            assert not torch._C._len_torch_dispatch_stack()
+            assert torch._C._len_torch_dispatch_stack()
             torch.softmax(A, -1)
         """
     )
@@ -186,7 +191,7 @@ def test_the_calls_of_a_timer_are_rows_and_its_module_is_not_watched(project: Pr
     assert second["bytes_est"] == 2 * 4 * 64 * 32
     assert first["measurement"]["source"] == "user"
     assert "by torch.utils.benchmark.Timer.timeit" in first["measurement"]["notes"]
-    assert "test_times_nothing" not in rows
+    assert rows["test_times_nothing"]["bytes_est"] == 2 * 4 * 64 * 32
 
 
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
@@ -301,3 +306,62 @@ def test_a_wrong_capture_setting_is_a_usage_error(project: Project) -> None:
     ran = project.write(test_a="def test_a(): pass").run("--roofline-capture=sometimes")
     assert ran.code == 4
     assert "--roofline-capture is 'sometimes', expected auto or off" in ran.out
+
+
+# Which tests time something themselves, so that watching their own call would be part of their times.
+
+
+def _helper() -> float:
+    from time import perf_counter
+
+    return perf_counter()
+
+
+class _Class:
+    def helper(self) -> float:
+        return _helper()
+
+    def test_by_method(self) -> None:
+        assert self.helper()
+
+
+def _wrapped(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def call_profiled(*args: Any) -> Any:
+        return _helper() and fn(*args)
+
+    return call_profiled
+
+
+def _by_helper() -> None:
+    assert _helper()
+
+
+def _by_inner_function() -> None:
+    def run() -> float:
+        return _helper()
+
+    assert run()
+
+
+def _by_argument(do_bench: Any) -> None:
+    assert do_bench
+
+
+@_wrapped
+def _by_decorator() -> None: ...
+
+
+def _by_none(numel: int) -> None:
+    """A name in a text, or of a local, is no clock: perf_counter."""
+    timesteps = events = numel
+    assert timesteps + events
+
+
+@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _Class.test_by_method])
+def test_who_uses_a_clock_is_not_watched(test: Any) -> None:
+    assert times_itself(test, _Class)
+
+
+def test_who_uses_none_is_watched() -> None:
+    assert not times_itself(_by_none)

@@ -36,6 +36,14 @@ def surroundings(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
         yield scope, list(names)
 
 
+def names_of(code: types.CodeType) -> Iterator[str]:
+    """The names that a function uses, those of the functions inside it too."""
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_of(constant)
+
+
 def put(holder: Any, key: Any, value: Any) -> None:
     """Assign, where it is another value."""
     if holder[key] is not value:

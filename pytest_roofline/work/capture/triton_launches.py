@@ -23,6 +23,7 @@ from roofline_engine.units import Dtype, parse_dtype
 from ...timing.arrays import loaded
 from .record import Region, Seen
 from .replaced import replaced
+from .surroundings import names_of
 
 #: Also of Pallas, whose interpreter is a program of XLA's.
 INTERPRETED = "ran in an interpreter: its time is not a kernel's"
@@ -320,7 +321,7 @@ def uses_dot(fn: Any, arguments: Iterable[Any] = ()) -> bool:
         if code is None or code in done:
             continue
         done.add(code)
-        names = set(_names(code))
+        names = set(names_of(code))
         if any(name in _MATRIX or name.endswith(_MATRIX_ENDS) for name in names):
             return True
         values = [scope[name] for name in names if name in scope]
@@ -338,10 +339,3 @@ def _code(fn: Any) -> tuple[types.CodeType | None, Mapping[str, Any]]:
     if not inspect.isfunction(python) or not (kernel or fn is python) or python.__module__.startswith("triton."):
         return None, {}
     return python.__code__, {**python.__globals__, **inspect.getclosurevars(python).nonlocals}
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from (*code.co_names, *code.co_freevars)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)

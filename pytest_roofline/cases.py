@@ -94,7 +94,8 @@ class Cases:
             found = records.of_properties(item.user_properties)
             if found is not None:
                 measurement = Measurement("user", found[0])
-                said = said if said.work else over(declared(found[1], {}, "properties"), said)
+                told = said.work is not None and said.source not in ("captured", "names")
+                said = said if told else over(declared(found[1], {}, "properties"), said)
         if measurement is None and fixture is None and said.work is None:
             return []
         seen = seen_on(list(getattr(item, "funcargs", {}).values()))

@@ -365,3 +365,18 @@ def test_who_uses_a_clock_is_not_watched(test: Any) -> None:
 
 def test_who_uses_none_is_watched() -> None:
     assert not times_itself(_by_none)
+
+
+def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        @pytest.mark.parametrize(("m", "n", "k", "dtype"), [(64, 4096, 7168, "bf16")])
+        def test_gemm(m, n, k, dtype, record_property):
+            record_property("tileops_latency_ms", "0.0500")
+            record_property("tileops_bandwidth_tbs", "1.2000")
+        """
+    )
+    row = project.run("--roofline-device=MI355X").rows["test_gemm[64-4096-7168-bf16]"]
+    assert (row["work"]["source"], row["bytes_est"]) == ("properties", pytest.approx(1.2e12 * 50e-6))

@@ -206,7 +206,7 @@ class Annotator:
             return None
         other = entry.other_work(said.work) if said.work is not None else None
         if other:
-            notes.append(f"prediction {how} not used: {other}")
+            notes.append(f"prediction not used: {other} ({how})")
             return None
         notes.append(f"prediction {how}")
         return entry.prediction._replace(matched=how)

@@ -167,12 +167,12 @@ def test_an_interrupt_ends_the_child(project: Project) -> None:
         start_new_session=True,
     )
     try:
-        for _ in range(400):
+        for _ in range(1200):
             if (project.path / "pids").exists() and (project.path / "pids").read_text():
                 break
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 2, out

@@ -206,4 +206,4 @@ def test_numbers_of_numpy_become_exact_floats_and_ints() -> None:
     numpy = pytest.importorskip("numpy")
     stats = {"median": numpy.float64(2e-3), "q1": numpy.float32(1e-3), "q3": numpy.float64(3e-3), "rounds": numpy.int64(9)}
     found = of_benchmark_json({"stats": {**stats, "iterations": numpy.int32(2)}})
-    assert [type(value) for value in found] == [str, float, float, float, int, str, str, tuple]
+    assert [type(value) for value in found[:8]] == [str, float, float, float, int, str, str, tuple]

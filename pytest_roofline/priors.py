@@ -129,13 +129,15 @@ def read_pins(path: Path) -> dict[str, str]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{label}: {error}") from None
+    pins: dict[str, str] = {}
     for glob, name in found.items():
         if not isinstance(name, str):
             told = printable(repr(name))[:40]
             raise ValueError(
                 f'{label}: {printable(glob)!r} is {told}, expected the name of a prediction, as in "*norm*" = "rms"'
             )
-    return found
+        pins[glob] = name
+    return pins
 
 
 class Earlier(NamedTuple):

@@ -20,12 +20,14 @@ _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 class Drawing(NamedTuple):
     """plotpress' figure, what is laid over its SVG, and which kernels each of its marks is of.
 
-    series: number of a series to the kernels of its points, in their order. labels: kernel of each text, None of a roof's.
+    series: number of a series to the kernels of its points, in their order; spots: which of all points they are, where they are
+    the kernels themselves. labels: kernel of each text, None of a roof's.
     """
 
     figure: Any
     over: str
     series: dict[int, list[int]]
+    spots: dict[int, list[int]]
     labels: list[int | None]
 
     def svg(self) -> str:
@@ -61,7 +63,7 @@ def draw(model: Model, layout: Layout) -> Drawing:
     if len(model.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, _over(model, layout), {}, [])
+    drawn = Drawing(figure, _over(model, layout), {}, {}, [])
     _roofs(axes, model, layout, drawn)
     _ways(axes, model, layout, drawn)
     _points(axes, model, layout, drawn)
@@ -154,22 +156,25 @@ def back_y(layout: Layout, py: float) -> float:
 
 def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     """The kernels, smallest last so that none is under another; one mark for all that look alike."""
-    groups: dict[tuple[float, str, str], list[tuple[int, float, float]]] = {}
+    groups: dict[tuple[float, str, str], list[tuple[int, int, float, float]]] = {}
+    spot = 0
     for at, one in enumerate(model.kernels):
         for _, x in one.spots:
             key = (layout.diameters[at], one.verdict, one.bound)
-            groups.setdefault(key, []).append((at, x, one.rate / layout.unit[0]))
+            groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
+            spot += 1
     for (size, verdict, bound), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
         axes.scatter(
-            [x for _, x, _ in points],
-            [y for _, _, y in points],
+            [x for _, _, x, _ in points],
+            [y for _, _, _, y in points],
             s=size * _POINT * (1.25 if bound in ("latency", "unknown") else 1.0),  # a triangle and a diamond fill half a square
             marker=marks.BOUNDS[bound][0],
             color=marks.VERDICTS[verdict][0],
             edgecolors=marks.PAPER,
             linewidths=0.8,
         )
-        _note(axes, drawn, [at for at, _, _ in points])
+        _note(axes, drawn, [at for at, *_ in points])
+        drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
 
 
 def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:

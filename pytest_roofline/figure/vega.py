@@ -67,7 +67,7 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
 
 
 def _axis(field: str, title: str, domain: tuple[float, float]) -> dict[str, Any]:
-    ends = [_short(domain[0]), _short(domain[1])]
+    ends = [short(domain[0]), short(domain[1])]
     axis = {"format": "~g", "values": ticks(*domain)}
     return {
         "field": field,
@@ -88,7 +88,7 @@ def ticks(low: float, high: float) -> list[float]:
     return [one for one in found if low <= one <= high]
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """Seven digits: more than a pixel, fewer bytes."""
     return float(f"{value:.7g}")
 
@@ -138,8 +138,8 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
         for level, x in one.spots:
             row = {
                 "name": one.name,
-                "intensity": _short(x),
-                "rate": _short(one.rate / layout.unit[0]),
+                "intensity": short(x),
+                "rate": short(one.rate / layout.unit[0]),
                 "of_roof": "unknown" if one.fraction is None else percent(one.fraction),
                 "verdict": marks.VERDICTS[one.verdict][1],
                 "bound": marks.BOUNDS[one.bound][2],
@@ -151,7 +151,7 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
                 if value:
                     row[key] = value
             if one.share is not None:
-                row["share"] = _short(one.share)
+                row["share"] = short(one.share)
             if one.below is not None:
                 row["below"] = one.label[-1]
             found.append(row)
@@ -167,8 +167,8 @@ def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
         for at, words in enumerate(label.lines):
             found.append(
                 {
-                    "intensity": _short(one.intensity),
-                    "rate": _short(one.rate / layout.unit[0]),
+                    "intensity": short(one.intensity),
+                    "rate": short(one.rate / layout.unit[0]),
                     "text": words,
                     "dx": round(box.x - layout.px(one.intensity), 1),
                     "dy": round(box.y + LINE * (at + 1) - 2 - layout.py(one.rate), 1),
@@ -194,12 +194,12 @@ def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
 
 
 def _vertex(roof: str, intensity: float, rate: float) -> dict[str, Any]:
-    row = {"intensity": _short(intensity), "rate": _short(rate)}
+    row = {"intensity": short(intensity), "rate": short(rate)}
     return {"roof": roof, **row} if roof else row
 
 
 def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
-    return {"kind": kind, "intensity": _short(x), "rate": _short(y), "x2": _short(x2), "y2": _short(y2)}
+    return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
 
 
 def _roofs(model: Model, place: dict[str, Any]) -> dict[str, Any]:
@@ -309,26 +309,35 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def compiled(spec: dict[str, Any]) -> dict[str, Any]:
-    """The Vega of a specification. Only its form is compiled, whose time does not grow with the rows; they are put in after."""
+def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
+    """The Vega of a specification.
+
+    Its form alone is compiled, whose time does not grow with the rows; they are put in after, or left out for ``rows`` False.
+    """
     import vl_convert
 
-    hollow = {**spec, "datasets": {name: rows[:1] for name, rows in spec["datasets"].items()}}
+    hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
     found: dict[str, Any] = vl_convert.vegalite_to_vega(hollow, vl_version=VERSION)
-    for one in found.get("data", []):
-        if one.get("name") in spec["datasets"]:
-            one["values"] = spec["datasets"][one["name"]]
+    for one in found["data"]:
+        if one["name"] in spec["datasets"]:
+            one["values"] = spec["datasets"][one["name"]] if rows else []
     return found
 
 
 def text(spec: dict[str, Any]) -> str:
-    """One specification as JSON, a row of data a line, in ASCII."""
-    named = json.dumps({**spec, "datasets": {}}, indent=1) if "datasets" in spec else None
-    if named is None:
-        return json.dumps(spec, separators=(",", ":")) + "\n"
-    parts = []
-    for name, rows in spec["datasets"].items():
-        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-        parts.append(f"  {json.dumps(name)}: [\n{lines}\n  ]")
-    return named.replace('"datasets": {}', '"datasets": {\n' + ",\n".join(parts) + "\n }", 1) + "\n"
+    """A specification as JSON in ASCII, a row of data a line."""
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
+    def lines(rows: list[Any]) -> str:
+        return "[\n" + ",\n".join(map(encode, rows)) + "\n]" if rows else "[]"
+
+    parts = []
+    for key, value in spec.items():
+        if key == "datasets":
+            told = ",\n".join(f"{encode(name)}: {lines(rows)}" for name, rows in value.items())
+            parts.append(f"{encode(key)}: {{\n{told}\n}}")
+        elif isinstance(value, list):
+            parts.append(f"{encode(key)}: {lines(value)}")
+        else:
+            parts.append(f"{encode(key)}: {encode(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -44,13 +44,13 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     left: list[Left] = []
     for at, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            left.append(Left(row=at, name=f"row {at + 1}", kind="not drawn", why=f"is {type(row).__name__}, not an object"))
+            left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
             continue
         name = shortened(str(row.get("name", f"row {at + 1}")))
         try:
             found = _kernel(row, at, name, bandwidths)
         except ValueError as error:
-            left.append(Left(row=at, name=name, kind="not drawn", why=str(error)))
+            left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
             continue
         if isinstance(found, Left):
             left.append(found)
@@ -58,7 +58,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
             kernels.append(placed(found, bandwidths, ceilings))
     kernels, wrong = impossible(kernels)
     left += wrong
-    bases = sorted({one.basis for one in (*ceilings, *bandwidths)})
+    bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
         title=title or titled(kernels),
         subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),

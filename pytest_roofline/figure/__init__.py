@@ -1,7 +1,7 @@
 """The roofline figure: a pure model of it, and what draws that.
 
-``roofline_figure`` is the way in from Python; ``roofline plot`` and ``--roofline-report=html:FILE`` are the others. Nothing that
-draws is imported before something is drawn.
+``roofline_figure`` is the way in from Python; ``roofline plot`` and ``--roofline-report=html:FILE`` are the others. What draws is
+imported when something is drawn.
 """
 
 from .notebook import RooflineFigure, roofline_figure

@@ -193,12 +193,12 @@ def diameters(model: Model) -> tuple[float, ...]:
     if not known or len(known) * 2 < len(shares):
         size = 9.0 if len(shares) <= 400 else 6.0
         return tuple(size for _ in shares)
-    top = max(known)
+    top, largest = max(known), LARGEST if len(shares) <= 400 else LARGEST / 2
     found = []
     for share in shares:
-        wide = math.sqrt(SMALLEST**2 + (LARGEST**2 - SMALLEST**2) * (share or 0.0) / top)
-        step = round((wide - SMALLEST) / (LARGEST - SMALLEST) * STEPS)
-        found.append(SMALLEST + (LARGEST - SMALLEST) * step / STEPS)
+        wide = math.sqrt(SMALLEST**2 + (largest**2 - SMALLEST**2) * (share or 0.0) / top)
+        step = round((wide - SMALLEST) / (largest - SMALLEST) * STEPS)
+        found.append(SMALLEST + (largest - SMALLEST) * step / STEPS)
     return tuple(found)
 
 

@@ -25,6 +25,11 @@
       if (found && found[2] === 'f') { return value.toFixed(+found[1]); }
       return String(+value.toPrecision(found ? +found[1] : 6));
     }
+    function quantity(value, unit) {
+      if (unit === 'FLOP/B') { return form(value, '.4g') + ' ' + unit; }
+      var step = value ? Math.max(0, Math.min(6, Math.floor(Math.log10(Math.abs(value) * 1.00005) / 3))) : 0;
+      return form(value / Math.pow(1000, step), '.4g') + ' ' + ['', 'k', 'M', 'G', 'T', 'P', 'E'][step] + unit;
+    }
     function cell(column, kernel) {
       var values = page.columns[column];
       if (!values.at) { return Array.isArray(values.all) && typeof values.all[0] === 'string' ? values.all.join('; ') : values.all; }
@@ -49,6 +54,10 @@
         if (value === null || value === undefined || value === '' || (Array.isArray(value) && !value.length)) { return; }
         var field = page.fields[key] || ['', '', ''];
         var unit = field[1];
+        if (typeof value === 'number' && /^(B|FLOP)/.test(unit)) {
+          lines.push([key.replace(/_/g, ' '), quantity(value, unit), field[0]]);
+          return;
+        }
         var gap = unit && unit !== '%' && unit !== 'x' ? ' ' : '';
         lines.push([key.replace(/_/g, ' '), form(value, field[2]) + gap + unit, field[0]]);
       });
@@ -169,7 +178,7 @@
         button.type = 'button';
         button.textContent = one.name;
         button.addEventListener('click', function () { show(kernel); ring(kernel); });
-        [button, one.of_roof, one.share === undefined ? '' : form(one.share, '.3g') + '%'].forEach(function (content, at) {
+        [button, one.of_roof, one.share === undefined ? '' : form(one.share, '.4g') + '%'].forEach(function (content, at) {
           var td = document.createElement('td');
           if (at) { td.className = at === 2 ? 'number time' : 'number'; }
           td.append(content);

@@ -158,6 +158,7 @@ def _sections(model: Model) -> str:
         for one in model.left[:200]
     )
     notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in model.notes)
+    notes = f"<h2>Of the roofs</h2>{notes}" if notes else ""
     if rows:
         more = f" (the first 200 of {len(model.left)})" if len(model.left) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"

@@ -140,9 +140,11 @@ def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Ban
     rate = _figure(row, _RATES, "")
     moved = _figure(row, _BANDWIDTHS, "")
     spots = _spots(row, bandwidths)
+    if rate is None and moved and len(spots) == 1 and not spots[0][0]:
+        rate = spots[0][1] * moved
     if rate == 0 or (rate is None and moved):
         main = main_bandwidth(bandwidths)
-        why = "does no FLOPs, so it has no place on this plot"
+        why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
         if moved:
             why += f"; {quantity(moved, 'B/s')}" + (f", {100 * moved / main.bytes_s:.1f}% of {main.name}" if main else "")
         return Left(row=at, name=name, kind="copy", why=why)

@@ -16,9 +16,11 @@ from .model import Bandwidth, Ceiling, Model, percent
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
+#: Pixels of one line of a legend, as Vega sets it at this size.
+ROW = 10.8
 LEGEND = {
     "title": None,
-    "orient": "bottom-right",
+    "orient": "none",
     "labelLimit": 400,
     "labelFontSize": SMALL,
     "symbolSize": 50,
@@ -78,10 +80,9 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
                 "titleFontSize": 10,
                 "labelFontSize": 9,
             },
-            "legend": {"layout": {"bottom-right": {"direction": "vertical", "margin": 2}}},
         },
         "datasets": datasets(model, layout),
-        "layer": [_roofs(model, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
+        "layer": [_roofs(model, layout, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
         "resolve": {"scale": dict.fromkeys(("color", "strokeDash", "shape", "size"), "independent")},
     }
 
@@ -235,11 +236,11 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
     return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
 
 
-def _roofs(model: Model, place: dict[str, Any]) -> dict[str, Any]:
+def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
     roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*marks.ceilings(model), *marks.bandwidths(model)]
     names = [marks.named(one) for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
-    legend = {**LEGEND, "symbolType": "stroke"}
+    legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
     return {
         "data": {"name": "roofs"},
         "mark": {"type": "line", "clip": True, "strokeWidth": 1.9},
@@ -261,6 +262,18 @@ def _roofs(model: Model, place: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _legend(layout: Layout, kind: str) -> dict[str, Any]:
+    """A legend where the layout has the lines of its kind."""
+    kinds = [one.kind for one in layout.legend]
+    box, frame = layout.legend_box, layout.frame
+    before = kinds.index(kind)
+    return {
+        **LEGEND,
+        "legendX": round(box.x - frame.x, 1),
+        "legendY": round(box.y - frame.y + ROW * before + 3 * len(set(kinds[:before])), 1),
+    }
+
+
 def _ridges(place: dict[str, Any]) -> dict[str, Any]:
     mark = {**_POINT, "size": 20, "color": marks.INK}
     return {"data": {"name": "ridges"}, "mark": mark, "encoding": place}
@@ -271,8 +284,15 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     thin = {"type": "rule", "clip": True, "color": marks.FAINT, "strokeWidth": 1}
     dashes = {"condition": {"test": "datum.kind == 'roof'", "value": [1, 2]}, "value": [1, 0]}
     wide = {"type": "rule", "clip": True, "color": marks.INK, "strokeWidth": 2.6, "opacity": 0.45}
+    widths = {"condition": {"test": "datum.kind == 'label'", "value": 0.6}, "value": 1}
     return [
-        {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes}},
+        {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
+        {
+            "data": {"name": "ways"},
+            "transform": [{"filter": "datum.kind == 'before'"}],
+            "mark": {**_POINT, "fill": marks.PAPER, "stroke": marks.FAINT, "strokeWidth": 1, "size": 28},
+            "encoding": place,
+        },
         {
             "data": {"name": "ways"},
             "transform": [{"filter": "datum.kind == 'roof'"}],
@@ -306,13 +326,15 @@ def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, An
                 "field": "verdict",
                 "type": "nominal",
                 "scale": {"domain": [text for _, text in verdicts], "range": [colour for colour, _ in verdicts]},
-                "legend": None if plain else {**LEGEND, "symbolType": "circle", "symbolStrokeWidth": 0},
+                "legend": None if plain else {**_legend(layout, "colour"), "symbolType": "circle", "symbolStrokeWidth": 0},
             },
             "shape": {
                 "field": "bound",
                 "type": "nominal",
                 "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
-                "legend": {**LEGEND, "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0},
+                "legend": {**_legend(layout, "shape"), "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0}
+                if bounds
+                else None,
             },
             "size": {"field": "area", "type": "quantitative", "scale": None, "legend": None},
             "tooltip": [

@@ -1,6 +1,6 @@
 """The roofline figure: a pure model of it, and what draws that.
 
-``roofline_figure`` is the way in from Python; ``roofline plot`` and ``--roofline-report=html:FILE`` are the others. What draws is
+``roofline_figure`` is the way in from Python, beside ``roofline plot`` and ``--roofline-report=html:FILE``. What draws is
 imported when something is drawn.
 """
 

@@ -385,7 +385,7 @@ def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
 
 
 def text(spec: dict[str, Any]) -> str:
-    """A specification as JSON in ASCII, a row of data a line."""
+    """A specification as JSON in ASCII, a row of data a line, that no name ends when it stands in a script of a page."""
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
     def lines(rows: list[Any]) -> str:
@@ -400,4 +400,4 @@ def text(spec: dict[str, Any]) -> str:
             parts.append(f"{encode(key)}: {lines(value)}")
         else:
             parts.append(f"{encode(key)}: {encode(value)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return "{\n" + ",\n".join(parts).replace("<", "\\u003c") + "\n}\n"

@@ -33,6 +33,13 @@ TABLES: dict[str, dict[str, Any]] = {
     "seven": SEVEN,
     "v100": V100,
     "many": {**many(60), "kernels": [*many(60)["kernels"], {"name": "copy", "gbs": 9}]},
+    "decades": {
+        **GPU,
+        "kernels": [
+            {"name": "least", "intensity": 1e-6, "gflops": 1e-3, "dtype": "bf16"},
+            {"name": "most", "intensity": 1e5, "gflops": 1e5, "dtype": "bf16"},
+        ],
+    },
     "nasty": {**GPU, "kernels": [{"name": NASTY, "intensity": 3, "gflops": 2000, "dtype": "fp32", "note": NASTY}]},
 }
 
@@ -218,6 +225,22 @@ def test_picking_shows_the_row(opened: Any) -> None:
     roof = min(kernel["intensity"] * 2039, 312000)
     assert row["percent of roof"] == f"{100 * kernel['gflops'] / roof:.1f}%"
     assert {"limiter", "roof that binds", "intensity", "attained"} <= set(row)
+
+
+@pytest.mark.parametrize("name", ["least", "most"])
+def test_eleven_decades_are_picked_from_and_zoomed(opened: Any, name: str) -> None:
+    page = opened("decades")
+    x, y = page.spot(name)
+    page.tool("pick")
+    page.page.mouse.click(x, y)
+    page.page.wait_for_selector(".plotpress-pin")
+    pin = page.page.locator(".plotpress-pin circle").bounding_box()
+    assert pin["x"] + pin["width"] / 2 == pytest.approx(x, abs=2)
+    assert pin["y"] + pin["height"] / 2 == pytest.approx(y, abs=2)
+    before = page.ticks()
+    page.tool("zoom")
+    page.drag((0.05, 0.6), (0.3, 0.95))
+    assert page.ticks() != before
 
 
 def test_an_annotation_stays_and_is_exported(opened: Any, browser: Any, tmp_path: Path) -> None:

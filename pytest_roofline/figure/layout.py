@@ -382,11 +382,15 @@ def ceiling_box(one: Ceiling, unit: tuple[float, str], frame: Box, at: float) ->
 def level_tags(
     kernel: Kernel, size: float, frame: Box, x: tuple[float, float], y: tuple[float, float]
 ) -> list[tuple[str, float, Box]]:
-    """The names of the levels under a kernel's points: text, middle, box."""
-    found = []
-    for level, intensity in kernel.spots:
+    """The names of the levels under a kernel's points, over them where two would collide: text, middle, box."""
+    found: list[tuple[str, float, Box]] = []
+    middle = _py(frame, y, kernel.rate)
+    for level, intensity in sorted(kernel.spots, key=lambda spot: spot[1]):
         at, wide = _px(frame, x, intensity), text_width(level.upper(), 7.0)
-        found.append((level.upper(), at, Box(at - wide / 2, _py(frame, y, kernel.rate) + size / 2 + 1, wide, 9)))
+        box = Box(at - wide / 2, middle + size / 2 + 1, wide, 9)
+        if any(box.hits(other) for _, _, other in found):
+            box = Box(box.x, middle - size / 2 - 10, wide, 9)
+        found.append((level.upper(), at, box))
     return found
 
 

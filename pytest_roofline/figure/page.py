@@ -40,14 +40,14 @@ def page(model: Model, engine: str | None) -> str:
     engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
     """
     legend = marks.legend(model)
-    wide = arrange(model, legend, WIDE)
+    wide, narrow = arrange(model, legend, WIDE), arrange(model, legend, NARROW)
     spec = vega.specification(model, wide)
     with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another engine's work, and starts slowly
         compiling = beside.submit(vega.compiled, spec, rows=False)
         drawn = {"wide": draw(model, wide)}
         if len(model.kernels) <= _TWO_DRAWINGS:
-            drawn["narrow"] = draw(model, arrange(model, legend, NARROW))
-        live = {name: _live(one) for name, one in drawn.items()}
+            drawn["narrow"] = draw(model, narrow)
+        live = {name: _live(one, wide if name == "wide" else narrow) for name, one in drawn.items()}
         data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
         lite = json.dumps(spec, separators=(",", ":"))
         pick = json.dumps(_pick(model, wide), separators=(",", ":"))
@@ -100,7 +100,7 @@ def _style() -> str:
     return f"{_asset('page.css')}@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
 
 
-def _live(drawn: Drawing) -> Live:
+def _live(drawn: Drawing, layout: Layout) -> Live:
     document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
     head, end, rest = document.partition("</svg>")
     svg = laid(head[head.index("<svg ") :] + end, drawn.over)
@@ -114,6 +114,12 @@ def _live(drawn: Drawing) -> Live:
             script = text
     if not script or "plotpress-meta" not in data:
         raise ValueError("this version of plotpress writes another page than this one is made for: 0.42 is known to do")
+    meta = json.loads(data["plotpress-meta"])
+    for one in meta.values():  # six digits after the point, which is none of a small intensity's
+        scale = layout.unit[0]
+        ends = {"xmin": layout.x[0], "xmax": layout.x[1], "ymin": layout.y[0] / scale, "ymax": layout.y[1] / scale}
+        one.update({name: vega.short(value) for name, value in ends.items()})
+    data["plotpress-meta"] = json.dumps(meta, separators=(",", ":"))
     return Live(svg, data, script)
 
 

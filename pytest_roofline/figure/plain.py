@@ -193,7 +193,7 @@ def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tup
     return () if one is None else (("", float(number(one, "intensity"))),)
 
 
-_OWN = {"name", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+_OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:

@@ -26,6 +26,8 @@ from .work.declared import Declared
 
 #: Names of who times something itself: to watch such a test would be part of its times.
 _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
+#: Names of who asks torch for its modes, or compiles by torch's inner functions: that comes out differently under a watch.
+_MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
 CHANGED = "capture dropped: the captured call returned something else than the timed ones"
 
 
@@ -90,8 +92,9 @@ def shape(value: Any) -> object:
     return type(value), tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
 
 
-def times_itself(test: Callable[..., Any], owner: type | None = None) -> bool:
-    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock.
+def minds_a_watch(test: Callable[..., Any], owner: type | None = None) -> bool:
+    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock, or of torch's modes:
+    whether it may come out differently for being watched.
 
     owner: the class whose methods it may call.
     """
@@ -103,7 +106,7 @@ def times_itself(test: Callable[..., Any], owner: type | None = None) -> bool:
         done.add(fn)
         code = fn.__code__
         names = {*names_of(code), *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
-        if any(_CLOCK.fullmatch(name) for name in names):
+        if any(_CLOCK.fullmatch(name) or _MODES.fullmatch(name) for name in names):
             return True
         spaces = [vars(space) for space in (owner, sys.modules.get(fn.__module__)) if space is not None]
         called = [space[name] for space in spaces for name in names if name in space]

@@ -463,7 +463,56 @@ def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
     assert captured.work is not None
     assert captured.work.bytes == 2 * 4 * ROW + 4 * 8
     assert not captured.sure
-    assert captured.notes == ("how often an index repeats is not known: the bytes of its table are an upper bound",)
+    assert captured.notes == ("which rows its indices name is not known: the bytes of its table are an upper bound",)
+
+
+def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
+    """Which would allocate, wait for the device and be seen by a profiler: four rows at most, and all of a mask."""
+    from pytest_roofline.work.capture.torch_watch import Watch
+
+    x, index = table(torch), some(torch)
+    with Watch(own=True) as watch:
+        out = x[index]
+    found = watch.finish(out)
+    assert found.work is not None
+    assert (found.work.bytes, found.sure) == (2 * 4 * ROW + 4 * 8, False)
+    with Watch(own=True) as watch:
+        x.masked_fill_(x > 0, 1.0)
+    assert not watch.finish().sure
+
+
+def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
+    """Put on before it or inside it, and left in any order."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from pytest_roofline.work.capture.torch_watch import Watch
+
+    class Counting(TorchDispatchMode):  # type: ignore[misc]
+        seen = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    inner, a = Counting(), torch.ones(4, 4)
+    with Watch(own=True) as watch:
+        inner.__enter__()
+        torch.mm(a, a)
+    assert [type(mode) for mode in _dispatch_modes(torch)] == [Counting]
+    torch.mm(a, a)
+    assert inner.seen == 2
+    assert watch.finish().operations == 1
+    with Watch(own=True) as nested:
+        torch.mm(a, a)
+    assert nested.finish().reason == "a mode of torch is active around the test"
+    inner.__exit__(None, None, None)
+    assert not _dispatch_modes(torch)
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+
+
+def _dispatch_modes(torch: Any) -> list[Any]:
+    return list(torch.utils._python_dispatch._get_current_dispatch_mode_stack())
 
 
 WINDOWS = [
@@ -767,4 +816,13 @@ def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
         thread.start()
         thread.join()
 
-    assert capture(fn).reason == "no operation was seen"
+    assert capture(fn).reason == "it starts threads, and what they do is not seen"
+
+
+def test_a_pool_of_threads_is_not_seen_either(torch: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        captured = capture(lambda x: (x + 1, pool.submit(torch.exp, x).result()), torch.ones(4))
+    assert (captured.work, captured.reason) == (None, "it starts threads, and what they do is not seen")

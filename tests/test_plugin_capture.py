@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plugin_run import Project
 
-from pytest_roofline.capturing import times_itself
+from pytest_roofline.capturing import minds_a_watch
 
 pytest_plugins = ["pytester"]
 
@@ -171,15 +171,16 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
         from torch.utils.benchmark import Timer
 
         A, B = torch.ones(64, 32), torch.ones(32, 16)
+        watched = torch._C._len_torch_dispatch_stack
 
         def test_two_timers():
-            assert not torch._C._len_torch_dispatch_stack()
+            assert not watched()
             first = Timer("torch.mm(A, B)", globals=globals()).timeit(5)
             second = Timer("A + 1", globals=globals()).timeit(5)
             assert first.median > 0 and second.median > 0
 
         def test_times_nothing():
-            assert torch._C._len_torch_dispatch_stack()
+            assert watched()
             torch.softmax(A, -1)
         """
     )
@@ -344,6 +345,12 @@ def _by_inner_function() -> None:
     assert run()
 
 
+def _by_mode() -> bool:
+    import torch
+
+    return bool(torch.overrides.has_torch_function(()))
+
+
 def _by_argument(do_bench: Any) -> None:
     assert do_bench
 
@@ -358,13 +365,13 @@ def _by_none(numel: int) -> None:
     assert timesteps + events
 
 
-@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _Class.test_by_method])
-def test_who_uses_a_clock_is_not_watched(test: Any) -> None:
-    assert times_itself(test, _Class)
+@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _by_mode, _Class.test_by_method])
+def test_who_uses_a_clock_or_asks_for_modes_is_not_watched(test: Any) -> None:
+    assert minds_a_watch(test, _Class)
 
 
 def test_who_uses_none_is_watched() -> None:
-    assert not times_itself(_by_none)
+    assert not minds_a_watch(_by_none)
 
 
 def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:

@@ -53,7 +53,7 @@ def own_call() -> Iterator[Callable[[str], Captured]]:
     """
     from . import torch_watch
 
-    with torch_watch.Watch() as watch, _kernels(watch):
+    with torch_watch.Watch(own=True) as watch, _kernels(watch):
         yield lambda name: under_test(name, watch.seen, watch.problem)
 
 

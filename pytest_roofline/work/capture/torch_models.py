@@ -15,10 +15,11 @@ from .record import Region
 class Call:
     """One operation with what it was given.
 
-    values: its arguments by name. reads, writes: its tensors. regions: what each of them covers, by its ``id``.
+    values: its arguments by name. reads, writes: its tensors. regions: what each of them covers, by its ``id``. looks: whether
+    a model may look at what a tensor holds, such as indices.
     """
 
-    __slots__ = ("name", "reads", "regions", "values", "writes")
+    __slots__ = ("looks", "name", "reads", "regions", "values", "writes")
 
     def __init__(
         self,
@@ -27,7 +28,10 @@ class Call:
         reads: Sequence[Any],
         writes: Sequence[Any],
         regions: Mapping[int, Region],
+        *,
+        looks: bool = True,
     ) -> None:
+        self.looks = looks
         self.name, self.values, self.reads, self.writes, self.regions = name, values, reads, writes, regions
 
     def __getitem__(self, name: str) -> Any:

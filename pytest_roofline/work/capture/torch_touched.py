@@ -19,39 +19,41 @@ from .torch_models import UNKNOWN, Call, Model, Part, copied, elementwise
 MOST_INDICES = 1 << 22
 #: Stretches of a table that are listed one by one, so that what two look-ups share is known.
 MOST_LISTED = 4096
-REPEATED = "how often an index repeats is not known: the bytes of its table are an upper bound"
+REPEATED = "which rows its indices name is not known: the bytes of its table are an upper bound"
 _key = count()
 
 
-def _readable(index: Any) -> bool:
+def readable(call: Call, index: Any) -> bool:
     """Whether looking at the indices is safe, and cheap beside the call."""
-    if index.device.type == "meta" or index.numel() > MOST_INDICES:
+    if not call.looks or index.device.type == "meta" or index.numel() > MOST_INDICES:
         return False
-    return not (index.device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+    if index.device.type != "cuda":
+        return True
+    return not (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode())
 
 
-def touched(table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
+def _touched(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
     """The part of ``table`` at these indices along these dimensions, in full along the others; the indices broadcast."""
     rest = [at for at in range(table.dim()) if at not in dims]
     row = table.element_size() * math.prod(table.shape[at] for at in rest)
-    return _part(table, dims, indices, rest, row)
+    return _part(call, table, dims, indices, rest, row)
 
 
-def elements(table: Any, dim: int, index: Any) -> Part:
+def _elements(call: Call, table: Any, dim: int, index: Any) -> Part:
     """The elements that ``gather`` or ``scatter`` reaches: along ``dim`` where the index says, elsewhere at its own place."""
     dims = range(table.dim())
     places = [
         index if at == dim else torch.arange(index.shape[at], device=index.device).view([-1 if to == at else 1 for to in dims])
         for at in dims
     ]
-    return _part(table, list(dims), places, [], table.element_size())
+    return _part(call, table, list(dims), places, [], table.element_size())
 
 
-def _part(table: Any, dims: Sequence[int], indices: Sequence[Any], rest: Sequence[int], row: int) -> Part:
+def _part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any], rest: Sequence[int], row: int) -> Part:
     whole = table.numel() * table.element_size()
     many = math.prod(torch.broadcast_shapes(*(index.shape for index in indices)))
     bound = Part(float(min(many * row, whole)), (SOME, next(_key)), False)
-    if many > MOST_INDICES or not all(map(_readable, indices)):
+    if many > MOST_INDICES or not all(readable(call, index) for index in indices):
         return bound
     try:
         place = 0
@@ -87,7 +89,7 @@ def _dense(dims: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
-def _looked_up(table: Any, indices: Any) -> Part:
+def _looked_up(call: Call, table: Any, indices: Any) -> Part:
     """The part of a table that ``table[indices]`` is; a mask stands for the places where it is true."""
     dims: list[int] = []
     given = []
@@ -96,16 +98,16 @@ def _looked_up(table: Any, indices: Any) -> Part:
         if index is None:
             at += 1
         elif index.dtype in (torch.bool, torch.uint8):
+            if not readable(call, index):
+                return Part(float(table.numel() * table.element_size()), (SOME, next(_key)), False)
             dims += range(at, at + index.dim())
-            if not _readable(index):
-                raise ValueError("how many elements of a mask are set is not known")
             given += index.nonzero().unbind(-1)
             at += index.dim()
         else:
             dims.append(at)
             given.append(index)
             at += 1
-    return touched(table, dims, given)
+    return _touched(call, table, dims, given)
 
 
 def _indices(index: Any) -> list[Any]:
@@ -122,13 +124,13 @@ def rows(dim: str | int, index: str) -> Finds:
 
     def find(call: Call, table: Any) -> Part:
         at = call[dim] if isinstance(dim, str) else dim
-        return touched(table, [at % table.dim()], [call[index].reshape(-1)]) if table.dim() else _all(table)
+        return _touched(call, table, [at % table.dim()], [call[index].reshape(-1)]) if table.dim() else _all(table)
 
     return find
 
 
 def places(call: Call, table: Any) -> Part:
-    return elements(table, call["dim"] % table.dim(), call["index"]) if table.dim() else _all(table)
+    return _elements(call, table, call["dim"] % table.dim(), call["index"]) if table.dim() else _all(table)
 
 
 def flat(call: Call, table: Any) -> Part:
@@ -136,15 +138,15 @@ def flat(call: Call, table: Any) -> Part:
     index = call["index"]
     if not table.is_contiguous():
         return Part(float(min(index.numel(), table.numel()) * table.element_size()), (SOME, next(_key)), False)
-    return touched(table.view(-1), [0], [index])
+    return _touched(call, table.view(-1), [0], [index])
 
 
 def indexed(call: Call, table: Any) -> Part:
-    return _looked_up(table, call["indices"])
+    return _looked_up(call, table, call["indices"])
 
 
 def masked(call: Call, table: Any) -> Part:
-    return _looked_up(table, [call["mask"].expand_as(table)])
+    return _looked_up(call, table, [call["mask"].expand_as(table)])
 
 
 def _all(table: Any) -> Part:
@@ -209,7 +211,7 @@ def slice_scatter(call: Call) -> Model:
 def nll_loss(call: Call) -> Model:
     """One of each row's log-probabilities, where the target says; a row that is ignored has none."""
     scores, target = call["self"], call["target"]
-    if not _readable(target):
+    if not readable(call, target):
         used, exact = target.numel(), False
     else:
         used, exact = int((target != call.get("ignore_index", -100)).sum()), True

@@ -36,7 +36,7 @@ class Watched:
     """What was captured of one test: of its benchmark, of each timer that it used, or of its own call."""
 
     benchmark: Captured | None = None
-    observed: list[tuple[Observed, Captured | None]] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
     own: Captured | None = None
 
 
@@ -51,12 +51,12 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
     with ExitStack() as stack:
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
-        observed = stack.enter_context(observing([namespace]))
         watch = stack.enter_context(own_call()) if own and loaded("torch") is not None else None
+        leave = watch.leave if watch is not None else None
+        watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
         yield watched
-    watched.observed = [(one, of_timed(one.fn) if one.fn is not None else None) for one in observed]
-    if watch is not None and not observed:
-        watched.own = watch(test)
+    if watch is not None and not watched.observed:
+        watched.own = watch.under_test(test)
 
 
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:

@@ -195,6 +195,50 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
     assert rows["test_times_nothing"]["bytes_est"] == 2 * 4 * 64 * 32
 
 
+@needs_torch
+def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> None:
+    """Once, before the test goes on: what it changes afterwards is not what was timed, and after its end nothing runs."""
+    project.write(
+        hidden="""
+        from torch.utils.benchmark import Timer
+
+        def figure(statement, space):
+            return Timer(statement, globals=space).timeit(5).median
+        """,
+        test_a="""
+        import torch
+        from hidden import figure  # no name in this file tells of a clock
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+        state = {"a": A, "open": False}
+        calls = []
+
+        def fn():
+            calls.append((state["open"], torch._C._len_torch_dispatch_stack()))
+            return state["a"] @ B
+
+        def test_closes():
+            torch.softmax(A, -1)
+            state["open"] = True
+            assert figure("fn()", globals()) > 0
+            state["open"], state["a"] = False, torch.ones(2, 32)
+
+        def test_after():
+            assert all(was_open for was_open, _ in calls)
+            assert [depth for _, depth in calls] == (len(calls) - 1) * [0] + [1]  # the last alone is watched
+            calls.clear()
+
+        def test_capture_runs_once_more():
+            state["open"] = True
+            figure("fn()", globals())
+            assert len(calls) == 2 + 5 + 1  # torch warms up by two, five are timed
+        """,
+    )
+    ran = project.spawn("--roofline-device=MI355X")
+    assert ran.counts == {"passed": 3}
+    assert (ran.rows["test_closes"]["bytes_est"], ran.rows["test_closes"]["flops_est"]) == (MM_BYTES, MM_FLOPS)
+
+
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
 def test_a_kernel_in_tritons_interpreter_has_work_and_no_time(project: Project) -> None:
     project.write(

@@ -88,7 +88,7 @@ class Watch:
             self.problem = OTHERS
             return self
         if self._own:
-            self._around.enter_context(unhindered(self._leave, self._aside))
+            self._around.enter_context(unhindered(self.leave, self._aside))
         elif set_stance is not None:
             stance = set_stance("force_eager")
             self._around.callback(lambda: stance.__exit__(None, None, None))
@@ -112,7 +112,8 @@ class Watch:
         """End the recording; the call goes on."""
         self.problem = self.problem or why
 
-    def _leave(self, why: str) -> None:
+    def leave(self, why: str) -> None:
+        """End the recording and the watch."""
         self.give_up(why)
         self._take_off()
 

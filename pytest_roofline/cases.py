@@ -233,9 +233,8 @@ class Cases:
         return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
 
 
-def _observed(found: tuple[Observed, Captured | None]) -> Taken:
-    one, captured = found
-    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=captured)
+def _observed(one: Observed) -> Taken:
+    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=one.captured)
 
 
 def _chosen(leaders: list[_Leader], params: Mapping[str, Any], said: Declared, seen: str | None) -> Baseline | None:

@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .capturing import Watched, times_itself, watching
+from .capturing import Watched, minds_a_watch, watching
 from .cases import Cases, Ran, group, parameters
 from .collect.collectors import Collectors
 from .devices import AUTO, Devices
@@ -284,7 +284,7 @@ class Session:
             return nullcontext()
         fixture = item.funcargs.get("benchmark")
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item)
-        own = own and not times_itself(item.function, item.cls)
+        own = own and not minds_a_watch(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
         return watching(item.originalname, vars(item.module), fixture, own=own, timed=timed)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from roofline_engine.units import quantity
 
 from .record import Captured, Region, Seen
+from .torch_aside import OTHERS, others, take_off_dispatch, take_off_function, told_of_threads, unhindered
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
@@ -48,7 +49,7 @@ def capture(
     restores = _random_states()
     watch = Watch(budget_s=budget_s)
     try:
-        with watch, beside(watch):
+        with told_of_threads(watch.give_up), watch, beside(watch):
             value = fn(*args, **(kwargs or {}))
     finally:
         for restore in restores:
@@ -60,9 +61,12 @@ class Watch:
     """Records what runs under it in this thread and in the backward passes that it starts.
 
     An error of ours never reaches the call: it ends the recording, and ``finish`` gives it as the reason.
+
+    own: it is a test's own call, of which nothing may come out differently. So the watch steps aside where torch would do
+    something else under it, and does not look at what tensors hold, which would allocate and wait for the device.
     """
 
-    def __init__(self, *, budget_s: float = BUDGET_S) -> None:
+    def __init__(self, *, budget_s: float = BUDGET_S, own: bool = False) -> None:
         self.seen: list[Seen] = []
         self.problem = ""
         self._storages = Storages()
@@ -73,24 +77,55 @@ class Watch:
         self._checks: set[int] = set()  # storages of the results of a test's checks
         self._decomposed: list[Decomposed] = []
         self._base: FrameType | None = None
-        self._stance: Any = None
+        self._own, self._around = own, ExitStack()
         self._functions, self._dispatch = _Functions(self), _Dispatch(self)
 
     def __enter__(self) -> Watch:
         self._base = sys._getframe(1)
         # A compiled function that meets our modes before it is compiled would be left uncompiled for good.
         set_stance = getattr(torch.compiler, "set_stance", None)
-        self._stance = set_stance("force_eager") if set_stance is not None else None
-        self._functions.__enter__()
-        self._dispatch.__enter__()
+        if self._own and others():
+            self.problem = OTHERS
+            return self
+        if self._own:
+            self._around.enter_context(unhindered(self.leave, self._aside))
+        elif set_stance is not None:
+            stance = set_stance("force_eager")
+            self._around.callback(lambda: stance.__exit__(None, None, None))
+        self._put_on()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._base = None
-        self._dispatch.__exit__(kind, error, traceback)
-        self._functions.__exit__(kind, error, traceback)
-        if self._stance is not None:
-            self._stance.__exit__(None, None, None)
+        self._take_off()
+        self._around.close()
+
+    def _put_on(self) -> None:
+        self._functions.__enter__()
+        self._dispatch.__enter__()
+
+    def _take_off(self) -> None:
+        take_off_dispatch(self._dispatch)
+        take_off_function(self._functions)
+
+    def give_up(self, why: str) -> None:
+        """End the recording; the call goes on."""
+        self.problem = self.problem or why
+
+    def leave(self, why: str) -> None:
+        """End the recording and the watch."""
+        self.give_up(why)
+        self._take_off()
+
+    def _aside(self, call: Callable[[], Any]) -> Any:
+        """A call without the watch."""
+        if self.problem or self._inside:
+            return call()
+        self._take_off()
+        try:
+            return call()
+        finally:
+            self._put_on()
 
     def region(self, tensor: Any) -> Region:
         """What a tensor covers, for who launches kernels on it himself."""
@@ -230,7 +265,7 @@ class Watch:
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
         if self._decomposed:
             self._note_backward()
-        call = Call(known.name, values, reads, writes, regions)
+        call = Call(known.name, values, reads, writes, regions, looks=not self._own)
         found = known.model(call)
         for model in found if isinstance(found, list) else (found,):
             self.seen.append(seen(known.label, call, model))
@@ -263,7 +298,7 @@ class Watch:
         self._regions(composite.name, writes, regions, made=True)
         if not all(tensor.numel() for tensor in (*reads, *writes)):
             return
-        call = Call(composite.name, values, reads, writes, regions)
+        call = Call(composite.name, values, reads, writes, regions, looks=not self._own)
         self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
         if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
             work = engine_work(composite.backward(call))

@@ -37,6 +37,12 @@ def _add_ledger(one: argparse.ArgumentParser) -> None:
     command.add(one)
 
 
+def _add_plot(one: argparse.ArgumentParser) -> None:
+    from .figure import command
+
+    command.add(one)
+
+
 def _add_schema(one: argparse.ArgumentParser) -> None:
     one.add_argument("name", metavar="NAME", nargs="?", help="the record; without it, their names")
     one.set_defaults(run=_schema)
@@ -58,6 +64,7 @@ _ADDED = (
     cli.Extension("annotate", "a stored pytest-benchmark JSON to the report of a run", _add_annotate),
     cli.Extension("check", "rows that other tools wrote, against the roof and their own figures", _add_check),
     cli.Extension("ledger", "predicted against actual speedups, over time", _add_ledger),
+    cli.Extension("plot", "the roofline figure of a report, an artifact or a table", _add_plot),
     cli.Extension("schema", "the JSON Schema of a record or a document", _add_schema),
     cli.Extension("peaks", "this machine's CPU: bandwidth by level of memory, compute ceilings", _add_measure, "measure"),
 )

@@ -1,0 +1,1 @@
+"""The roofline figure: a pure model of it, and what draws that."""

@@ -7,7 +7,6 @@ it is imported only where the user's code already did.
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -21,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from roofline_engine.units import quantity
 
+from .generators import as_before
 from .record import Captured, Region, Seen
 from .torch_aside import OTHERS, others, take_off_dispatch, take_off_function, told_of_threads, unhindered
 from .torch_composites import COMPOSITES, FUSED, Composite
@@ -46,14 +46,9 @@ def capture(
 
     beside: watches what torch does not see, and adds it to ``seen``.
     """
-    restores = _random_states()
     watch = Watch(budget_s=budget_s)
-    try:
-        with told_of_threads(watch.give_up), watch, beside(watch):
-            value = fn(*args, **(kwargs or {}))
-    finally:
-        for restore in restores:
-            restore()
+    with as_before(fn, args, kwargs or {}), told_of_threads(watch.give_up), watch, beside(watch):
+        value = fn(*args, **(kwargs or {}))
     return value, watch.finish(value)
 
 
@@ -340,17 +335,3 @@ _COMPARISON = str(sys.modules["torch.testing._comparison"].__file__)
 
 def _name(func: Any) -> str:
     return getattr(func, "__name__", "")
-
-
-def _random_states() -> list[Callable[[], object]]:
-    """What sets each random generator that is in use back to where it stands."""
-    python, cpu = random.getstate(), torch.get_rng_state()
-    restores: list[Callable[[], object]] = [lambda: random.setstate(python), lambda: torch.set_rng_state(cpu)]
-    if torch.cuda.is_initialized():
-        devices = torch.cuda.get_rng_state_all()
-        restores.append(lambda: torch.cuda.set_rng_state_all(devices))
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        state = numpy.get_state()
-        restores.append(lambda: numpy.set_state(state))
-    return restores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ class _Generator:
 
     def put_back(self) -> bool:
         """Whether something was drawn from it."""
-        drawn = str(self._get()) != str(self._state) if self.kind == "numpy" else False
+        drawn = self.kind == "numpy" and pickle.dumps(self._get()) != pickle.dumps(self._state)
         self._put(self._state)
         return drawn
 

@@ -715,6 +715,15 @@ def test_the_value_is_the_calls_and_random_numbers_come_again(torch: Any) -> Non
     assert value[1:] == again[1:]
 
 
+def test_a_generator_that_the_call_is_given_stands_where_it_stood(torch: Any) -> None:
+    numpy = pytest.importorskip("numpy")
+    given, dice = torch.Generator().manual_seed(1), numpy.random.default_rng(0)
+    before = given.get_state(), dice.bit_generator.state
+    _captured(lambda g: (torch.rand(4, generator=g), dice.random()), [given])
+    assert torch.equal(given.get_state(), before[0])
+    assert dice.bit_generator.state == before[1]
+
+
 def test_an_error_of_the_call_reaches_it(torch: Any) -> None:
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         capture(torch.mm, torch.ones(2, 3), torch.ones(2, 3))

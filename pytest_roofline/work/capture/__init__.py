@@ -13,7 +13,6 @@ from ...timing.arrays import held_by, kinds, loaded
 from .record import Captured
 from .total import under_test
 
-
 TIMED = "it takes a time, which a watch would be part of"
 
 

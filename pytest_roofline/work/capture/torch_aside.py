@@ -58,6 +58,27 @@ def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]]
 
 
 @contextmanager
+def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs a call: compiled functions run as what they are compiled from.
+
+    One that met a watch before it is compiled would be left uncompiled for good. Where the compiler is not loaded nothing has
+    been compiled, and what the call compiles itself it does without the watch.
+    """
+    with ExitStack() as stack:
+        if loaded("torch._dynamo") is None:
+
+            def compiling(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+                leave(COMPILED)
+                return original(*args, **kwargs)
+
+            stack.enter_context(replaced(torch, "compile", compiling))
+        elif hasattr(torch.compiler, "set_stance"):
+            stance = torch.compiler.set_stance("force_eager")
+            stack.callback(lambda: stance.__exit__(None, None, None))
+        yield
+
+
+@contextmanager
 def told_of_threads(tell: Callable[[str], None]) -> Iterator[None]:
     """While the block runs a call: tell(why) where it hands work to another thread."""
 

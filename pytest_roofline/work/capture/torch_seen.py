@@ -6,7 +6,7 @@ Imports torch, so it is imported only where the user's code already did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -39,9 +39,17 @@ class Schema(NamedTuple):
     composite: bool
 
 
-@cache
+#: Of the operations that have been met.
+SCHEMAS: dict[Any, Schema] = {}
+
+
 def schema(func: Any) -> Schema:
     """Of an operation as it is dispatched. One that takes functions (``cond``, ``flex_attention``) tells nothing of itself."""
+    found = SCHEMAS[func] = _schema(func)
+    return found
+
+
+def _schema(func: Any) -> Schema:
     if not isinstance(func, torch._ops.OpOverload):
         name = str(func)
         return Schema(name, name, (), (), (), model_of(name, ()), False, False, False, False)

@@ -35,6 +35,11 @@ class Storages:
         for reference in self._refs:
             self._free(reference)
 
+    @property
+    def met(self) -> int:
+        """How many there are."""
+        return len(self._refs)
+
     def number(self, tensor: Any, made: bool = False) -> int:
         """Of the allocation of ``tensor``; made: the call has just made it, if it is new."""
         storage = tensor.untyped_storage()

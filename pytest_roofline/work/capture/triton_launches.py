@@ -45,7 +45,8 @@ def watching(region: Callable[[Any], Region], seen: list[Seen], active: Callable
     """Append one ``Seen`` per launch; what the launch itself does beside it (copies of the interpreter, an autotuner's
     benchmark) is taken out of ``seen`` again.
 
-    region: what a tensor touches. active: whether launches are still to be seen. Nothing of Triton is changed after the block, however it ends.
+    region: what a tensor touches. active: whether launches are still to be seen. Nothing of Triton is changed after the block,
+    however it ends.
     """
     watch = _Watch(region, seen, active)
     before = loaded("triton")

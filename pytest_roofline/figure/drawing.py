@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import marks
-from .layout import LINE, SMALL, TEXT, Box, Entry, Layout, ceiling_box, ceiling_start, ceiling_words, slope_ends
+from .layout import (
+    LINE,
+    SMALL,
+    TEXT,
+    Box,
+    Entry,
+    Label,
+    Layout,
+    ceiling_box,
+    ceiling_start,
+    ceiling_words,
+    level_tags,
+    slope_ends,
+)
 from .model import Model
 
 #: plotpress has 100 pixels an inch and gives marker sizes in points.
@@ -198,15 +211,17 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         text(box.x + box.w, box.y + box.h - 2.5, ceiling_words(top, layout.unit), None, color=colour, ha="right")
     if len(model.levels) > 1:
         for at, one in enumerate(model.kernels[:12]):
-            for level, x in one.spots:
-                py = layout.py(one.rate) + layout.diameters[at] / 2 + 9
-                text(layout.px(x), py, level.upper(), at, ha="center", color=marks.FAINT, fontsize=7.0)
+            for words, middle, box in level_tags(one, layout.diameters[at], layout.frame, layout.x, layout.y):
+                text(middle, box.y + box.h - 1, words, at, ha="center", color=marks.FAINT, fontsize=7.0)
     for label in layout.labels:
         box = label.box
-        words = "\n".join(label.lines)
-        left = label.leader is None and box.x + box.w <= layout.px(model.kernels[label.kernel].intensity)
-        px, ha = (box.x + box.w, "right") if left else (box.x, "left")
-        text(px, box.y + LINE - 2, words, label.kernel, ha=ha)
+        px, ha = (box.x + box.w, "right") if leftward(layout, model, label) else (box.x, "left")
+        text(px, box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
+
+
+def leftward(layout: Layout, model: Model, label: Label) -> bool:
+    """Whether a label stands left of its point, and so is flush with its right end."""
+    return label.box.x + label.box.w <= layout.px(model.kernels[label.kernel].intensity)
 
 
 def _text(x: float, y: float, words: str, size: float, colour: str = marks.INK, more: str = "") -> str:

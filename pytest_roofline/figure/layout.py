@@ -16,10 +16,16 @@ from .model import Bandwidth, Ceiling, Kernel, Left, Model
 
 #: Labels of so many kernels at most; the others tell themselves on picking.
 LABELLED = 40
+#: A label that would cross this much of the drawing is left out: a roof costs 20, a leader through a label 15.
+TANGLED = 45.0
+#: With more kernels a label says its percent in short.
+TERSE = 12
 TEXT, SMALL, LINE = 9.0, 8.0, 10.0
 #: Marker diameters in pixels, by share of the time: areas grow with it, in steps that keep the drawing small.
 SMALLEST, LARGEST, STEPS = 7.0, 22.0, 8
 _GAP = 3.0
+#: Points that words keep clear of; where there are more, there is no clear place.
+_NEAR = 400
 UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
 
 
@@ -34,7 +40,10 @@ class Box:
 
     def hits(self, other: Box) -> bool:
         return (
-            self.x < other.x + other.w and other.x < self.x + self.w and self.y < other.y + other.h and other.y < self.y + self.h
+            self.x < other.x + other.w
+            and other.x < self.x + self.w
+            and self.y < other.y + other.h
+            and other.y < self.y + self.h
         )
 
     def inside(self, other: Box) -> bool:
@@ -123,22 +132,25 @@ def _py(frame: Box, domain: tuple[float, float], value: float) -> float:
     return frame.y + (high - math.log10(value)) / (high - low) * frame.h
 
 
-#: Advance widths in em: the widest of the usual sans-serif fonts for each, so that no font's text is wider than its box.
-_NARROW_LETTERS, _WIDE_LETTERS = frozenset("ijltfrI.,:;|'!()[] -/"), frozenset("mwMW@%…")
+#: Advance widths in em, of DejaVu Sans, the widest of the sans-serif fonts that stand in for Helvetica: a label is never wider
+#: than its box.
+_WIDTHS = {
+    **dict.fromkeys("ijl'|", 0.34),
+    **dict.fromkeys(" .,:;!/", 0.34),
+    **dict.fromkeys("tfr()[]-I", 0.42),
+    **dict.fromkeys("csxzkvy_J", 0.6),
+    **dict.fromkeys("mwMW@%…", 1.0),
+}
 
 
 def text_width(text: str, size: float = TEXT) -> float:
     """Pixels that a line takes at most."""
     total = 0.0
     for letter in text:
-        if letter in _NARROW_LETTERS:
-            total += 0.36
-        elif letter in _WIDE_LETTERS:
-            total += 0.92
-        elif letter.isupper():
-            total += 0.72
+        if letter in _WIDTHS:
+            total += _WIDTHS[letter]
         else:
-            total += 0.57 if letter.isascii() else 1.0
+            total += (0.79 if letter.isupper() else 0.64 if letter != "=" else 0.84) if letter.isascii() else 1.0
     return total * size
 
 
@@ -181,12 +193,12 @@ def diameters(model: Model) -> tuple[float, ...]:
     if not known or len(known) * 2 < len(shares):
         size = 9.0 if len(shares) <= 400 else 6.0
         return tuple(size for _ in shares)
-    top = max(known)
+    top, largest = max(known), LARGEST if len(shares) <= 400 else LARGEST / 2
     found = []
     for share in shares:
-        wide = math.sqrt(SMALLEST**2 + (LARGEST**2 - SMALLEST**2) * (share or 0.0) / top)
-        step = round((wide - SMALLEST) / (LARGEST - SMALLEST) * STEPS)
-        found.append(SMALLEST + (LARGEST - SMALLEST) * step / STEPS)
+        wide = math.sqrt(SMALLEST**2 + (largest**2 - SMALLEST**2) * (share or 0.0) / top)
+        step = round((wide - SMALLEST) / (largest - SMALLEST) * STEPS)
+        found.append(SMALLEST + (largest - SMALLEST) * step / STEPS)
     return tuple(found)
 
 
@@ -219,9 +231,10 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     frame = Box(62, top, size.width - 62 - 18, max(size.height - top - 46, 240))
     size = Size(size.width, frame.y + frame.h + under, size.inside)
     x, y = domain(model)
+    y = _headroom(model, frame, y)
     if size.inside:
         box = Box(frame.x + frame.w - legend_w - 8, frame.y + frame.h - legend_h - 8, legend_w, legend_h)
-        y = _clear(model, frame, x, y, box)
+        y = _headroom(model, frame, _clear(model, frame, x, y, box))
     else:
         box = Box(frame.x, frame.y + frame.h + 44, legend_w, legend_h)
     sizes = diameters(model)
@@ -246,9 +259,17 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     )
 
 
-def _clear(
-    model: Model, frame: Box, x: tuple[float, float], y: tuple[float, float], box: Box
-) -> tuple[float, float]:
+def _headroom(model: Model, frame: Box, y: tuple[float, float]) -> tuple[float, float]:
+    """The rates' domain with room for two lines of words over the highest ceiling, however many decades there are."""
+    top = max((one.flops_s for one in model.ceilings), default=None)
+    if top is None:
+        return y
+    part = 40 / frame.h
+    need = (math.log10(top) - part * math.log10(y[0])) / (1 - part)
+    return y[0], max(y[1], 10**need)
+
+
+def _clear(model: Model, frame: Box, x: tuple[float, float], y: tuple[float, float], box: Box) -> tuple[float, float]:
     """The rates' domain, longer at its lower end until no point is under the legend."""
     for _ in range(40):
         hidden = any(
@@ -277,8 +298,9 @@ def _limits(
     words = []
     boxes: list[Box] = []
     main = model.main
-    points = [(_px(frame, x, spot[1]), _py(frame, y, one.rate)) for one in model.kernels[:2000] for spot in one.spots]
-    points += [(_px(frame, x, corner), _py(frame, y, rate)) for corner, rate in model.ridges]
+    spots = [(spot[1], one.rate) for one in model.kernels[:_NEAR] for spot in one.spots]
+    points = [Box(_px(frame, x, at), _py(frame, y, rate), 0.01, 0.01) for at, rate in (*spots, *model.ridges)]
+    lines = _segments(model, frame, x, y)
     for one in model.bandwidths:
         text = slope_words(one, main)
         start, end = slope_ends(model, one, x, y)
@@ -291,16 +313,19 @@ def _limits(
         if length < wide + 12:
             continue
         best = None
-        for part in (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0):
+        places = [
+            (part, lift) for lift in (5.0, -5.0 - 0.75 * SMALL) for part in (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0)
+        ]
+        for part, lift in places:
             along = 6 + part * (length - wide - 12)
-            lift = 5.0
             sx = ax + along * math.cos(angle) - lift * math.sin(angle)
             sy = ay - along * math.sin(angle) - lift * math.cos(angle)
             mine = _along(sx, sy, angle, wide, SMALL)
             if not all(box.inside(frame) for box in mine):
                 continue
-            cost = sum(box.grown(6).hits(Box(px, py, 0.01, 0.01)) for box in mine for px, py in points)
+            cost = 4 * sum(box.hits(point) for box in (one.grown(6) for one in mine) for point in points)
             cost += 5 * sum(box.hits(other) for box in mine for other in (*taken, *boxes))
+            cost += 3 * sum(_crosses(box, line) for box in mine for line in lines)
             if best is None or cost < best[0]:
                 best = (cost, sx, sy, mine)
         if best is None:
@@ -319,9 +344,12 @@ def _limits(
             at = right - wide
             flat = (text, at, _py(frame, y, top) - 17)
             boxes.append(Box(at, flat[2] - TEXT, wide, TEXT + 3))
+    if len(model.levels) > 1:
+        for kernel, size in zip(model.kernels[:12], diameters(model)):
+            boxes += [box for _, _, box in level_tags(kernel, size, frame, x, y)]
     # each ceiling's own name stands on its line, at the right edge
-    for one in model.ceilings:
-        boxes.append(ceiling_box(one, unit, frame, _py(frame, y, one.flops_s)))
+    for ceiling in model.ceilings:
+        boxes.append(ceiling_box(ceiling, unit, frame, _py(frame, y, ceiling.flops_s)))
     return tuple(words), flat, boxes
 
 
@@ -339,9 +367,7 @@ def slope_words(one: Bandwidth, main: Bandwidth | None) -> str:
     return f"{one.name} = {figure}"
 
 
-def slope_ends(
-    model: Model, one: Bandwidth, x: tuple[float, float], y: tuple[float, float]
-) -> tuple[float, float]:
+def slope_ends(model: Model, one: Bandwidth, x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
     """Intensities between which a bandwidth is drawn: from the edge to the highest ceiling, or to the other edge."""
     top = max((ceiling.flops_s for ceiling in model.ceilings), default=y[1])
     return max(x[0], y[0] / one.bytes_s), min(x[1], min(top, y[1]) / one.bytes_s)
@@ -351,6 +377,21 @@ def ceiling_box(one: Ceiling, unit: tuple[float, str], frame: Box, at: float) ->
     """Where a ceiling's words stand: on its line, at the right edge."""
     wide = text_width(ceiling_words(one, unit), SMALL)
     return Box(frame.x + frame.w - wide - 6, at - 12, wide, 11)
+
+
+def level_tags(
+    kernel: Kernel, size: float, frame: Box, x: tuple[float, float], y: tuple[float, float]
+) -> list[tuple[str, float, Box]]:
+    """The names of the levels under a kernel's points, over them where two would collide: text, middle, box."""
+    found: list[tuple[str, float, Box]] = []
+    middle = _py(frame, y, kernel.rate)
+    for level, intensity in sorted(kernel.spots, key=lambda spot: spot[1]):
+        at, wide = _px(frame, x, intensity), text_width(level.upper(), 7.0)
+        box = Box(at - wide / 2, middle + size / 2 + 1, wide, 9)
+        if any(box.hits(other) for _, _, other in found):
+            box = Box(box.x, middle - size / 2 - 10, wide, 9)
+        found.append((level.upper(), at, box))
+    return found
 
 
 def _along(x: float, y: float, angle: float, wide: float, high: float) -> list[Box]:
@@ -380,20 +421,24 @@ def _labels(
 
     A label that has no free place near is left out rather than laid over another.
     """
+    most = LABELLED if frame.w > 600 else LABELLED // 3
     order = sorted(range(len(model.kernels)), key=lambda at: (-(model.kernels[at].share or 0.0), _least(model.kernels[at]), at))
     discs = [
         Box(_px(frame, x, spot[1]) - size / 2, _py(frame, y, one.rate) - size / 2, size, size)
         for one, size in zip(model.kernels, sizes)
         for spot in one.spots
     ]
-    near = discs if len(discs) <= 400 else [discs[at] for at in order[:400] if at < len(discs)]
+    for one in model.kernels[:_NEAR]:
+        for end in (*(one.span or ()), *([one.before] if one.before else [])):
+            discs.append(Box(_px(frame, x, end[0]) - 4, _py(frame, y, end[1]) - 4, 8, 8))
+    near = discs if len(discs) <= _NEAR else [discs[at] for at in order[:_NEAR] if at < len(discs)]
     roofs = _segments(model, frame, x, y)
-    stems = {at: _stem(model.kernels[at], frame, x, y) for at in order[:LABELLED]}
+    stems = {at: _stem(model.kernels[at], frame, x, y) for at in order[:most]}
     placed: list[Label] = []
     blocked = list(taken)
-    for at in order[:LABELLED]:
+    for at in order[:most]:
         one = model.kernels[at]
-        lines = one.label
+        lines = one.label(len(model.kernels) > TERSE)
         wide = max(text_width(line, SMALL) for line in lines)
         high = LINE * len(lines)
         cx, cy = _px(frame, x, one.spots[0][1]), _py(frame, y, one.rate)
@@ -401,17 +446,19 @@ def _labels(
         for rank, (box, far) in enumerate(_candidates(cx, cy, sizes[at] / 2 + _GAP, wide, high)):
             if not box.inside(inner) or any(box.hits(other) for other in blocked) or any(box.hits(disc) for disc in near):
                 continue
-            cost = 0.6 * rank + 8 * sum(_crosses(box, segment) for segment in roofs)
+            cost = 0.6 * rank + 20 * sum(_crosses(box, segment) for segment in roofs)
             cost += 6 * sum(_crosses(box, stem) for key, stem in stems.items() if stem is not None and key != at)
             own = stems[at]
             cost += 10 * (own is not None and _crosses(box, own))
+            if far:
+                leader = ((cx, cy), _nearest(box, cx, cy))
+                cost += 15 * sum(_crosses(other, leader) for other in blocked)
             if best is None or cost < best[0]:
                 best = (cost, box, far)
-        if best is None:
+        if best is None or best[0] > TANGLED:
             continue
         _, box, far = best
-        leader = ((cx, cy), _nearest(box, cx, cy)) if far else None
-        placed.append(Label(at, lines, box, leader))
+        placed.append(Label(at, lines, box, ((cx, cy), _nearest(box, cx, cy)) if far else None))
         blocked.append(box.grown(1.0))
     return tuple(placed)
 
@@ -447,7 +494,10 @@ def _segments(model: Model, frame: Box, x: tuple[float, float], y: tuple[float, 
         start, end = slope_ends(model, one, x, y)
         if start < end:
             found.append(
-                ((_px(frame, x, start), _py(frame, y, start * one.bytes_s)), (_px(frame, x, end), _py(frame, y, end * one.bytes_s)))
+                (
+                    (_px(frame, x, start), _py(frame, y, start * one.bytes_s)),
+                    (_px(frame, x, end), _py(frame, y, end * one.bytes_s)),
+                )
             )
     for ceiling in model.ceilings:
         start = ceiling_start(model, ceiling.flops_s, x)
@@ -491,4 +541,3 @@ def _crosses(box: Box, segment: _Segment) -> bool:
         if low > high:
             return False
     return True
-

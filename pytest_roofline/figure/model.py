@@ -100,16 +100,20 @@ class Kernel:
         return shortened(self.name, LONGEST_LABEL)
 
     @property
-    def label(self) -> tuple[str, ...]:
+    def told(self) -> str:
+        """What it means that the kernel stays under a lower ceiling, right of that ceiling's ridge."""
+        return "" if self.below is None else self.below.meaning or f"under {self.below.name}"
+
+    def label(self, terse: bool = False) -> tuple[str, ...]:
         """Name, percent of the attainable roof with the way that is left, and what a lower ceiling says."""
         if self.fraction is None:
             return (self.shown, "no roof known")
-        second = f"{percent(self.fraction)} of roof"
+        second = percent(self.fraction) if terse else f"{percent(self.fraction)} of roof"
         if self.far:
             second += f", up to {times(self.most or 1)}"
         lines = [self.shown, second]
-        if self.below is not None:
-            lines.append(self.below.meaning or f"under {self.below.name}")
+        if self.told:
+            lines.append(self.told)
         elif self.reason and self.verdict == "unknown":
             lines.append(f"unknown: {self.reason}")
         return tuple(lines)
@@ -117,7 +121,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """A row that is listed beside the plot. kind: copy, not measured, impossible, or not drawn."""
+    """A row that is listed beside the plot. kind: copy, not measured, unmodelled, impossible, unusable, other device."""
 
     row: int
     name: str
@@ -239,15 +243,16 @@ def meaning_of(name: str) -> str:
 def titled(kernels: Sequence[Kernel]) -> str:
     """What to see: the kernel with most to win, by its share of the time where that is known."""
     seen = [one for one in kernels if one.fraction is not None]
+    seen = [one for one in seen if one.verdict != "unknown"] or seen  # a row without a verdict ranks nothing
     if not seen:
         return "Roofline" if not kernels else "Roofline: no roof is known for these kernels"
-    if len(seen) == 1:
+    if len(seen) == len(kernels) == 1:
         (only,) = seen
         return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"
     if all(one.share is not None for one in seen):
         first = max(seen, key=lambda one: (one.share or 0) * (1 - (one.fraction or 0)))
         told = f"{first.share:.3g}% of the time at {percent(first.fraction or 0)} of its roof"
-        return f"{first.shown} is farthest from done: {told}{_explained(first)}"
+        return f"{first.shown} has most to win: {told}{_explained(first)}"
     first = min(seen, key=lambda one: one.fraction or 0)
     return f"{first.shown} is farthest from its roof, at {percent(first.fraction or 0)}{_explained(first)}"
 

@@ -99,13 +99,15 @@ def html(model: Model, live: bool = True) -> str:
 
 
 def engine() -> str:
-    """vl-convert's bundled page around the place of a specification, from the cache after the first time, which takes seconds."""
+    """vl-convert's bundled page around the place of a specification. It takes seconds the first time, then it is cached."""
+    from importlib.metadata import version
+
     import vl_convert
 
     from ..ceilings.cache import folder
     from .page import MARKER
 
-    kept = folder() / f"vega-page-{vl_convert.__version__}.html"
+    kept = folder() / f"vega-page-{version('vl-convert-python')}.html"
     try:
         text = kept.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -25,18 +25,23 @@
       if (found && found[2] === 'f') { return value.toFixed(+found[1]); }
       return String(+value.toPrecision(found ? +found[1] : 6));
     }
+    function quantity(value, unit) {
+      if (unit === 'FLOP/B') { return form(value, '.4g') + ' ' + unit; }
+      var step = value ? Math.max(0, Math.min(6, Math.floor(Math.log10(Math.abs(value) * 1.00005) / 3))) : 0;
+      return form(value / Math.pow(1000, step), '.4g') + ' ' + ['', 'k', 'M', 'G', 'T', 'P', 'E'][step] + unit;
+    }
     function cell(column, kernel) {
       var values = page.columns[column];
-      if (!values.at) { return values.all; }
+      if (!values.at) { return Array.isArray(values.all) && typeof values.all[0] === 'string' ? values.all.join('; ') : values.all; }
       var value = values.at[kernel];
-      return values.words && value !== null ? values.words[value] : value;
+      return values.words && value !== null ? value.map(function (at) { return values.words[at]; }).join('; ') : value;
     }
     function details(kernel) {
       var point = first(kernel);
       var lines = [['kernel', point.name], ['percent of roof', point.of_roof]];
-      [['interval', 'range'], ['bound', 'limiter'], ['below', 'told'], ['verdict', 'verdict'], ['reason', 'reason'],
+      [['interval', 'range'], ['bound', 'limiter'], ['below', 'what that means'], ['verdict', 'verdict'], ['reason', 'reason'],
         ['basis', 'basis'], ['dtype', 'dtype']].forEach(function (pair) {
-        if (point[pair[0]] !== undefined) { lines.push([pair[1], point[pair[0]]]); }
+        if (point[pair[0]] !== undefined && point[pair[0]] !== 'kernel') { lines.push([pair[1], point[pair[0]]]); }
       });
       if (point.share !== undefined) { lines.push(['share of time', form(point.share, '.4g') + '%']); }
       kernels[kernel].forEach(function (at) {
@@ -49,6 +54,10 @@
         if (value === null || value === undefined || value === '' || (Array.isArray(value) && !value.length)) { return; }
         var field = page.fields[key] || ['', '', ''];
         var unit = field[1];
+        if (typeof value === 'number' && /^(B|FLOP)/.test(unit)) {
+          lines.push([key.replace(/_/g, ' '), quantity(value, unit), field[0]]);
+          return;
+        }
         var gap = unit && unit !== '%' && unit !== 'x' ? ' ' : '';
         lines.push([key.replace(/_/g, ' '), form(value, field[2]) + gap + unit, field[0]]);
       });
@@ -64,6 +73,7 @@
         list.append(term, told);
       });
       byId('row-content').replaceChildren(list);
+      byId('row-content').className = '';
       byId('row').dataset.kernel = kernel;
     }
 
@@ -151,6 +161,7 @@
     options('dtype', distinct(points.map(function (one) { return one.dtype || 'unknown'; })));
     options('level', distinct(points.map(function (one) { return one.level || ''; })).filter(Boolean));
     byId('share').parentElement.hidden = !points.some(function (one) { return one.share !== undefined; });
+    byId('kernels').querySelector('table').classList.toggle('timeless', byId('share').parentElement.hidden);
     byId('search').parentElement.hidden = kernels.length < 2;
     ['dtype', 'level', 'share', 'search'].forEach(function (id) { byId(id).addEventListener('input', filter); });
 
@@ -167,9 +178,9 @@
         button.type = 'button';
         button.textContent = one.name;
         button.addEventListener('click', function () { show(kernel); ring(kernel); });
-        [button, one.of_roof, one.share === undefined ? '' : form(one.share, '.3g') + '%'].forEach(function (content, at) {
+        [button, one.of_roof, one.share === undefined ? '' : form(one.share, '.4g') + '%'].forEach(function (content, at) {
           var td = document.createElement('td');
-          if (at) { td.className = 'number'; }
+          if (at) { td.className = at === 2 ? 'number time' : 'number'; }
           td.append(content);
           row.append(td);
         });

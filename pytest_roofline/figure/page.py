@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from roofline_engine.entry import FIELDS
 from . import marks, vega
 from .drawing import Drawing, draw, laid
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Model, times
+from .model import Model, shortened, times
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'
@@ -39,12 +40,18 @@ def page(model: Model, engine: str | None) -> str:
     engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
     """
     legend = marks.legend(model)
-    wide = arrange(model, legend, WIDE)
+    wide, narrow = arrange(model, legend, WIDE), arrange(model, legend, NARROW)
     spec = vega.specification(model, wide)
-    drawn = {"wide": draw(model, wide)}
-    if len(model.kernels) <= _TWO_DRAWINGS:
-        drawn["narrow"] = draw(model, arrange(model, legend, NARROW))
-    live = {name: _live(one) for name, one in drawn.items()}
+    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another engine's work, and starts slowly
+        compiling = beside.submit(vega.compiled, spec, rows=False)
+        drawn = {"wide": draw(model, wide)}
+        if len(model.kernels) <= _TWO_DRAWINGS:
+            drawn["narrow"] = draw(model, narrow)
+        live = {name: _live(one, wide if name == "wide" else narrow) for name, one in drawn.items()}
+        data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
+        lite = json.dumps(spec, separators=(",", ":"))
+        pick = json.dumps(_pick(model, wide), separators=(",", ":"))
+        compiled = json.dumps(compiling.result(), separators=(",", ":"))
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
@@ -60,10 +67,10 @@ def page(model: Model, engine: str | None) -> str:
         parts.append(f'<template id="narrow">{_of(live["narrow"])}</template>')
         parts.append(f"<script>{_CHOOSE}</script>")
     parts += [
-        _json("plotpress-pick", json.dumps(_pick(model, wide), separators=(",", ":"))),
-        _json("roofline-page", json.dumps(_data(model, wide, drawn), separators=(",", ":"))),
-        _json("roofline-vega-lite", json.dumps(spec, separators=(",", ":"))),
-        _json("roofline-vega", json.dumps(vega.compiled(spec, rows=False), separators=(",", ":"))),
+        _json("plotpress-pick", pick),
+        _json("roofline-page", data),
+        _json("roofline-vega-lite", lite),
+        _json("roofline-vega", compiled),
     ]
     if engine is not None:
         parts.append(f'<script type="text/plain" id="roofline-engine">{_inert(engine)}</script>')
@@ -93,7 +100,7 @@ def _style() -> str:
     return f"{_asset('page.css')}@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
 
 
-def _live(drawn: Drawing) -> Live:
+def _live(drawn: Drawing, layout: Layout) -> Live:
     document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
     head, end, rest = document.partition("</svg>")
     svg = laid(head[head.index("<svg ") :] + end, drawn.over)
@@ -107,6 +114,12 @@ def _live(drawn: Drawing) -> Live:
             script = text
     if not script or "plotpress-meta" not in data:
         raise ValueError("this version of plotpress writes another page than this one is made for: 0.42 is known to do")
+    meta = json.loads(data["plotpress-meta"])
+    for one in meta.values():  # six digits after the point, which is none of a small intensity's
+        scale = layout.unit[0]
+        ends = {"xmin": layout.x[0], "xmax": layout.x[1], "ymin": layout.y[0] / scale, "ymax": layout.y[1] / scale}
+        one.update({name: vega.short(value) for name, value in ends.items()})
+    data["plotpress-meta"] = json.dumps(meta, separators=(",", ":"))
     return Live(svg, data, script)
 
 
@@ -141,19 +154,21 @@ def _controls(live: bool) -> str:
 
 def _sections(model: Model) -> str:
     parts = [
-        '<section id="row" aria-live="polite"><h2>Picked kernel</h2><div id="row-content" class="faint">'
+        '<section id="row" aria-live="polite"><h2>Picked kernel</h2><div id="row-content" class="empty">'
         "Nothing is picked. Choose Point Picking, then a point; or a name in the list.</div></section>",
         '<section id="kernels"><h2>Kernels</h2><table><thead><tr><th>kernel</th><th class="number">of roof</th>'
-        '<th class="number">of time</th></tr></thead><tbody id="kernels-body"></tbody></table></section>',
+        '<th class="number time">of time</th></tr></thead><tbody id="kernels-body"></tbody></table></section>',
     ]
     rows = "".join(
         f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
         for one in model.left[:200]
     )
     notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in model.notes)
+    notes = f"<h2>Of the roofs</h2>{notes}" if notes else ""
     if rows:
         more = f" (the first 200 of {len(model.left)})" if len(model.left) > 200 else ""
-        rows = f"<h2>Listed, not drawn{more}</h2><table><thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead><tbody>{rows}</tbody></table>"
+        head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
+        rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
     if rows or notes:
         parts.append(f'<section id="listed">{rows}{notes}</section>')
     return "".join(parts)
@@ -163,7 +178,7 @@ def _pick(model: Model, layout: Layout) -> dict[str, Any]:
     """What plotpress snaps to: each kernel at each of its levels, in the order of the specification's rows."""
     xs = [vega.short(x) for one in model.kernels for _, x in one.spots]
     ys = [vega.short(one.rate / layout.unit[0]) for one in model.kernels for _ in one.spots]
-    names = [one.name for one in model.kernels for _ in one.spots]
+    names = [shortened(one.name, 48) for one in model.kernels for _ in one.spots]
     series = {"kind": "scatter", "x": xs, "y": ys, "vals": {"kernel": names}, "label": None, "color": None}
     return {"0": {"series": [series], "meshes": [], "pies": []}}
 
@@ -195,17 +210,24 @@ def _marks(drawn: Drawing) -> dict[str, Any]:
 
 
 def packed(values: Sequence[Any]) -> dict[str, Any]:
-    """A column, short: one value where all are alike, words by number where they repeat, figures to six digits."""
+    """A column, short: one value where all are alike, words by number since they repeat, figures to five digits.
+
+    Notes and lists of words are taken apart, whose parts repeat where the whole does not.
+    """
     if all(one == values[0] for one in values):
         return {"all": _digits(values[0])}
-    words = dict.fromkeys(one for one in values if isinstance(one, str))
-    if words and len(words) < len(values) and all(one is None or isinstance(one, str) for one in values):
-        number = {word: at for at, word in enumerate(words)}
-        return {"words": list(words), "at": [None if one is None else number[one] for one in values]}
-    return {"at": [_digits(one) for one in values]}
+    said = [one for one in values if one is not None]
+    if not all(isinstance(one, str) or (isinstance(one, list) and all(isinstance(part, str) for part in one)) for one in said):
+        return {"at": [_digits(one) for one in values]}
+    number: dict[str, int] = {}
+    at = []
+    for one in values:
+        parts = one.split("; ") if isinstance(one, str) else one
+        at.append(None if parts is None else [number.setdefault(part, len(number)) for part in parts])
+    return {"words": list(number), "at": at}
 
 
 def _digits(value: Any) -> Any:
     if isinstance(value, float):
-        return vega.short(value)
+        return float(f"{value:.5g}")
     return [_digits(one) for one in value] if isinstance(value, list) else value

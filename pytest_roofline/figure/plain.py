@@ -44,13 +44,13 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     left: list[Left] = []
     for at, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            left.append(Left(row=at, name=f"row {at + 1}", kind="not drawn", why=f"is {type(row).__name__}, not an object"))
+            left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
             continue
         name = shortened(str(row.get("name", f"row {at + 1}")))
         try:
             found = _kernel(row, at, name, bandwidths)
         except ValueError as error:
-            left.append(Left(row=at, name=name, kind="not drawn", why=str(error)))
+            left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
             continue
         if isinstance(found, Left):
             left.append(found)
@@ -58,7 +58,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
             kernels.append(placed(found, bandwidths, ceilings))
     kernels, wrong = impossible(kernels)
     left += wrong
-    bases = sorted({one.basis for one in (*ceilings, *bandwidths)})
+    bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
         title=title or titled(kernels),
         subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
@@ -140,9 +140,11 @@ def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Ban
     rate = _figure(row, _RATES, "")
     moved = _figure(row, _BANDWIDTHS, "")
     spots = _spots(row, bandwidths)
+    if rate is None and moved and len(spots) == 1 and not spots[0][0]:
+        rate = spots[0][1] * moved
     if rate == 0 or (rate is None and moved):
         main = main_bandwidth(bandwidths)
-        why = "does no FLOPs, so it has no place on this plot"
+        why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
         if moved:
             why += f"; {quantity(moved, 'B/s')}" + (f", {100 * moved / main.bytes_s:.1f}% of {main.name}" if main else "")
         return Left(row=at, name=name, kind="copy", why=why)
@@ -191,7 +193,7 @@ def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tup
     return () if one is None else (("", float(number(one, "intensity"))),)
 
 
-_OWN = {"name", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+_OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:

@@ -37,7 +37,7 @@ def model(document: Mapping[str, Any], label: str, device: str | None = None, ti
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
             why = f"of another device, {shortened(str(other), 40)}: --device draws it"
-            left.append(Left(row=at, name=shown, kind="not drawn", why=why))
+            left.append(Left(row=at, name=shown, kind="other device", why=why))
             continue
         found = _kernel(entry, at, shown, peaks)
         if isinstance(found, Left):
@@ -146,7 +146,7 @@ def _kernel(
     reason = str(entry.get("unknown_reason") or "")
     if entry.get("modeled") is False or reason == "unmodelled":
         first = str(entry.get("notes") or "").partition("; ")[0]
-        return left("not drawn", f"no model of its work{': ' + shortened(first, 160) if first else ''}")
+        return left("unmodelled", f"no model of its work{': ' + shortened(first, 160) if first else ''}")
     if _above(entry, "t_unit_ms") is None and _above(entry, "t_ms") is None:
         return left("not measured", "no time, so no rate")
     raw, axis = _finite(entry, "roofline_pct_raw"), entry.get("roof_axis")
@@ -160,7 +160,7 @@ def _kernel(
         return left("copy", f"does no FLOPs, so it has no place on this plot{told}")
     rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
     if rate is None or intensity is None:
-        return left("not drawn", "no positive finite rate and intensity")
+        return left("unusable", "no positive finite rate and intensity")
     found = _axis(entry, peaks)
     wide = _above(peaks, "hbm_bw_bytes_s")
     flops_s = found[2] if found else None
@@ -197,9 +197,7 @@ def _before(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[fl
     return (intensity, rate * new / old) if old and new else None
 
 
-def _span(
-    entry: Mapping[str, Any], intensity: float, rate: float
-) -> tuple[tuple[float, float], tuple[float, float]] | None:
+def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """The candidates for the work of one unit, where they differ, else the quartiles of its time."""
     t_ms = _above(entry, "t_unit_ms")
     ends = []
@@ -247,9 +245,7 @@ def _ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) ->
         if rate is None or (engine == "vector" and rate == twin):
             continue
         meaning = "no faster than vector units" if engine == "vector" and twin else ""
-        found.append(
-            Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning)
-        )
+        found.append(Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
         low = _rate(reached, engine, dtype) if isinstance(reached, Mapping) else None
         if low is not None:
             name = f"{dtype} {engine}, measured"
@@ -286,10 +282,10 @@ def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _value(value: object) -> object:
-    if value is None or isinstance(value, (bool, int)):
-        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if value is None or isinstance(value, int):
+        return value
     if isinstance(value, str):
         return shortened(value, _LONGEST_NOTE)
     if isinstance(value, (list, tuple)):

@@ -10,15 +10,17 @@ import math
 from typing import Any
 
 from . import marks
-from .drawing import back_x, back_y, detailed
-from .layout import LINE, SMALL, Layout, ceiling_box, ceiling_start, ceiling_words, slope_ends
-from .model import Model, percent
+from .drawing import back_x, back_y, detailed, leftward
+from .layout import LINE, SMALL, Layout, ceiling_box, ceiling_start, ceiling_words, level_tags, slope_ends
+from .model import Bandwidth, Ceiling, Model, percent
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
+#: Pixels of one line of a legend, as Vega sets it at this size.
+ROW = 10.8
 LEGEND = {
     "title": None,
-    "orient": "bottom-right",
+    "orient": "none",
     "labelLimit": 400,
     "labelFontSize": SMALL,
     "symbolSize": 50,
@@ -26,6 +28,21 @@ LEGEND = {
     "padding": 3,
     "rowPadding": 1,
 }
+_TIPS = (
+    ("name", "kernel"),
+    ("of_roof", "percent of roof"),
+    ("interval", "range"),
+    ("bound", "limiter"),
+    ("below", "what that means"),
+    ("verdict", "verdict"),
+    ("reason", "reason"),
+    ("basis", "basis"),
+    ("share", "share of time, %"),
+    ("dtype", "dtype"),
+    ("level", "level"),
+    ("intensity", "intensity, FLOP/B"),
+)
+_POINT = {"type": "point", "filled": True, "opacity": 1, "clip": True}
 _HALO = {"stroke": marks.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 
@@ -34,8 +51,7 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
     unit = layout.unit[1]
     x = _axis(
         "intensity",
-        "arithmetic intensity (FLOP per byte of "
-        + ("traffic at each level)" if len(model.levels) > 1 else "DRAM traffic)"),
+        "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(model.levels) > 1 else "DRAM traffic)"),
         layout.x,
     )
     y = _axis("rate", f"attained performance ({unit})", (layout.y[0] / layout.unit[0], layout.y[1] / layout.unit[0]))
@@ -57,12 +73,17 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
         "config": {
             "font": "Helvetica, Arial, sans-serif",
             "view": {"stroke": marks.INK},
-            "axis": {"gridColor": marks.GRID, "gridWidth": 0.6, "titleFontWeight": "normal", "titleFontSize": 10, "labelFontSize": 9},
-            "legend": {"layout": {"bottom-right": {"direction": "vertical", "margin": 2}}},
+            "axis": {
+                "gridColor": marks.GRID,
+                "gridWidth": 0.6,
+                "titleFontWeight": "normal",
+                "titleFontSize": 10,
+                "labelFontSize": 9,
+            },
         },
         "datasets": datasets(model, layout),
-        "layer": [_roofs(model, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
-        "resolve": {"scale": {"color": "independent", "strokeDash": "independent", "shape": "independent", "size": "independent"}},
+        "layer": [_roofs(model, layout, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
+        "resolve": {"scale": dict.fromkeys(("color", "strokeDash", "shape", "size"), "independent")},
     }
 
 
@@ -119,6 +140,11 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
             ranges.append(_way("range", ax, ay / scale, bx, by / scale))
         if at in layout.arrows and one.far:
             ways.append(_way("roof", one.intensity, rate, one.intensity, (one.roof or one.rate) / scale))
+    for label in layout.labels:
+        if label.leader is not None:
+            (ax, ay), (bx, by) = label.leader
+            ends = back_x(layout, ax), back_y(layout, ay) / scale, back_x(layout, bx), back_y(layout, by) / scale
+            ways.append(_way("label", *ends))
     return {
         "roofs": roofs,
         "ridges": [_vertex("", x, y / scale) for x, y in model.ridges],
@@ -153,7 +179,7 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
             if one.share is not None:
                 row["share"] = short(one.share)
             if one.below is not None:
-                row["below"] = one.label[-1]
+                row["below"] = one.told
             found.append(row)
     return found
 
@@ -164,13 +190,15 @@ def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
     for label in layout.labels:
         one = model.kernels[label.kernel]
         box = label.box
+        left = leftward(layout, model, label)
         for at, words in enumerate(label.lines):
             found.append(
                 {
                     "intensity": short(one.intensity),
                     "rate": short(one.rate / layout.unit[0]),
                     "text": words,
-                    "dx": round(box.x - layout.px(one.intensity), 1),
+                    "align": "right" if left else "left",
+                    "dx": round(box.x + (box.w if left else 0.0) - layout.px(one.intensity), 1),
                     "dy": round(box.y + LINE * (at + 1) - 2 - layout.py(one.rate), 1),
                 }
             )
@@ -184,12 +212,18 @@ def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
     spots = [(words, px, py, -angle, colours[one]) for one, words, px, py, angle in layout.slopes]
     if layout.flat is not None:
         spots.append((*layout.flat, 0.0, marks.INK))
-    for top, colour, _ in marks.ceilings(model):
-        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
-        spots.append((ceiling_words(top, layout.unit), box.x, box.y + box.h - 2.5, 0.0, colour))
     for words, px, py, angle, colour in spots:
         row = _vertex("", back_x(layout, px), back_y(layout, py) / layout.unit[0])
-        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour})
+        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": "left"})
+    for top, colour, _ in marks.ceilings(model):
+        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
+        row = _vertex("", back_x(layout, box.x + box.w), back_y(layout, box.y + box.h - 2.5) / layout.unit[0])
+        found.append({**row, "text": ceiling_words(top, layout.unit), "angle": 0, "colour": colour, "align": "right"})
+    if len(model.levels) > 1:
+        for one, wide in zip(model.kernels[:12], layout.diameters):
+            for words, at, box in level_tags(one, wide, layout.frame, layout.x, layout.y):
+                row = _vertex("", back_x(layout, at), back_y(layout, box.y + box.h - 1) / layout.unit[0])
+                found.append({**row, "text": words, "angle": 0, "colour": marks.FAINT, "align": "center"})
     return found
 
 
@@ -202,11 +236,11 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
     return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
 
 
-def _roofs(model: Model, place: dict[str, Any]) -> dict[str, Any]:
-    roofs = [*marks.ceilings(model), *marks.bandwidths(model)]
+def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
+    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*marks.ceilings(model), *marks.bandwidths(model)]
     names = [marks.named(one) for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
-    legend = {**LEGEND, "symbolType": "stroke"}
+    legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
     return {
         "data": {"name": "roofs"},
         "mark": {"type": "line", "clip": True, "strokeWidth": 1.9},
@@ -228,8 +262,20 @@ def _roofs(model: Model, place: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _legend(layout: Layout, kind: str) -> dict[str, Any]:
+    """A legend where the layout has the lines of its kind."""
+    kinds = [one.kind for one in layout.legend]
+    box, frame = layout.legend_box, layout.frame
+    before = kinds.index(kind)
+    return {
+        **LEGEND,
+        "legendX": round(box.x - frame.x, 1),
+        "legendY": round(box.y - frame.y + ROW * before + 3 * len(set(kinds[:before])), 1),
+    }
+
+
 def _ridges(place: dict[str, Any]) -> dict[str, Any]:
-    mark = {"type": "point", "filled": True, "opacity": 1, "size": 20, "color": marks.INK, "clip": True}
+    mark = {**_POINT, "size": 20, "color": marks.INK}
     return {"data": {"name": "ridges"}, "mark": mark, "encoding": place}
 
 
@@ -238,12 +284,27 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     thin = {"type": "rule", "clip": True, "color": marks.FAINT, "strokeWidth": 1}
     dashes = {"condition": {"test": "datum.kind == 'roof'", "value": [1, 2]}, "value": [1, 0]}
     wide = {"type": "rule", "clip": True, "color": marks.INK, "strokeWidth": 2.6, "opacity": 0.45}
+    widths = {"condition": {"test": "datum.kind == 'label'", "value": 0.6}, "value": 1}
     return [
-        {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes}},
+        {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
+        {
+            "data": {"name": "ways"},
+            "transform": [{"filter": "datum.kind == 'before'"}],
+            "mark": {**_POINT, "fill": marks.PAPER, "stroke": marks.FAINT, "strokeWidth": 1, "size": 28},
+            "encoding": place,
+        },
         {
             "data": {"name": "ways"},
             "transform": [{"filter": "datum.kind == 'roof'"}],
-            "mark": {"type": "point", "shape": "triangle-up", "filled": True, "opacity": 1, "size": 25, "clip": True, "yOffset": 3.5},
+            "mark": {
+                "type": "point",
+                "shape": "triangle-up",
+                "filled": True,
+                "opacity": 1,
+                "size": 25,
+                "clip": True,
+                "yOffset": 3.5,
+            },
             "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": marks.FAINT}},
         },
         {"data": {"name": "ranges"}, "mark": wide, "encoding": ends},
@@ -254,32 +315,31 @@ def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, An
     verdicts = [value for key, value in marks.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
     bounds = [value for key, value in marks.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
     plain = all(one.verdict == "none" for one in model.kernels)
-    tips = [("name", "kernel"), ("of_roof", "percent of roof"), ("interval", "range"), ("bound", "limiter"), ("below", "told")]
-    tips += [("verdict", "verdict"), ("reason", "reason"), ("basis", "basis"), ("share", "share of time, %"), ("dtype", "dtype")]
-    tips += [("intensity", "intensity, FLOP/B"), ("rate", layout.unit[1]), ("level", "level")]
     used = {key for row in kernels(model, layout) for key in row}
     return {
         "data": {"name": "kernels"},
         "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],
-        "mark": {"type": "point", "filled": True, "opacity": 1, "clip": True, "stroke": marks.PAPER, "strokeWidth": 0.8},
+        "mark": {**_POINT, "stroke": marks.PAPER, "strokeWidth": 0.8},
         "encoding": {
             **place,
             "color": {
                 "field": "verdict",
                 "type": "nominal",
                 "scale": {"domain": [text for _, text in verdicts], "range": [colour for colour, _ in verdicts]},
-                "legend": None if plain else {**LEGEND, "symbolType": "circle", "symbolStrokeWidth": 0},
+                "legend": None if plain else {**_legend(layout, "colour"), "symbolType": "circle", "symbolStrokeWidth": 0},
             },
             "shape": {
                 "field": "bound",
                 "type": "nominal",
                 "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
-                "legend": {**LEGEND, "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0},
+                "legend": {**_legend(layout, "shape"), "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0}
+                if bounds
+                else None,
             },
             "size": {"field": "area", "type": "quantitative", "scale": None, "legend": None},
             "tooltip": [
                 {"field": key, "title": title, "type": "quantitative" if key in ("share", "intensity", "rate") else "nominal"}
-                for key, title in tips
+                for key, title in (*_TIPS, ("rate", layout.unit[1]))
                 if key in used
             ],
         },
@@ -291,14 +351,14 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
     shape = {
         "type": "text",
         "clip": True,
-        "align": "left",
+        "align": {"expr": "datum.align"},
         "baseline": "alphabetic",
         "fontSize": SMALL,
         "dx": {"expr": "datum.dx"},
         "dy": {"expr": "datum.dy"},
     }
     text = {**place, "text": {"field": "text", "type": "nominal"}}
-    roof = {"type": "text", "clip": True, "align": "left", "baseline": "alphabetic", "fontSize": SMALL}
+    roof = {"type": "text", "clip": True, "align": {"expr": "datum.align"}, "baseline": "alphabetic", "fontSize": SMALL}
     along = {**roof, "angle": {"expr": "datum.angle"}}
     colour = {"color": {"field": "colour", "type": "nominal", "scale": None}}
     return [
@@ -325,7 +385,7 @@ def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
 
 
 def text(spec: dict[str, Any]) -> str:
-    """A specification as JSON in ASCII, a row of data a line."""
+    """A specification as JSON in ASCII, a row of data a line, that no name ends when it stands in a script of a page."""
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
     def lines(rows: list[Any]) -> str:
@@ -340,4 +400,4 @@ def text(spec: dict[str, Any]) -> str:
             parts.append(f"{encode(key)}: {lines(value)}")
         else:
             parts.append(f"{encode(key)}: {encode(value)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return "{\n" + ",\n".join(parts).replace("<", "\\u003c") + "\n}\n"

@@ -59,6 +59,7 @@ def _observer(observed: list[Observed], understood: Callable[..., Observed | Non
     """Takes down what one of the functions has returned; whatever becomes of that, its caller gets the result."""
 
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         result = original(*args, **kwargs)
         try:
             found = understood(result, original, *args, **kwargs)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
+from roofline_engine.arguments import Option, Options
 from roofline_engine.inputs import read_json
 from roofline_engine.units import printable
 
 from .output import SUFFIXES, needed, of_document, suffix_of, write
 
-
-def add(one: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    one.add_argument("path", metavar="REPORT", help="a report, an artifact, or JSON with ceilings, bandwidths and kernels")
-    one.add_argument(
-        "-o", "--output", metavar="FILE", action="append", required=True, help=f"ends in {', '.join(SUFFIXES)}; repeatable"
-    )
-    one.add_argument("--device", metavar="NAME", help="whose rows, where a report has several devices")
-    one.add_argument("--title", metavar="TEXT", help="in place of the one that says what to see")
-    one.set_defaults(run=run)
+OPTIONS = (
+    Option("path", "REPORT", "a report, an artifact, or JSON with ceilings, bandwidths and kernels", required=True),
+    Option("--output", "FILE", f"ends in {', '.join(SUFFIXES)}; repeatable", many=True, required=True, short="o"),
+    Option("--device", "NAME", "whose rows, where a report has several devices"),
+    Option("--title", "TEXT", "in place of the one that says what to see"),
+)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Write the figure to each file.
 
     Raises:

@@ -369,6 +369,16 @@ def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
             assert not box.hits(disc)
 
 
+def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
+    near = [{"name": f"measured {at}", "gflops": 312000 - 2000 * at, "dtype": "bf16"} for at in range(5)]
+    _, layout = laid({**many(10), "ceilings": near})
+    boxes = [box for _, _, box in layout.tags]
+    assert len(boxes) == 5
+    for at, box in enumerate(boxes):
+        assert box.inside(layout.frame)
+        assert not any(box.hits(other) for other in boxes[at + 1 :])
+
+
 def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None:
     made, layout = laid(many(2000))
     assert 0 < len(layout.labels) <= 40
@@ -406,6 +416,8 @@ def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -
 def test_nothing_at_all_is_still_a_figure() -> None:
     made, layout = laid({"kernels": []})
     assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
+    assert layout.unit[1] == "GFLOP/s"
+    assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: the list says why"
     assert layout.x[0] < layout.x[1]
 
 

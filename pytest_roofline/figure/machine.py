@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from ..ceilings.record import LEVELS, SCHEMA, Ceilings
 from .model import Bandwidth, Ceiling, Model, counted, meaning_of, titled
 
+#: What is nearer to a roof than this is the roof.
+_UNDER = 0.99
 _NAMED = {"vector_fma": "FMA", "gemm": "GEMM", "vector": "no FMA", "scalar": "scalar"}
 
 
@@ -54,7 +56,7 @@ def model(document: Any, label: str, title: str | None) -> Model:
     """The figure of a machine alone."""
     found = measured(document, label)
     return Model(
-        title=title or titled(()),
+        title=title or titled((), ()),
         subtitle=counted((), (), "roofs: measured"),
         bandwidths=found.bandwidths,
         ceilings=found.ceilings,
@@ -67,7 +69,9 @@ def added(found: Measured, bandwidths: tuple[Bandwidth, ...], ceilings: tuple[Ce
     """What ``found`` adds to the roofs that rows were judged by, which stay the roofs: nothing over those is a roof here."""
     memory = max((one.bytes_s for one in bandwidths), default=None)
     tops = {one.dtype: one.flops_s for one in reversed(ceilings)}
-    wide = tuple(one for one in found.bandwidths if one.level != LEVELS[-1].lower() or memory is None or one.bytes_s < memory)
+    wide = tuple(
+        one for one in found.bandwidths if one.level != LEVELS[-1].lower() or memory is None or one.bytes_s < _UNDER * memory
+    )
     used = set(dtypes)
-    low = tuple(one for one in found.ceilings if one.dtype in used and one.flops_s < tops.get(one.dtype, 0.0))
+    low = tuple(one for one in found.ceilings if one.dtype in used and one.flops_s < _UNDER * tops.get(one.dtype, 0.0))
     return Measured((*bandwidths, *wide), tuple(sorted((*ceilings, *low), key=lambda one: -one.flops_s)), found.note)

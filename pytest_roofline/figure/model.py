@@ -255,12 +255,13 @@ def meaning_of(name: str) -> str:
     return ""
 
 
-def titled(kernels: Sequence[Kernel]) -> str:
+def titled(kernels: Sequence[Kernel], left: Sequence[Left]) -> str:
     """What to see: the kernel with most to win, by its share of the time where that is known."""
     seen = [one for one in kernels if one.fraction is not None]
     seen = [one for one in seen if one.verdict != "unknown"] or seen  # a row without a verdict ranks nothing
     if not seen:
-        return "Roofline" if not kernels else "Roofline: no roof is known for these kernels"
+        nothing = "No row has a place on this plot: the list says why" if left else "Roofline"
+        return "Roofline: no roof is known for these kernels" if kernels else nothing
     if len(seen) == len(kernels) == 1:
         (only,) = seen
         return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from roofline_engine.entry import FIELDS
 
 from . import marks, vega
-from .drawing import Drawing, draw, laid
+from .drawing import Drawing, draw
 from .layout import NARROW, WIDE, Layout, arrange
 from .model import Model, shortened
 
@@ -104,7 +104,7 @@ def _style() -> str:
 def _live(drawn: Drawing, layout: Layout) -> Live:
     document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
     head, end, rest = document.partition("</svg>")
-    svg = laid(head[head.index("<svg ") :] + end, drawn.over)
+    svg = drawn.laid(head[head.index("<svg ") :] + end)
     data = {}
     script = ""
     for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", rest, re.DOTALL):

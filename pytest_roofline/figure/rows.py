@@ -65,7 +65,7 @@ def model(
     if any(one.share is None for one in kernels):
         kernels = [_without_share(one) for one in kernels]
     return Model(
-        title=title or titled(kernels),
+        title=title or titled(kernels, left),
         subtitle=counted(kernels, left, basis),
         bandwidths=bandwidths,
         ceilings=ceilings,

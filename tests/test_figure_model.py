@@ -14,9 +14,10 @@ from figure_data import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100,
 from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.record import Ceiling, Ceilings
 from pytest_roofline.figure import marks
-from pytest_roofline.figure.layout import NARROW, WIDE, Box, Layout, Size, arrange
+from pytest_roofline.figure.layout import NARROW, WIDE, Layout, Size, arrange
 from pytest_roofline.figure.model import Model, percent, shortened
 from pytest_roofline.figure.output import of_document
+from pytest_roofline.figure.paper import Box
 
 
 def model(document: dict[str, Any], **options: Any) -> Model:
@@ -83,18 +84,19 @@ def test_the_label_says_how_far_the_roof_is() -> None:
 
 def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
     made, layout = laid(V100)
-    decade_x = layout.px(10.0) - layout.px(1.0)
-    decade_y = layout.py(1e9) - layout.py(1e10)
-    for wide, _, _, _, degrees in layout.slopes:
-        low, high = layout.x[0] * 2, layout.x[1] / 2
+    decade_x = layout.plane.px(10.0) - layout.plane.px(1.0)
+    decade_y = layout.plane.py(1e9) - layout.plane.py(1e10)
+    for slope in layout.slopes:
+        wide = slope.bandwidth
+        low, high = layout.plane.x[0] * 2, layout.plane.x[1] / 2
         middle = math.sqrt(low * high)
-        rise = layout.py(low * wide.bytes_s) - layout.py(high * wide.bytes_s)
-        assert rise / (layout.px(high) - layout.px(low)) == pytest.approx(decade_y / decade_x)
-        assert layout.py(middle * wide.bytes_s) == pytest.approx(
-            (layout.py(low * wide.bytes_s) + layout.py(high * wide.bytes_s)) / 2
+        rise = layout.plane.py(low * wide.bytes_s) - layout.plane.py(high * wide.bytes_s)
+        assert rise / (layout.plane.px(high) - layout.plane.px(low)) == pytest.approx(decade_y / decade_x)
+        assert layout.plane.py(middle * wide.bytes_s) == pytest.approx(
+            (layout.plane.py(low * wide.bytes_s) + layout.plane.py(high * wide.bytes_s)) / 2
         )
-        assert degrees == pytest.approx(math.degrees(math.atan(decade_y / decade_x)))
-    assert len({degrees for *_, degrees in layout.slopes}) == 1
+        assert slope.angle == pytest.approx(math.degrees(math.atan(decade_y / decade_x)))
+    assert len({slope.angle for slope in layout.slopes}) == 1
     assert len(made.bandwidths) == 3
 
 
@@ -361,21 +363,21 @@ def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
     boxes = boxes_of(layout)
     assert len(boxes) >= (25 if size is WIDE else 8)
     for at, box in enumerate(boxes):
-        assert box.inside(layout.frame)
+        assert box.inside(layout.plane.frame)
         assert not any(box.hits(other) for other in boxes[at + 1 :])
         assert not (size.inside and box.hits(layout.legend_box))
         for one, wide in zip(made.kernels, layout.diameters):
-            disc = Box(layout.px(one.intensity) - wide / 2, layout.py(one.rate) - wide / 2, wide, wide)
+            disc = Box(layout.plane.px(one.intensity) - wide / 2, layout.plane.py(one.rate) - wide / 2, wide, wide)
             assert not box.hits(disc)
 
 
 def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
     near = [{"name": f"measured {at}", "gflops": 312000 - 2000 * at, "dtype": "bf16"} for at in range(5)]
     _, layout = laid({**many(10), "ceilings": near})
-    boxes = [box for _, _, box in layout.tags]
+    boxes = [tag.box for tag in layout.tags]
     assert len(boxes) == 5
     for at, box in enumerate(boxes):
-        assert box.inside(layout.frame)
+        assert box.inside(layout.plane.frame)
         assert not any(box.hits(other) for other in boxes[at + 1 :])
 
 
@@ -405,12 +407,12 @@ def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None
 def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -> None:
     made, layout = laid({**GPU, "kernels": kernels}, size)
     for one in made.kernels:
-        spot = Box(layout.px(one.intensity), layout.py(one.rate), 0, 0)
-        assert spot.grown(4).inside(layout.frame)
+        spot = Box(layout.plane.px(one.intensity), layout.plane.py(one.rate), 0, 0)
+        assert spot.grown(4).inside(layout.plane.frame)
         assert not (size.inside and spot.grown(1).hits(layout.legend_box))
     for x, y in made.ridges:
-        assert Box(layout.px(x), layout.py(y), 0, 0).inside(layout.frame)
-    assert all(box.inside(layout.frame) for box in boxes_of(layout))
+        assert Box(layout.plane.px(x), layout.plane.py(y), 0, 0).inside(layout.plane.frame)
+    assert all(box.inside(layout.plane.frame) for box in boxes_of(layout))
 
 
 def test_nothing_at_all_is_still_a_figure() -> None:
@@ -418,7 +420,7 @@ def test_nothing_at_all_is_still_a_figure() -> None:
     assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
     assert layout.unit[1] == "GFLOP/s"
     assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: the list says why"
-    assert layout.x[0] < layout.x[1]
+    assert layout.plane.x[0] < layout.plane.x[1]
 
 
 def test_areas_grow_with_the_share() -> None:

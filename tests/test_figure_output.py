@@ -102,7 +102,9 @@ def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
         if role == "symbol mark" and item.get("fill", "").lower() in colours and item.get("stroke") == marks.PAPER
     )
     expected = [
-        (layout.px(x) - layout.frame.x, layout.py(one.rate) - layout.frame.y) for one in made.kernels for _, x in one.spots
+        (layout.plane.px(x) - layout.plane.frame.x, layout.plane.py(one.rate) - layout.plane.frame.y)
+        for one in made.kernels
+        for _, x in one.spots
     ]
     assert len(points) == len(expected)
     for (ax, ay), (bx, by) in zip(points, sorted((round(x), round(y)) for x, y in expected)):
@@ -113,7 +115,7 @@ def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
     assert len(told) > 10
     assert told <= labels
     assert told <= set(ours)
-    roofs = {words for _, words, *_ in layout.slopes} | {"compute bound", "fp32 vector: 19.5 TFLOP/s"}
+    roofs = {slope.words for slope in layout.slopes} | {"compute bound", "fp32 vector: 19.5 TFLOP/s"}
     assert roofs <= labels
     assert roofs <= set(ours)
     legend = [str(item["text"]) for role, item in drawn if role == "text legend-label"]

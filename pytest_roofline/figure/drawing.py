@@ -7,19 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import marks
-from .layout import (
-    LINE,
-    SMALL,
-    TEXT,
-    Box,
-    Entry,
-    Label,
-    Layout,
-    ceiling_start,
-    level_tags,
-    slope_ends,
-)
+from .layout import LEGEND_LINE, TITLE, Entry, Layout
+from .limits import ceiling_start, slope_ends
 from .model import Model
+from .paper import LINE, SMALL, TEXT, Box
 
 #: plotpress has 100 pixels an inch and gives marker sizes in points.
 _POINT = 72.0 / 100.0
@@ -60,7 +51,8 @@ def draw(model: Model, layout: Layout) -> Drawing:
     style = plotpress.Style(
         font_family=_FONT, tick_label_size=TEXT, label_size=10.0, text_color=marks.INK, grid_color=marks.GRID, grid_alpha=0.8
     )
-    size, frame = layout.size, layout.frame
+    size, plane = layout.size, layout.plane
+    frame = plane.frame
     figure = plotpress.Figure(figsize=(size.width / 100, size.height / 100), style=style, facecolor=marks.PAPER)
     axes = figure.add_axes(
         [frame.x / size.width, 1 - (frame.y + frame.h) / size.height, frame.w / size.width, frame.h / size.height]
@@ -68,8 +60,8 @@ def draw(model: Model, layout: Layout) -> Drawing:
     scale = layout.unit[0]
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(*layout.x)
-    axes.set_ylim(layout.y[0] / scale, layout.y[1] / scale)
+    axes.set_xlim(*plane.x)
+    axes.set_ylim(plane.y[0] / scale, plane.y[1] / scale)
     axes.grid(True)
     axes.set_xlabel("arithmetic intensity (FLOP per byte of DRAM traffic)")
     if len(model.levels) > 1:
@@ -97,13 +89,13 @@ def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
 def _roofs(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     scale = layout.unit[0]
     for one, colour, dash in marks.bandwidths(model):
-        start, end = slope_ends(model, one, layout.x, layout.y)
+        start, end = slope_ends(model, one, layout.plane)
         if start < end:
             ys = [start * one.bytes_s / scale, end * one.bytes_s / scale]
             axes.plot([start, end], ys, color=colour, linewidth=1.7, linestyle=dash)
     for top, colour, dash in marks.ceilings(model):
-        start = ceiling_start(model, top.flops_s, layout.x)
-        axes.plot([start, layout.x[1]], [top.flops_s / scale] * 2, color=colour, linewidth=1.9, linestyle=dash)
+        start = ceiling_start(model, top.flops_s, layout.plane)
+        axes.plot([start, layout.plane.x[1]], [top.flops_s / scale] * 2, color=colour, linewidth=1.9, linestyle=dash)
     if model.ridges:
         xs, ys = [x for x, _ in model.ridges], [y / scale for _, y in model.ridges]
         axes.scatter(xs, ys, s=5 * _POINT, color=marks.INK)
@@ -146,24 +138,14 @@ def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     for label in layout.labels:
         if label.leader is not None:
             (ax, ay), (bx, by) = label.leader
-            xs = [back_x(layout, ax), back_x(layout, bx)]
-            ys = [back_y(layout, ay), back_y(layout, by)]
+            xs = [layout.plane.back_x(ax), layout.plane.back_x(bx)]
+            ys = [layout.plane.back_y(ay), layout.plane.back_y(by)]
             line(xs, ys, label.kernel, color=marks.FAINT, linewidth=0.6)
 
 
 def _under(layout: Layout, rate: float) -> float:
     """A rate a little under another, so that an arrow's head ends at the line."""
-    return back_y(layout, layout.py(rate) + 3.5)
-
-
-def back_x(layout: Layout, px: float) -> float:
-    ratio = (px - layout.frame.x) / layout.frame.w
-    return float(layout.x[0] * (layout.x[1] / layout.x[0]) ** ratio)
-
-
-def back_y(layout: Layout, py: float) -> float:
-    ratio = (py - layout.frame.y) / layout.frame.h
-    return float(layout.y[1] * (layout.y[0] / layout.y[1]) ** ratio)
+    return layout.plane.back_y(layout.plane.py(rate) + 3.5)
 
 
 def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
@@ -192,35 +174,28 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
 def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     def text(px: float, py: float, words: str, kernel: int | None, **look: Any) -> None:
         axes.text(
-            back_x(layout, px),
-            back_y(layout, py) / layout.unit[0],
+            layout.plane.back_x(px),
+            layout.plane.back_y(py) / layout.unit[0],
             words,
             **{"fontsize": SMALL, "outline": marks.PAPER, "color": marks.INK, **look},
         )
         drawn.labels.append(kernel)
 
     colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
-    for wide, words, px, py, angle in layout.slopes:
-        text(px, py, words, None, rotation=angle, color=colours[wide])
+    for slope in layout.slopes:
+        text(slope.x, slope.y, slope.words, None, rotation=slope.angle, color=colours[slope.bandwidth])
     if layout.flat is not None:
-        words, px, py = layout.flat
-        text(px, py, words, None, fontsize=TEXT)
+        words, box = layout.flat
+        text(box.x, box.y + TEXT, words, None, fontsize=TEXT)
     shades = {top: colour for top, colour, _ in marks.ceilings(model)}
-    for top, words, box in layout.tags:
-        text(box.x + box.w, box.y + box.h - 2.5, words, None, color=shades[top], ha="right")
-    if len(model.levels) > 1:
-        for at, one in enumerate(model.kernels[:12]):
-            for words, middle, box in level_tags(one, layout.diameters[at], layout.frame, layout.x, layout.y):
-                text(middle, box.y + box.h - 1, words, at, ha="center", color=marks.FAINT, fontsize=7.0)
+    for tag in layout.tags:
+        text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
+    for one in layout.levels:
+        middle = one.box.x + one.box.w / 2
+        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, ha="center", color=marks.FAINT, fontsize=7.0)
     for label in layout.labels:
-        box = label.box
-        px, ha = (box.x + box.w, "right") if leftward(layout, model, label) else (box.x, "left")
-        text(px, box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
-
-
-def leftward(layout: Layout, model: Model, label: Label) -> bool:
-    """Whether a label stands left of its point, and so is flush with its right end."""
-    return label.box.x + label.box.w <= layout.px(model.kernels[label.kernel].intensity)
+        px, ha = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
+        text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
 
 
 def _text(x: float, y: float, words: str, size: float, colour: str = marks.INK, more: str = "") -> str:
@@ -233,12 +208,12 @@ def _over(model: Model, layout: Layout) -> str:
     parts = []
     y = 20.0
     for line in layout.title:
-        parts.append(_text(16, y, line, 12.5, more=' font-weight="bold"'))
+        parts.append(_text(16, y, line, TITLE, more=' font-weight="bold"'))
         y += 16
     for line in layout.subtitle:
         parts.append(_text(16, y - 1, line, TEXT, marks.FAINT))
         y += 13
-    low = layout.frame.y + layout.frame.h + 50
+    low = layout.plane.frame.y + layout.plane.frame.h + 50
     if not layout.size.inside:
         low = layout.legend_box.y + layout.legend_box.h + 14
     for at, line in enumerate(layout.footer):
@@ -254,7 +229,7 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
         f'fill-opacity="0.9" stroke="{marks.GRID}" stroke-width="0.8"/>'
     ]
     for at, one in enumerate(entries):
-        y = box.y + 4 + 13 * at + 6.5
+        y = box.y + 4 + LEGEND_LINE * (at + 0.5)
         x = box.x + 6
         if one.kind == "line":
             dash = ' stroke-dasharray="5,3"' if one.shape == "--" else ""

@@ -117,8 +117,8 @@ def _live(drawn: Drawing, layout: Layout) -> Live:
         raise ValueError("this version of plotpress writes another page than this one is made for: 0.42 is known to do")
     meta = json.loads(data["plotpress-meta"])
     for one in meta.values():  # six digits after the point, which is none of a small intensity's
-        scale = layout.unit[0]
-        ends = {"xmin": layout.x[0], "xmax": layout.x[1], "ymin": layout.y[0] / scale, "ymax": layout.y[1] / scale}
+        (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
+        ends = {"xmin": x0, "xmax": x1, "ymin": y0 / scale, "ymax": y1 / scale}
         one.update({name: vega.short(value) for name, value in ends.items()})
     data["plotpress-meta"] = json.dumps(meta, separators=(",", ":"))
     return Live(svg, data, script)

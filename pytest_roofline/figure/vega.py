@@ -10,9 +10,11 @@ import math
 from typing import Any
 
 from . import marks
-from .drawing import back_x, back_y, detailed, leftward
-from .layout import LINE, SMALL, Layout, ceiling_start, level_tags, slope_ends
+from .drawing import detailed
+from .layout import Layout
+from .limits import ceiling_start, slope_ends
 from .model import Bandwidth, Ceiling, Model, percent
+from .paper import LINE, SMALL, TEXT
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
@@ -48,13 +50,13 @@ _HALO = {"stroke": marks.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 def specification(model: Model, layout: Layout) -> dict[str, Any]:
     """The Vega-Lite specification of one drawing; ``datasets`` holds all figures, in FLOP/byte and the unit of the axis."""
-    unit = layout.unit[1]
+    unit, plane = layout.unit[1], layout.plane
     x = _axis(
         "intensity",
         "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(model.levels) > 1 else "DRAM traffic)"),
-        layout.x,
+        plane.x,
     )
-    y = _axis("rate", f"attained performance ({unit})", (layout.y[0] / layout.unit[0], layout.y[1] / layout.unit[0]))
+    y = _axis("rate", f"attained performance ({unit})", (plane.y[0] / layout.unit[0], plane.y[1] / layout.unit[0]))
     place = {"x": x, "y": y}
     return {
         "$schema": SCHEMA,
@@ -67,8 +69,8 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
             "subtitleFontSize": 9,
             "subtitleColor": marks.FAINT,
         },
-        "width": round(layout.frame.w),
-        "height": round(layout.frame.h),
+        "width": round(plane.frame.w),
+        "height": round(plane.frame.h),
         "background": marks.PAPER,
         "config": {
             "font": "Helvetica, Arial, sans-serif",
@@ -119,12 +121,12 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     scale = layout.unit[0]
     roofs: list[dict[str, Any]] = []
     for wide, _, _ in marks.bandwidths(model):
-        start, end = slope_ends(model, wide, layout.x, layout.y)
+        start, end = slope_ends(model, wide, layout.plane)
         if start < end:
             roofs += [_vertex(marks.named(wide), at, at * wide.bytes_s / scale) for at in (start, end)]
     for top, _, _ in marks.ceilings(model):
-        start = ceiling_start(model, top.flops_s, layout.x)
-        roofs += [_vertex(marks.named(top), at, top.flops_s / scale) for at in (start, layout.x[1])]
+        start = ceiling_start(model, top.flops_s, layout.plane)
+        roofs += [_vertex(marks.named(top), at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
     ways: list[dict[str, Any]] = []
     ranges: list[dict[str, Any]] = []
     for at in detailed(model, layout):
@@ -143,7 +145,12 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     for label in layout.labels:
         if label.leader is not None:
             (ax, ay), (bx, by) = label.leader
-            ends = back_x(layout, ax), back_y(layout, ay) / scale, back_x(layout, bx), back_y(layout, by) / scale
+            ends = (
+                layout.plane.back_x(ax),
+                layout.plane.back_y(ay) / scale,
+                layout.plane.back_x(bx),
+                layout.plane.back_y(by) / scale,
+            )
             ways.append(_way("label", *ends))
     return {
         "roofs": roofs,
@@ -190,40 +197,38 @@ def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
     for label in layout.labels:
         one = model.kernels[label.kernel]
         box = label.box
-        left = leftward(layout, model, label)
         for at, words in enumerate(label.lines):
             found.append(
                 {
                     "intensity": short(one.intensity),
                     "rate": short(one.rate / layout.unit[0]),
                     "text": words,
-                    "align": "right" if left else "left",
-                    "dx": round(box.x + (box.w if left else 0.0) - layout.px(one.intensity), 1),
-                    "dy": round(box.y + LINE * (at + 1) - 2 - layout.py(one.rate), 1),
+                    "align": "right" if label.leftward else "left",
+                    "dx": round(box.x + (box.w if label.leftward else 0.0) - layout.plane.px(one.intensity), 1),
+                    "dy": round(box.y + LINE * (at + 1) - 2 - layout.plane.py(one.rate), 1),
                 }
             )
     return found
 
 
 def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
-    """The words of the roofs, each at the place that the layout gives it."""
-    found = []
+    """The words of the roofs and levels, each at the place that the layout gives it."""
     colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
-    spots = [(words, px, py, -angle, colours[one]) for one, words, px, py, angle in layout.slopes]
-    if layout.flat is not None:
-        spots.append((*layout.flat, 0.0, marks.INK))
-    for words, px, py, angle, colour in spots:
-        row = _vertex("", back_x(layout, px), back_y(layout, py) / layout.unit[0])
-        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": "left"})
     shades = {top: colour for top, colour, _ in marks.ceilings(model)}
-    for top, words, box in layout.tags:
-        row = _vertex("", back_x(layout, box.x + box.w), back_y(layout, box.y + box.h - 2.5) / layout.unit[0])
-        found.append({**row, "text": words, "angle": 0, "colour": shades[top], "align": "right"})
-    if len(model.levels) > 1:
-        for one, wide in zip(model.kernels[:12], layout.diameters):
-            for words, at, box in level_tags(one, wide, layout.frame, layout.x, layout.y):
-                row = _vertex("", back_x(layout, at), back_y(layout, box.y + box.h - 1) / layout.unit[0])
-                found.append({**row, "text": words, "angle": 0, "colour": marks.FAINT, "align": "center"})
+    spots = [(one.words, one.x, one.y, -one.angle, colours[one.bandwidth], "left") for one in layout.slopes]
+    if layout.flat is not None:
+        words, box = layout.flat
+        spots.append((words, box.x, box.y + TEXT, 0.0, marks.INK, "left"))
+    for tag in layout.tags:
+        end, line = tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5
+        spots.append((tag.words, end, line, 0.0, shades[tag.ceiling], "right"))
+    for level in layout.levels:
+        middle, line = level.box.x + level.box.w / 2, level.box.y + level.box.h - 1
+        spots.append((level.words, middle, line, 0.0, marks.FAINT, "center"))
+    found = []
+    for words, px, py, angle, colour, align in spots:
+        row = _vertex("", layout.plane.back_x(px), layout.plane.back_y(py) / layout.unit[0])
+        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": align})
     return found
 
 
@@ -265,7 +270,7 @@ def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any
 def _legend(layout: Layout, kind: str) -> dict[str, Any]:
     """A legend where the layout has the lines of its kind."""
     kinds = [one.kind for one in layout.legend]
-    box, frame = layout.legend_box, layout.frame
+    box, frame = layout.legend_box, layout.plane.frame
     before = kinds.index(kind)
     return {
         **LEGEND,

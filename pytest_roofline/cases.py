@@ -135,8 +135,8 @@ class Cases:
         nodeid: str = "",
         captured: Captured | None = None,
     ) -> Case:
-        if capturing.interpreted(captured):
-            measurement = None  # Python's
+        if capturing.timeless(captured):
+            measurement = None
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
         earlier = self.baselines.get(nodeid) if baseline is None else None

@@ -468,6 +468,8 @@ TABLES = [
     ("masked_fill_", lambda t: (lambda x, m: x.masked_fill_(m, 2.0), table(t), t.arange(16000).view(1000, 16) < 48),
      16000 + 48 * 4, 0),
     ("mask of rows", lambda t: (lambda x, m: x.masked_fill_(m[:, None], 2.0), table(t), t.arange(1000) < 3), 1000 + 3 * ROW, 0),
+    ("masked_scatter_", lambda t: (lambda x, m, s: x.masked_scatter_(m, s), t.zeros(8, 8), t.arange(64).view(8, 8) < 3,
+                                   t.ones(64)), 64 + 2 * 3 * 4, 0),
     # Read: each row once, however often it is asked for.
     ("embedding", lambda t: (F(t).embedding, t.zeros(4, dtype=t.int64), table(t)), ROW + 4 * ROW + 4 * 8, 0),
     ("index", lambda t: (lambda x, i: x[i], table(t), some(t)), 3 * ROW + GIVEN, 0),
@@ -638,6 +640,29 @@ def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: floa
     fn, *args = call(torch)
     found = done(fn, *args)
     assert (found.bytes, found.flops) == (nbytes, flops)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "options", "streams", "flops"),
+    [
+        # Parameter and gradient read and the parameter written; each state read and written.
+        ("SGD", {}, 3, 2),
+        ("SGD", {"momentum": 0.9}, 5, 4),
+        ("Adam", {}, 7, 14),
+        ("AdamW", {}, 7, 14),
+        ("Adam", {"amsgrad": True}, 9, 14),
+    ],
+)
+def test_a_fused_step_of_an_optimiser(optimiser: str, options: dict[str, Any], streams: int, flops: int, torch: Any) -> None:
+    """100 and 50 parameters; Adam also reads and writes how many steps were taken, of each 4 B, and adds one."""
+    parameters = [torch.nn.Parameter(torch.ones(size)) for size in (100, 50)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    step = getattr(torch.optim, optimiser)(parameters, lr=0.1, fused=True, **options).step
+    step()
+    counters = 0 if optimiser == "SGD" else 2
+    found = done(step)
+    assert (found.bytes, found.flops) == (streams * 4 * 150 + counters * 2 * 4, flops * 150 + counters)
 
 
 OVERLAPS = [

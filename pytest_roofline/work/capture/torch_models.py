@@ -202,6 +202,12 @@ def optimiser(algorithm: str) -> Callable[[Call], Model]:
             "grad_dtype": call["grads"][0].dtype,
             "state_dtype": states[0].dtype,
         }
-        return Model("optimiser", sizes)
+        # torch says that it writes gradients, which it does where it takes a scale out of them alone.
+        grads = () if call.get("grad_scale") is not None else {id(tensor) for tensor in call["grads"]}
+        written = [tensor for tensor in call.writes if id(tensor) not in grads]
+        model = Model("optimiser", sizes, writes=written)
+        if not call.get("amsgrad"):
+            return model
+        return model._replace(exact=True, note="AMSGrad's maximum left out of the FLOPs")
 
     return build

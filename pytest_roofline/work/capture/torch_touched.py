@@ -190,6 +190,14 @@ def scatter(find: Finds, source: str = "", *, adds: bool = False) -> Callable[[C
     return build
 
 
+def masked_scatter(call: Call) -> Model:
+    """As many of the values, from the first on, as the mask has places."""
+    model, source = scatter(masked)(call), call["source"]
+    part = masked(call, call["self"])
+    used = int(part.nbytes) // call["self"].element_size() * source.element_size()
+    return model._replace(part={**model.part, id(source): Part(float(used), (SOME, next(_key)), part.exact)})
+
+
 def slice_scatter(call: Call) -> Model:
     """A copy with one part from elsewhere."""
     table, source = call["self"], call["src"]

@@ -47,7 +47,8 @@ def _gemm(p: Params) -> Work:
         scales += 2.0 * math.ceil(k / group) * n
     flops = 2.0 * batch * m * n * k
     inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
-    inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
+    if "addend" in p.raw:
+        inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
     candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
     notes = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:

@@ -22,7 +22,7 @@ from roofline_engine.units import quantity
 
 from .generators import as_before
 from .record import META, Captured, Region, Seen
-from .torch_aside import OTHERS, others, take_off_dispatch, take_off_function, told_of_threads, uncompiled, unhindered
+from .torch_aside import OTHERS, alone, others, take_off_dispatch, take_off_function, told_of_threads, uncompiled, unhindered
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
@@ -118,10 +118,14 @@ class Watch:
         """End the recording and the watch."""
         self.give_up(why)
         self._take_off()
+        self._around.close()
 
     def _aside(self, call: Callable[[], Any]) -> Any:
         """A call without the watch."""
         if self.problem or self._inside:
+            return call()
+        if not alone(self._functions, self._dispatch):  # it could not be put back where it was
+            self.leave(OTHERS)
             return call()
         self._take_off()
         try:

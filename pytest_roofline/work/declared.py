@@ -12,6 +12,7 @@ from roofline_engine.entry import ByteModel
 from roofline_engine.models import OPS, Work, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
 
+from ..percent import percent
 from ..plain import plain
 
 #: Keywords that say something of the test; the others are the op's parameters.
@@ -65,7 +66,7 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
         stage=stage if done is not None else "A",
         kernel=_text(of_test, "kernel"),
         device=_text(of_test, "device"),
-        min_pct=_number(of_test, "min_pct", minimum=0, maximum=100),
+        min_pct=percent(of_test["min_pct"], "min_pct") if "min_pct" in of_test else None,
         target_eff=_number(of_test, "target_eff", above=0, maximum=1),
         launches=_number(of_test, "launches", minimum=1) or 1,
         baseline=_flag(of_test, "baseline"),

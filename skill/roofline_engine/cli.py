@@ -69,11 +69,31 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, width=100)
 
 
+class _Version(argparse.Action):
+    """Prints SKILL.md's version, the one that the package has; reads it only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from .peaktable import skill_dir
+
+        found = "unknown, SKILL.md was not found"
+        folder = skill_dir()
+        if folder is not None:
+            try:
+                with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
+                    stated = [line.split('"')[1] for line in stream if line.startswith('  version: "')]
+            except OSError:
+                stated = []
+            found = stated[0] if stated else found
+        print(f"{parser.prog} {found}")
+        parser.exit()
+
+
 def _parser(prog: str, chosen: Sequence[str], more: Sequence[Extension]) -> argparse.ArgumentParser:
     """The parser, of the ``chosen`` command alone where there is one: building all of them doubles the start-up."""
     parser = argparse.ArgumentParser(
         prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage", formatter_class=_Help
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=prog)
     listed = (
         ("analyze", "a Top-N profile to profile_roofline.json and .md", _add_analyze),

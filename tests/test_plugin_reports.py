@@ -277,6 +277,8 @@ def test_a_broken_roofline_toml(project: Project) -> None:
         ("bytes=True", "bytes"),
         ("bytes=float('nan')", "bytes"),
         ('op="gem", M=1, N=1, K=1, dtype="bf16"', "gem"),
+        ('op="matmul", M=1, N=1, K=1, dtype="bf16"', "op='gemm' may be meant"),
+        ('op="rms_norm", rows=1, cols=1, dtype="bf16"', "op='rmsnorm' may be meant"),
         ('op="gemm", M=1, N=1, K=1, Q=1, dtype="bf16"', "Q"),
         ('op="gemm", M=1, N=1, K=1, dtype="bf17"', "bf17"),
         ("bytes=8, min_pct=101", "min_pct"),

@@ -302,6 +302,30 @@ def test_a_returned_time_without_sizes_has_the_work_of_the_call_that_took_it(pro
     assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 8)
 
 
+@needs_torch
+def test_a_trace_of_torch_runs_as_it_does_unwatched(project: Project) -> None:
+    """torch.jit.trace checks its graph by another run, and fails in that under any dispatch mode (torch 2.13)."""
+    project.write(
+        test_a="""
+        import torch
+
+        A = torch.ones(4, 4)
+
+        def test_scale():
+            traced = torch.jit.trace(lambda x: x * 2, (A,))
+            assert torch.equal(traced(A), A * 2)
+
+        def test_timed(benchmark):
+            benchmark(lambda: torch.jit.trace(lambda x: x * 2, (A,)))
+        """
+    )
+    ran = project.spawn(*QUICK, plugins=BENCHMARK)
+    assert ran.counts["passed"] == 2
+    row = ran.rows["test_timed"]
+    assert row["bytes_est"] is None
+    assert "traces with torch.jit" in row["notes"]
+
+
 def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:
     project.write(
         test_a="""

@@ -6,7 +6,7 @@ No framework is imported that the user's code has not imported itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...timing.arrays import held_by, kinds, loaded
@@ -57,7 +57,9 @@ def own_call() -> Iterator[Callable[[str], Captured]]:
         yield lambda name: under_test(name, watch.seen, watch.problem)
 
 
-def _kernels(watch: Any) -> AbstractContextManager[object]:
-    from . import triton_launches
+@contextmanager
+def _kernels(watch: Any) -> Iterator[None]:
+    from . import torch_traces, triton_launches
 
-    return triton_launches.watching(watch.region, watch.seen)
+    with triton_launches.watching(watch.region, watch.seen), torch_traces.untraced(watch):
+        yield

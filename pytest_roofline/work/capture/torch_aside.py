@@ -19,10 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...timing.arrays import loaded
 from .replaced import replaced
 
+#: The ways into torch._C's tracer, whose check reads values where modes see none; the last is that of torch.onnx.
+_TRACERS = ("trace", "trace_module", "_get_trace_graph")
 #: Modules of torch that choose between kernels by whether a function mode is active (torch/nn/modules/activation.py and
 #: transformer.py, "why_not_sparsity_fast_path").
 _FAST_PATHS = ("MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer")
 COMPILED = "it runs code of torch.compile, which does not compile under a watch"
+TRACED = "it traces with torch.jit, which does not run while it is watched"
 OTHERS = "other modes of torch are active"
 THREADS = "it starts threads, and what they do is not seen"
 
@@ -78,6 +81,21 @@ def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
         elif hasattr(torch.compiler, "set_stance"):
             stance = torch.compiler.set_stance("force_eager")
             stack.callback(lambda: stance.__exit__(None, None, None))
+        yield
+
+
+@contextmanager
+def untraced(leave: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs a call: leave(why) before it traces."""
+
+    def tracing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        leave(TRACED)
+        return original(*args, **kwargs)
+
+    with ExitStack() as stack:
+        for name in _TRACERS:
+            stack.enter_context(replaced(torch.jit, name, tracing))
         yield
 
 

@@ -22,7 +22,17 @@ from roofline_engine.units import quantity
 
 from .generators import as_before
 from .record import META, Captured, Region, Seen
-from .torch_aside import OTHERS, alone, others, take_off_dispatch, take_off_function, told_of_threads, uncompiled, unhindered
+from .torch_aside import (
+    OTHERS,
+    alone,
+    others,
+    take_off_dispatch,
+    take_off_function,
+    told_of_threads,
+    uncompiled,
+    unhindered,
+    untraced,
+)
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
@@ -90,6 +100,7 @@ class Watch:
         if self._own and others():
             self.problem = OTHERS
             return self
+        self._around.enter_context(untraced(self.leave))
         if self._own:
             self._around.enter_context(unhindered(self.leave, self._aside))
         else:

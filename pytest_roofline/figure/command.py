@@ -10,7 +10,6 @@ from roofline_engine.units import printable
 
 from .output import SUFFIXES, needed, of_document, suffix_of, write
 
-
 OPTIONS = (
     Option("path", "REPORT", "a report, an artifact, or JSON with ceilings, bandwidths and kernels", required=True),
     Option("--output", "FILE", f"ends in {', '.join(SUFFIXES)}; repeatable", many=True, required=True, short="o"),

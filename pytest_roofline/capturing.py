@@ -15,9 +15,8 @@ from types import FunctionType
 from typing import Any
 
 from .plain import raised
-from .timing.arrays import loaded
 from .work.capture import Outcome, capture, own_call
-from .work.capture.record import Captured
+from .work.capture.record import META, Captured
 from .work.capture.replaced import replaced
 from .work.capture.surroundings import names_of
 from .work.capture.timers import Observed, observing
@@ -45,13 +44,14 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
     """Capture what a test times while the block runs.
 
     test: the name of its function. namespace: its module's. fixture: its ``benchmark``, of pytest-benchmark or
-    pytest-codspeed; timed: whether that took a time. own: where nothing is timed, its own call is captured.
+    pytest-codspeed; timed: whether that took a time. own: where nothing is timed, its own call is captured; torch is loaded
+    then.
     """
     watched = Watched()
     with ExitStack() as stack:
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
-        watch = stack.enter_context(own_call()) if own and loaded("torch") is not None else None
+        watch = stack.enter_context(own_call()) if own else None
         leave = watch.leave if watch is not None else None
         watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
         yield watched
@@ -60,10 +60,11 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
 
 
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:
-    def call(original: Callable[..., Any], fixture: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        value = original(fixture, fn, *args, **kwargs)
-        if timed():
-            watched.benchmark = of_timed(fn, args, kwargs, like=shape(value))
+    def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = original(fixture, *args, **kwargs)
+        if args and timed():  # its function may also be named by a keyword
+            watched.benchmark = of_timed(args[0], args[1:], kwargs, like=shape(value))
         return value
 
     return call
@@ -142,3 +143,8 @@ def declared(captured: Captured) -> tuple[Declared | None, str]:
 def interpreted(captured: Captured | None) -> bool:
     """Whether a captured call ran in Triton's interpreter, so that its time is no kernel's."""
     return captured is not None and any(INTERPRETED in note for note in captured.notes)
+
+
+def timeless(captured: Captured | None) -> bool:
+    """Whether the time that a call took is no kernel's: it ran in an interpreter, or on tensors without memory."""
+    return captured is not None and (interpreted(captured) or META in captured.notes)

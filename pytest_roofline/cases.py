@@ -20,7 +20,7 @@ from .problems import HookError
 from .recorded import of_records
 from .recorder import Recorder, Taken
 from .settings import Settings
-from .timing.benchmarks import codspeed_count, of_codspeed, of_pytest_benchmark
+from .timing.benchmarks import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 from .work import globs, names, records
 from .work.capture.record import Captured
 from .work.capture.timers import Observed
@@ -67,7 +67,7 @@ class Cases:
         offered: list[Case] | None = getattr(item, "roofline_cases", None)
         if offered is not None:
             return [self._offered(item, case, None) for case in offered]
-        fixture = getattr(item, "funcargs", {}).get("benchmark")
+        fixture = benchmark(item)
         fixed = recorder.declared if recorder is not None else None
         watched = ran.watched or Watched()
         if ran.returned:
@@ -135,8 +135,8 @@ class Cases:
         nodeid: str = "",
         captured: Captured | None = None,
     ) -> Case:
-        if capturing.interpreted(captured):
-            measurement = None  # Python's
+        if capturing.timeless(captured):
+            measurement = None
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
         earlier = self.baselines.get(nodeid) if baseline is None else None
@@ -204,7 +204,7 @@ class Cases:
     def timed(self, item: pytest.Item, before: int) -> bool:
         """Whether the benchmark of a test has taken a time, so that one call more is nothing to it."""
         try:
-            return self._benchmark_time(getattr(item, "funcargs", {}).get("benchmark"), before) is not None
+            return self._benchmark_time(benchmark(item), before) is not None
         except ValueError:
             return False
 
@@ -284,6 +284,12 @@ class _Parameters(Mapping[str, Any]):
 def parameters(item: pytest.Item) -> Mapping[str, Any]:
     """The parametrize arguments of a test; the values of fixtures among them once they are there."""
     return _Parameters(item)
+
+
+def benchmark(item: pytest.Item) -> Any:
+    """The fixture of pytest-benchmark or pytest-codspeed that a test has; None for another of that name."""
+    fixture = getattr(item, "funcargs", {}).get("benchmark")
+    return fixture if is_benchmark(fixture) else None
 
 
 def group(item: pytest.Item) -> str | None:

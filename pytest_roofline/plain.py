@@ -25,9 +25,10 @@ def plain(value: Any) -> Any:
     item = getattr(value, "item", None)
     if callable(item):
         try:
-            return plain(item())
-        except (TypeError, ValueError, RuntimeError):
+            scalar = item()
+        except Exception:  # of an array of several, of an object that means something else by it
             return value
+        return plain(scalar) if isinstance(scalar, (bool, int, float, str)) else value
     return value
 
 
@@ -39,9 +40,8 @@ def raised(error: BaseException) -> str:
 
 def dtype_name(value: Any) -> str | None:
     """The name of a dtype object of torch, numpy, JAX or ml_dtypes; None for anything else."""
-    text = str(value)
-    if type(value).__name__ == "dtype" and text.startswith("torch."):
-        return text
+    if type(value).__name__ == "dtype" and str(value).startswith("torch."):
+        return str(value)
     if isinstance(value, type) and hasattr(value, "dtype") and hasattr(value, "itemsize"):  # numpy.float32, ml_dtypes.bfloat16
         return value.__name__
     name = getattr(value, "name", None)

@@ -52,6 +52,7 @@ class Recorder(Plain):
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
+        __tracebackhide__ = True
         if _is_drawn():
             return fn(*args, **kwargs)
         from .timing import measure
@@ -62,6 +63,7 @@ class Recorder(Plain):
 
     def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time both by turns and return the candidate's value; the row is the candidate's, over the baseline."""
+        __tracebackhide__ = True
         if _is_drawn():
             return candidate(*args, **kwargs)
         from .timing import compare

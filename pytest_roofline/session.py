@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -26,9 +26,10 @@ from roofline_engine.units import printable
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
 from .capturing import Watched, minds_a_watch, watching
-from .cases import Cases, Ran, group, parameters
+from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .devices import AUTO, Devices
+from .guarded import Guarded
 from .host import Host
 from .plain import plain
 from .predictions import Predictions
@@ -40,14 +41,19 @@ from .report.junit import properties
 from .report.terminal import lines, title
 from .returned import catching
 from .settings import Settings, SettingsError, resolve
+from .timing.arrays import loaded
 from .work.declared import Declared, declared, is_baseline
 from .work.globs import matches
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
 
+T = TypeVar("T")
+
 _recorder_key = pytest.StashKey[Recorder]()
 _rows_key = pytest.StashKey[list[Any]]()
+#: The properties that are ours: a test may record some whose names begin as ours do.
+_properties_key = pytest.StashKey[list[tuple[str, str]]]()
 
 
 def start(config: pytest.Config) -> None:
@@ -209,13 +215,13 @@ class Session:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """The baseline of a benchmark group runs before the others of the group; all else keeps its place."""
         first: dict[str, int] = {}
-        place = {}
+        place = []  # by position: a plugin may have put one item in twice
         for at, item in enumerate(items):
             found, marker = group(item), item.get_closest_marker("roofline")
             start = at if found is None else first.setdefault(found, at)
             leads = found is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
-            place[item] = (start, 0) if leads else (at, 1)
-        items.sort(key=lambda item: place[item])
+            place.append((start, 0, at) if leads else (at, 1, at))
+        items[:] = [items[at] for *_, at in sorted(place)]
 
     # One test.
 
@@ -234,8 +240,17 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         item.stash[_rows_key] = []
-        ran = Ran(self.cases.before())
-        with self._timed(item), self._returning(item) as returned, self._watching(item, ran.before) as watched:
+        ran = Ran()
+        try:
+            ran = Ran(self.cases.before())
+        except Exception as error:
+            self._faulted(item, error)
+        nothing: list[Mapping[str, Any]] = []
+        with (
+            self._guarded(item, partial(self._timed, item), None),
+            self._guarded(item, partial(self._returning, item), nothing) as returned,
+            self._guarded(item, partial(self._watching, item, ran.before), None) as watched,
+        ):
             result = yield
         ran = ran._replace(returned=returned, watched=watched)
         try:
@@ -243,9 +258,7 @@ class Session:
             self._export(item, rows)
             item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
         except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
-            ours = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
-            line = f"{item.nodeid}: {ours}{error}"
-            self.annotator.tell(line)
+            line = self._faulted(item, error)
             if self.settings.gated:
                 pytest.fail(f"roofline: not checked: {printable(line)}", pytrace=False)
             return result
@@ -253,6 +266,16 @@ class Session:
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
         return result
+
+    def _faulted(self, item: pytest.Item, error: Exception) -> str:
+        """Tell of a fault that costs a test its row, or a part of it, and no more."""
+        ours = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
+        line = f"{item.nodeid}: {ours}{error}"
+        self.annotator.tell(line)
+        return line
+
+    def _guarded(self, item: pytest.Item, make: Callable[[], AbstractContextManager[T]], instead: T) -> Guarded[T]:
+        return Guarded(make, instead, partial(self._faulted, item))
 
     @contextmanager
     def _timed(self, item: pytest.Item) -> Iterator[None]:
@@ -282,11 +305,12 @@ class Session:
         """Capture of what nobody annotated."""
         if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
             return nullcontext()
-        fixture = item.funcargs.get("benchmark")
-        own = fixture is None and "roofline" not in item.funcargs and _is_function(item)
+        fixture = benchmark(item)
+        own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
         own = own and not minds_a_watch(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
-        return watching(item.originalname, vars(item.module), fixture, own=own, timed=timed)
+        namespace = getattr(item.module, "__dict__", {})  # of a function that some other plugin collected there is none
+        return watching(item.originalname, namespace, fixture, own=own, timed=timed)
 
     def _rows(self, item: pytest.Item, ran: Ran) -> list[Annotation]:
         rows = []
@@ -301,10 +325,12 @@ class Session:
 
     def _export(self, item: pytest.Item, rows: list[Annotation]) -> None:
         """JUnit properties and pytest-benchmark's extra_info; those of an earlier try of the same test are replaced."""
-        item.user_properties[:] = [pair for pair in item.user_properties if not str(pair[0]).startswith("roofline_")]
-        if self.settings.junit and rows:
-            item.user_properties.extend(properties(rows[0]))
-        extra = getattr(getattr(item, "funcargs", {}).get("benchmark"), "extra_info", None)
+        earlier = [id(pair) for pair in item.stash.get(_properties_key, [])]
+        item.user_properties[:] = [pair for pair in item.user_properties if id(pair) not in earlier]
+        own = properties(rows[0]) if self.settings.junit and rows else []
+        item.stash[_properties_key] = own
+        item.user_properties.extend(own)
+        extra = getattr(benchmark(item), "extra_info", None)
         if isinstance(extra, dict) and rows:
             extra["roofline"] = rows[0].to_dict()
 

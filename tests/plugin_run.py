@@ -106,9 +106,9 @@ class Project:
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
 
-    def run(self, *args: object, plugins: tuple[str, ...] = (), report: bool = True) -> Ran:
-        """In this process, with ``--roofline`` and the JSON report."""
-        on = _ON if report else _ON[:1]
+    def run(self, *args: object, plugins: tuple[str, ...] = (), report: bool = True, flag: bool = True) -> Ran:
+        """In this process, with ``--roofline`` and the JSON report, or without one or both."""
+        on = (_ON if report else _ON[:1]) if flag else ()
         linecache.clearcache()  # a warning shows its line of test_a.py, of which each test has its own
         with warnings.catch_warnings():
             warnings.resetwarnings()  # the run's own filters, none of ours

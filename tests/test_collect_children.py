@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -185,3 +186,21 @@ def test_a_limit_that_is_none(project: Project, value: str) -> None:
     ran = run(project, "", "-o", f"roofline_item_timeout={value}")
     assert ran.code == 4
     assert "roofline_item_timeout is" in ran.out
+
+
+def test_a_first_folder_of_the_projects_path_is_kept_where_python_adds_none(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    (project.path / "lib").mkdir()
+    (project.path / "lib" / "helper.py").write_text("X = 1\n")
+    assert run(project, "import helper", "-o", "pythonpath=lib").counts == {"passed": 2}
+
+
+def test_without_a_temporary_folder_it_says_so_in_a_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(project.path / "none"))
+    ran = run(project, "", "-p", "no:cacheprovider", "-s")
+    assert ran.counts == {"failed": 1, "passed": 1}
+    assert "no temporary folder for what it writes: " in ran.out
+    assert "Traceback" not in ran.out
+    assert "items.py" not in ran.out

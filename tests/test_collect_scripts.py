@@ -72,6 +72,29 @@ def test_doctest_modules_do_not_import_it(project: Project) -> None:
     assert run(project, "--doctest-modules").counts == {"passed": 1}
 
 
+def test_items_of_other_plugins_on_it_stay(project: Project) -> None:
+    """A linter's, for one; what would import the file goes."""
+    project.write(
+        test_gemm=SCRIPT,
+        conftest="""
+        import pytest
+
+        class Lint(pytest.File):
+            def collect(self):
+                yield Check.from_parent(self, name="lint")
+
+        class Check(pytest.Item):
+            def runtest(self): pass
+
+        def pytest_collect_file(file_path, parent):
+            return Lint.from_parent(parent, path=file_path) if file_path.name == "test_gemm.py" else None
+        """,
+    )
+    ran = run(project, "-v")
+    assert ran.counts == {"passed": 2}
+    assert "test_gemm.py::lint PASSED" in ran.out
+
+
 @pytest.mark.parametrize("prefix", ["", "[aiter] gemm summary (markdown):\\n"])
 def test_a_table_on_stdout(project: Project, prefix: str) -> None:
     project.write(test_gemm=f"import sys\nprint('''{prefix}{MARKDOWN}\n\ndone''')\nsys.exit(0)")
@@ -225,6 +248,8 @@ SCRIPTS = [
     "try:\n    args = parser.parse_args()\nexcept ValueError:\n    pass",
     "def test_one(): pass\nargs = parser.parse_args()",
     "from sys import exit\nexit(main())",
+    "args = parser.parse_args()\nsys.argv = ['x']",
+    "sys.argv = ['x']\nsys.exit(main())",
 ]
 TESTS = [
     "",
@@ -236,6 +261,8 @@ TESTS = [
     "args = parser.parse_args([])",
     "args = parser.parse_args(args=['--m', '1'])",
     "args, rest = parser.parse_known_args()",
+    "sys.argv = ['x']\nargs = parser.parse_args()",
+    "sys.argv[1:] = []\nargs = parser.parse_args()",
     "try:\n    args = parser.parse_args()\nexcept SystemExit:\n    args = None",
     "try:\n    sys.exit(0)\nexcept:\n    pass",
     "run = lambda: sys.exit(0)",

@@ -35,9 +35,9 @@ class Collectors:
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
     ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-        """The collector of a file that is one of ours, in the place of those that would import it.
+        """The collector of a file that is one of ours, in the place of those that would import it (tests and doctests).
 
-        A file of benchmarks that may hold tests as well keeps its module.
+        A file of benchmarks that may hold tests as well keeps its module; a linter's items stay in any case.
         """
         found = yield
         if file_path.suffix != ".py" or file_path.name in _NEVER:
@@ -47,7 +47,7 @@ class Collectors:
         if ours is None:
             return found
         both = isinstance(ours, (Reports, Problem)) and (self._is_test(file_path) or self._has_tests(file))
-        return [*found, ours] if both else [ours]
+        return [*(one for one in found if both or not isinstance(one, pytest.Module)), ours]
 
     def _collector(self, file: PythonFile, parent: pytest.Collector) -> ChildFile | None:
         path, settings = file.path, self.settings

@@ -67,7 +67,11 @@ class ChildItem(pytest.Item):
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder for what one child writes."""
-    with tempfile.TemporaryDirectory(prefix="roofline-", ignore_cleanup_errors=True) as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="roofline-", ignore_cleanup_errors=True)
+    except OSError as error:
+        pytest.fail(f"no temporary folder for what it writes: {error}", pytrace=False)
+    with made as folder:
         yield Path(folder).resolve()
 
 

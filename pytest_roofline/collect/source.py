@@ -43,12 +43,17 @@ class PythonFile:
         """Whether importing it reads the command line or ends the process, whatever the case: it is a script.
 
         A call under a condition, in a function or in a ``try`` that takes SystemExit does not count, nor one of ``parse_args``
-        with the arguments given.
+        with the arguments given, be it by a ``sys.argv`` of the file's own.
         """
         if not any(word in self.text for word in ("parse_args", "exit(", "quit(", "SystemExit")):
             return False
         own = {name for statement in self.body for name in _bound(statement)}
-        return any(_ends(call, own) for statement in _always(self.body) for call in _calls(statement))
+        for statement in _always(self.body):
+            if any(_ends(call, own) for call in _calls(statement)):
+                return True
+            if isinstance(statement, ast.Assign) and any(map(_is_argv, statement.targets)):
+                own.add("parse_args")
+        return False
 
     def reports(self) -> list[tuple[str, int]]:
         """The functions under ``perf_report`` with the lines they stand on: decorated, or wrapped and given a name."""
@@ -127,9 +132,14 @@ def _ends(node: ast.AST, own: set[str]) -> bool:
     called = node.func if isinstance(node, ast.Call) else node
     if isinstance(called, ast.Attribute):
         if called.attr == "parse_args":
-            return not (isinstance(node, ast.Call) and _given(node))
+            return "parse_args" not in own and not (isinstance(node, ast.Call) and _given(node))
         return isinstance(called.value, ast.Name) and (called.value.id, called.attr) in _EXITS
     return isinstance(called, ast.Name) and ("", called.id) in _EXITS and called.id not in own
+
+
+def _is_argv(target: ast.expr) -> bool:
+    """Whether an assignment is to ``sys.argv``, whole or by a slice."""
+    return ast.unparse(target.value if isinstance(target, ast.Subscript) else target) == "sys.argv"
 
 
 def _given(call: ast.Call) -> bool:

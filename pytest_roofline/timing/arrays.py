@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 #: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
@@ -27,8 +28,9 @@ HOST = Place("host", "cpu", 0)
 
 
 def loaded(name: str) -> Any:
-    """The module if it has been imported, else None."""
-    return sys.modules.get(name)
+    """The module if it has been imported, else None; also where a project has put a stand-in in its place."""
+    module = sys.modules.get(name)
+    return module if isinstance(module, ModuleType) and module.__spec__ is not None else None
 
 
 def places(*objects: object) -> set[Place]:

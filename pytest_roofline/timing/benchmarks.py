@@ -1,6 +1,7 @@
 """The statistics that pytest-benchmark and pytest-codspeed have taken, as a ``Measurement``.
 
-Their objects are told by what they have, never by their class: pytest-codspeed's fixture claims to be pytest-benchmark's.
+Which of the two an object is of is told by what it has, never by its class: pytest-codspeed's fixture claims to be
+pytest-benchmark's.
 Both loop over the same operands on the host's clock and know of no device to wait for.
 """
 
@@ -14,10 +15,16 @@ from roofline_engine.check import Measurement
 
 #: The timers that tell elapsed time on the host, as functions of ``time``. Any other may be a device's, or CPU time.
 HOST_TIMERS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "default_timer"}
+_PLUGINS = ("pytest_benchmark", "pytest_codspeed")
 #: The attributes per iteration, unlike the times in pytest-codspeed's printed table, which 5.0.4 divides by them twice.
 CODSPEED = {"median": "median_ns", "q1": "q1_ns", "q3": "q3_ns"}
 #: Quartiles are interpolated in floating point: of equal times they come out a rounding apart.
 ROUNDING = 1e-9
+
+
+def is_benchmark(fixture: Any) -> bool:
+    """Whether a fixture is one of these plugins', or derived from it; a project's own ``benchmark`` may be anything."""
+    return any(kind.__module__.partition(".")[0] in _PLUGINS for kind in type(fixture).__mro__)
 
 
 def of_pytest_benchmark(fixture: Any) -> Measurement | None:

@@ -25,6 +25,7 @@ def replaced(
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         return wrapper(original, *args, **kwargs) if active else original(*args, **kwargs)
 
     bound = [(space, key) for space in namespaces for key, value in list(space.items()) if value is original]

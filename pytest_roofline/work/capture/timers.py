@@ -85,6 +85,7 @@ def _observer(observed: _Observing, understood: Callable[..., Observed | None]) 
     """Takes down what one of the functions has returned; whatever becomes of that, its caller gets the result."""
 
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         if observed.quiet:
             return original(*args, **kwargs)
         if observed.before is not None:

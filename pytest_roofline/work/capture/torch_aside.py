@@ -23,7 +23,7 @@ from .replaced import replaced
 #: transformer.py, "why_not_sparsity_fast_path").
 _FAST_PATHS = ("MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer")
 COMPILED = "it runs code of torch.compile, which does not compile under a watch"
-OTHERS = "a mode of torch is active around the test"
+OTHERS = "other modes of torch are active"
 THREADS = "it starts threads, and what they do is not seen"
 
 
@@ -46,14 +46,17 @@ def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]]
                 leave(COMPILED)
             return original(callback)
 
-        def fast(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            return aside(lambda: original(*args, **kwargs))
+        def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
+            return aside(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
 
         stack.enter_context(replaced(torch, "compile", compiling))
         if compiler is not None:
             stack.enter_context(replaced(compiler, "_callback_from_stance", called))
         for name in _FAST_PATHS:
-            stack.enter_context(replaced(getattr(torch.nn, name), "forward", fast))
+            kind = getattr(torch.nn, name)
+            if "__call__" not in vars(kind):  # forward itself is torch.jit's to read
+                kind.__call__ = fast
+                stack.callback(delattr, kind, "__call__")
         yield
 
 
@@ -94,6 +97,14 @@ def others() -> bool:
     """Whether modes of somebody else are active, but for the one of a default device."""
     functions = [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
     return bool(torch._C._len_torch_dispatch_stack()) or any(type(one) is not DeviceContext for one in functions)
+
+
+def alone(function: TorchFunctionMode, dispatch: TorchDispatchMode) -> bool:
+    """Whether these modes are the last that were put on, and no tracer is active."""
+    functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    if not functions or operations != 1:
+        return False
+    return torch._C._get_function_stack_at(functions - 1) is function and torch._C._get_dispatch_stack_at(0) is dispatch
 
 
 def take_off_function(mode: TorchFunctionMode) -> None:

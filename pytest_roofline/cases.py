@@ -26,6 +26,9 @@ from .work.capture.record import Captured
 from .work.capture.timers import Observed
 from .work.declared import Declared, declared, first_said, over
 
+#: A time is printed with two or three digits.
+_ROUNDED = 0.01
+
 
 class _Leader(NamedTuple):
     """A baseline of its benchmark group, with what tells whether it is of the same problem as another member."""
@@ -73,7 +76,8 @@ class Cases:
         if ran.returned:
             said, _ = self._said(item, fixed, fixture)
             rows = returned.records(ran.returned, parameters(item), item.name)
-            return [self._offered(item, case, said) for case in of_records(rows, parameters(item), "returned", sized=False)]
+            figures = of_records(rows, parameters(item), "returned", sized=False)
+            return [self._offered(item, case, said, _timed_as(case, watched)) for case in figures]
         taken = [*(recorder.taken if recorder is not None else []), *map(_observed, watched.observed)]
         if taken:
             cases = []
@@ -102,9 +106,9 @@ class Cases:
         case = self._case(item, said, problem, measurement, seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
-    def _offered(self, item: pytest.Item, case: Case, said_of_test: Declared | None) -> Case:
+    def _offered(self, item: pytest.Item, case: Case, said_of_test: Declared | None, captured: Captured | None = None) -> Case:
         """A case that came as it is, from a child process (``collect``) or out of what the test returned: the nodeid is the
-        item's, with the row's label if it has one."""
+        item's, with the row's label if it has one. captured: the work of the call that its time is of."""
         path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
         said, problem = over(said_of_test, case.declared), case.problem
@@ -112,11 +116,15 @@ class Cases:
             sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: globs.find(self.settings.work, nodeid)))
             found, wrong = first_said(sources, {})
             said, problem = over(found, said), wrong or problem
+        if said.work is None and captured is not None:
+            seen, why = capturing.declared(captured)
+            said, problem = over(seen, said), problem or why
         earlier = self.baselines.get(nodeid) if case.baseline is None else None
         return dataclasses.replace(
             case,
             nodeid=nodeid,
             declared=said,
+            measurement=None if capturing.interpreted(captured) else case.measurement,
             problem=problem,
             baseline=earlier.baseline if earlier else case.baseline,
             baseline_device=earlier.device if earlier else None,
@@ -135,8 +143,8 @@ class Cases:
         nodeid: str = "",
         captured: Captured | None = None,
     ) -> Case:
-        if capturing.interpreted(captured):
-            measurement = None  # Python's
+        if capturing.timeless(captured):
+            measurement = None
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
         earlier = self.baselines.get(nodeid) if baseline is None else None
@@ -231,6 +239,15 @@ class Cases:
         if found is None or said.baseline:
             return None
         return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
+
+
+def _timed_as(case: Case, watched: Watched) -> Captured | None:
+    """What was captured of the timed call whose time a returned figure is; None where it may be one of several."""
+    t_s = case.measurement.t_s if case.measurement is not None else 0.0
+    near = [one for one in watched.observed if abs(one.measurement.t_s - t_s) <= _ROUNDED * t_s]
+    found = [one.captured for one in near if one.captured]
+    works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in found]
+    return found[0] if found and works.count(works[0]) == len(works) else None
 
 
 def _observed(one: Observed) -> Taken:

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="KIND[,KIND]",
         help="fail a test that is beyond_roof, exceeds_target, infeasible, regression or unmodelled",
     )
-    add("--roofline-fail-under", metavar="PCT", help="fail a test under this percent of its roof (0 to 100)")
+    add("--roofline-fail-under", metavar="PCT", help="fail a test under this percent of its roof (1 to 100)")
     add("--roofline-ledger", metavar="PATH", help="append what was predicted and what came of it to this ledger")
     add(
         "--roofline-capture",

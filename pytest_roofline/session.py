@@ -28,6 +28,7 @@ from .annotator import Annotator, gate, proven, short, unchecked
 from .capturing import Watched, minds_a_watch, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
+from .collect.imported import ProblemItem
 from .devices import AUTO, Devices
 from .guarded import Guarded
 from .host import Host
@@ -222,6 +223,22 @@ class Session:
             leads = found is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
             place.append((start, 0, at) if leads else (at, 1, at))
         items[:] = [items[at] for *_, at in sorted(place)]
+        if self.settings.time is not None and items:
+            self._tell_of_time(self.settings.time, items)
+
+    def _tell_of_time(self, glob: str, items: list[pytest.Item]) -> None:
+        """A line where ``--roofline-time`` is going to time nothing."""
+        fits = [item for item in items if matches(glob, item.nodeid)]
+        if not fits:
+            self.annotator.tell(f"--roofline-time={glob} fits no test: it is a glob of whole nodeids, as in '*::test_name*'")
+        elif not any(isinstance(item, ProblemItem) or self._times(item) for item in fits):
+            self.annotator.tell(f"--roofline-time={glob} times nothing: no test that it fits has time= in its marker")
+
+    @staticmethod
+    def _times(item: pytest.Item) -> Any:
+        """The name of the callable that a test's marker wants timed."""
+        marker = item.get_closest_marker("roofline")
+        return marker.kwargs.get("time") if marker is not None else None
 
     # One test.
 
@@ -280,8 +297,7 @@ class Session:
     @contextmanager
     def _timed(self, item: pytest.Item) -> Iterator[None]:
         """With ``--roofline-time``, the callable that the marker names with ``time=`` is measured at its first call."""
-        marker = item.get_closest_marker("roofline")
-        name = marker.kwargs.get("time") if marker is not None else None
+        name = self._times(item)
         if name is None or self.settings.time is None or not matches(self.settings.time, item.nodeid):
             yield
             return

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
+from .percent import percent
 from .toml import tomllib
 
 KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
@@ -136,7 +137,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         targets=path("targets"),
         reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
-        fail_under=None if under is None else _number(under, of_under, 0, 100),
+        fail_under=None if under is None else _percent(under, of_under),
         noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
         junit=junit != "none",
         time=first("time")[0],
@@ -209,6 +210,13 @@ def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
     if unknown:
         raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(KINDS)}")
     return frozenset(kinds)
+
+
+def _percent(value: Any, where: str) -> float:
+    try:
+        return percent(value, where)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _number(value: Any, where: str, low: float, high: float) -> float:

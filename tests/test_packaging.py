@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -145,3 +147,10 @@ def test_a_broken_helper_says_to_go_on_by_hand(tmp_path: Path) -> None:
     assert done.code == 2
     assert "go on by hand from SKILL.md" in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_version_is_that_of_the_skill_whichever_way_it_is_asked() -> None:
+    (stated,) = re.findall(r'(?m)^  version: "(.+)"$', (ROOT / "SKILL.md").read_text(encoding="utf-8"))
+    done = run_tool("--version")
+    assert (done.code, done.out.split()[-1], done.err) == (0, stated, "")
+    assert importlib.metadata.version("pytest-roofline") == stated

@@ -98,6 +98,9 @@ TORCH = """
     def test_nothing_of_ours():
         assert 1
 
+    def test_meta(benchmark):
+        benchmark(mm, A.to("meta"), B.to("meta"))
+
     def test_returns_a_tensor_count(benchmark):
         assert benchmark(mm, A, B).shape == (64, 16)
 """
@@ -136,6 +139,8 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     assert rows["test_layer_norm"]["roof_s"] == pytest.approx(4 * (2 * 8 * 128 + 2 * 128) / 8e12, rel=1e-6)
     assert work("test_own_call_by_name") == ("captured", 2 * 4 * 8 * 128, 5 * 8 * 128, "A")
     assert "test_nothing_of_ours" not in rows
+    assert work("test_meta")[:3] == ("captured", MM_BYTES, MM_FLOPS)
+    assert rows["test_meta"]["measurement"] is rows["test_meta"]["roofline_pct"] is None  # nothing was computed
 
 
 @needs_torch
@@ -312,6 +317,63 @@ def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
     assert ran.rows["test_rows[#2]"]["t_unit_ms"] == pytest.approx(0.025)
     marked = ran.rows["test_marked[my]"]
     assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 80e6)
+
+
+@needs_torch
+def test_a_returned_time_without_sizes_has_the_work_of_the_call_that_took_it(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest, torch
+        from torch.utils.benchmark import Timer
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+
+        def timed(text):
+            return Timer(text, globals=globals()).timeit(5).median * 1e6
+
+        def test_one():
+            return {"us": round(timed("torch.mm(A, B)"), 4)}
+
+        def test_another_time():
+            return {"us": 2 * timed("torch.mm(A, B)")}
+
+        @pytest.mark.roofline(bytes=8)
+        def test_marked():
+            return {"us": timed("torch.mm(A, B)")}
+        """
+    )
+    ran = project.spawn("--roofline-device=MI355X", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 3}
+    one = next(row for name, row in ran.rows.items() if name.startswith("test_one"))
+    assert (one["work"]["source"], one["bytes_est"], one["flops_est"]) == ("captured", MM_BYTES, MM_FLOPS)
+    other = next(row for name, row in ran.rows.items() if name.startswith("test_another_time"))
+    assert (other["bytes_est"], other["unknown_reason"]) == (None, "unmodelled")
+    marked = next(row for name, row in ran.rows.items() if name.startswith("test_marked"))
+    assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 8)
+
+
+@needs_torch
+def test_a_trace_of_torch_runs_as_it_does_unwatched(project: Project) -> None:
+    """torch.jit.trace checks its graph by another run, and fails in that under any dispatch mode (torch 2.13)."""
+    project.write(
+        test_a="""
+        import torch
+
+        A = torch.ones(4, 4)
+
+        def test_scale():
+            traced = torch.jit.trace(lambda x: x * 2, (A,))
+            assert torch.equal(traced(A), A * 2)
+
+        def test_timed(benchmark):
+            benchmark(lambda: torch.jit.trace(lambda x: x * 2, (A,)))
+        """
+    )
+    ran = project.spawn(*QUICK, plugins=BENCHMARK)
+    assert ran.counts["passed"] == 2
+    row = ran.rows["test_timed"]
+    assert row["bytes_est"] is None
+    assert "traces with torch.jit" in row["notes"]
 
 
 def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:

@@ -492,3 +492,30 @@ def test_a_gate_holds_in_a_worker(project: Project) -> None:
     ran = project.spawn("-n2", "--roofline-fail-under=60", plugins=("xdist",))
     whole(ran, 1, failed=3)
     assert {row["failed"] is None for row in ran.rows.values()} == {False}
+
+
+@pytest.mark.parametrize(
+    ("glob", "told"),
+    [
+        ("test_timed", "--roofline-time=test_timed fits no test: it is a glob of whole nodeids, as in '*::test_name*'"),
+        ("*test_plain", "--roofline-time=*test_plain times nothing: no test that it fits has time= in its marker"),
+        ("*test_timed", ""),
+    ],
+)
+def test_a_time_that_is_asked_for_and_of_nothing_is_told(project: Project, glob: str, told: str) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        def work(): pass
+
+        def test_plain(): work()
+
+        @pytest.mark.roofline(op="rmsnorm", bytes=8, device="MI355X", time="work")
+        def test_timed(): work()
+        """
+    )
+    ran = project.run(f"--roofline-time={glob}")
+    assert ran.counts == {"passed": 2}
+    assert [line for line in ran.report["skill_errors"] if "--roofline-time" in line] == ([told] if told else [])
+    assert (ran.rows["test_timed"]["measurement"] is None) == bool(told)

@@ -219,6 +219,7 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
         ("--roofline-fail-under=101", "at most 100"),
         ("--roofline-fail-under=-1", "at least 0"),
         ("--roofline-fail-under=nan", "nan"),
+        ("--roofline-fail-under=0.6", "--roofline-fail-under is '0.6', expected a percent from 1 to 100 (60 is 60 %)"),
     ],
 )
 def test_an_option_that_cannot_be_meant(project: Project, option: str, named: str) -> None:
@@ -231,6 +232,8 @@ def test_an_option_that_cannot_be_meant(project: Project, option: str, named: st
     ("toml", "named"),
     [
         ("[tool.roofline]\nfail_unders = 60", "fail_unders"),
+        ("[tool.roofline]\nfail_under = 0.6", "fail_under is 0.6, expected a percent from 1 to 100"),
+        ('[tool.pytest.ini_options]\nroofline_fail_under = "0.99"', "roofline_fail_under is 0.99"),
         ('[tool.roofline]\nnoise = "much"', "noise"),
         ("[tool.roofline]\nnoise = -1", "noise"),
         ('[tool.roofline]\nfail_on = ["everything"]', "'everything'"),
@@ -274,9 +277,12 @@ def test_a_broken_roofline_toml(project: Project) -> None:
         ("bytes=True", "bytes"),
         ("bytes=float('nan')", "bytes"),
         ('op="gem", M=1, N=1, K=1, dtype="bf16"', "gem"),
+        ('op="matmul", M=1, N=1, K=1, dtype="bf16"', "op='gemm' may be meant"),
+        ('op="rms_norm", rows=1, cols=1, dtype="bf16"', "op='rmsnorm' may be meant"),
         ('op="gemm", M=1, N=1, K=1, Q=1, dtype="bf16"', "Q"),
         ('op="gemm", M=1, N=1, K=1, dtype="bf17"', "bf17"),
         ("bytes=8, min_pct=101", "min_pct"),
+        ("bytes=8, min_pct=0.6", "min_pct"),
         ('bytes=8, min_pct="most"', "min_pct"),
         ('bytes=8, baseline="yes"', "baseline"),
         ('bytes=8, baseline_kind="old"', "baseline_kind"),

@@ -9,9 +9,11 @@ from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
 from roofline_engine.entry import ByteModel
+from roofline_engine.kernels import classify
 from roofline_engine.models import OPS, Work, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
 
+from ..percent import percent
 from ..plain import plain
 
 #: Keywords that say something of the test; the others are the op's parameters.
@@ -65,7 +67,7 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
         stage=stage if done is not None else "A",
         kernel=_text(of_test, "kernel"),
         device=_text(of_test, "device"),
-        min_pct=_number(of_test, "min_pct", minimum=0, maximum=100),
+        min_pct=percent(of_test["min_pct"], "min_pct") if "min_pct" in of_test else None,
         target_eff=_number(of_test, "target_eff", above=0, maximum=1),
         launches=_number(of_test, "launches", minimum=1) or 1,
         baseline=_flag(of_test, "baseline"),
@@ -79,7 +81,8 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
 def _hint(problem: str, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """What to do next, where the problem does not say it."""
     if problem.startswith("no work model"):
-        return "; bytes= and flops= need no model"
+        alike = classify(str(values.get("op"))).op  # as kernels are called: matmul, rms_norm
+        return f"; {f'op={alike!r} may be meant, ' if alike in OPS else ''}bytes= and flops= need no model"
     for value in values.values():
         if isinstance(value, str) and problem.endswith(f" is {value!r}, expected a number"):
             return f" or a parametrize argument of this test ({', '.join(params) or 'it has none'})"

@@ -52,6 +52,9 @@ def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tupl
     """What to run, and its options; printing the help where that was asked for."""
     command: Command | None = None
     table: Sequence[Option] = ()
+    if list(given) == ["--version"]:
+        print(prog, _version())
+        return lambda options: DONE, Options()
     try:
         command, rest = chosen(given, commands)
         run, table = command.load() if command and command.load else (None, ())
@@ -61,6 +64,17 @@ def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tupl
         raise UsageError(f"{usage(prog, command, table, commands)}\n{prog}: error: {error}") from None
     print(explained(prog, command, table, commands, _WHAT))
     return lambda options: DONE, Options()
+
+
+def _version() -> str:
+    """SKILL.md's, which is the package's."""
+    from .peaktable import skill_dir
+
+    folder = skill_dir()
+    if folder is None:
+        return "unknown: SKILL.md was not found"
+    with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
+        return next((line.split('"')[1] for line in stream if line.startswith('  version: "')), "unknown")
 
 
 def _refuse(message: str) -> int:

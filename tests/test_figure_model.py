@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +350,44 @@ def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
         model(report, ceilings={})
     with pytest.raises(ValueError, match="its roofs are its own"):
         model(SEVEN, ceilings=record)
+
+
+#: What a field of somebody else's document may hold.
+ODD: list[Any] = [None, "", "x", math.nan, math.inf, -1, 0, 1e300, 1e-300, True, [], {}, [1, [2]], "\ud800", "</script>"]
+ODD += [10**400, "1,000", ["a", None]]
+
+
+def broken(value: Any, dice: random.Random) -> Any:
+    """A copy of a document with one field somewhere in it replaced."""
+    if not isinstance(value, (dict, list)) or not value or dice.random() < 0.04:
+        return dice.choice(ODD)
+    made = copy.copy(value)
+    place = dice.choice(list(made)) if isinstance(made, dict) else dice.randrange(len(made))
+    made[place] = broken(made[place], dice)
+    return made
+
+
+def test_no_document_is_more_than_one_line_of_an_error(run: Run) -> None:
+    run.env(**MI300X).topn(gemm_row("timed")).shapes(timed=[GEMM])
+    whole = [run.analyze(), SEVEN, V100, many(6), measured_cpu()]
+    drawn, refused = 0, []
+    for seed in range(600):
+        dice = random.Random(seed)
+        document = dice.choice(whole)
+        for _ in range(dice.choice([1, 3, 10])):
+            document = broken(document, dice)
+        try:
+            made = model(document)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        layout = arrange(made, marks.legend(made))
+        said = [made.title, made.subtitle, *layout.footer, *(line for label in layout.labels for line in label.lines)]
+        assert all(line.isprintable() for line in said)
+        drawn += 1
+    assert drawn > 200
+    assert len(refused) > 50
+    assert not [line for line in refused if "\n" in line]
 
 
 # On paper.

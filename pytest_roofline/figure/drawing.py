@@ -120,15 +120,15 @@ def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         if one.span is not None:
             (ax, ay), (bx, by) = one.span
             line([ax, bx], [ay, by], at, color=marks.INK, linewidth=2.6, alpha=0.45)
-    tips = [at for at in known if at in layout.arrows and model.kernels[at].far]
-    for at in tips:
+    tips = {at: tip for at in known if at in layout.arrows and (tip := model.kernels[at].tip) is not None}
+    for at, tip in tips.items():
         one = model.kernels[at]
-        line([one.intensity] * 2, [one.rate, one.roof or one.rate], at, color=marks.FAINT, linewidth=1.0, linestyle=":")
+        line([one.intensity] * 2, [one.rate, tip], at, color=marks.FAINT, linewidth=1.0, linestyle=":")
     if tips:
-        roofs = [(model.kernels[at].roof or 0.0) / scale for at in tips]
         xs = [model.kernels[at].intensity for at in tips]
-        axes.scatter(xs, [_under(layout, y * scale) / scale for y in roofs], s=6 * _POINT, marker="^", color=marks.FAINT)
-        _note(axes, drawn, tips)
+        ys = [_under(layout, tip) / scale for tip in tips.values()]
+        axes.scatter(xs, ys, s=6 * _POINT, marker="^", color=marks.FAINT)
+        _note(axes, drawn, list(tips))
     before = [at for at in known if model.kernels[at].before is not None]
     if before:
         ends = [model.kernels[at].before or (1.0, 1.0) for at in before]

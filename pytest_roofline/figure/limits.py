@@ -167,6 +167,6 @@ def slopes(model: Model, plane: Plane, taken: Sequence[Box]) -> tuple[tuple[Slop
 
 def stem(kernel: Kernel, plane: Plane) -> Segment | None:
     """The arrow from a kernel up to its roof, where the way is worth one."""
-    if kernel.roof is None or not kernel.far:
+    if kernel.tip is None:
         return None
-    return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.roof)
+    return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.tip)

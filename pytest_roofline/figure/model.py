@@ -93,8 +93,13 @@ class Kernel:
 
     @property
     def far(self) -> bool:
-        """Whether the way to the roof is worth an arrow."""
+        """Whether the way to the roof is worth telling."""
         return self.most is not None and self.most >= WORTH_AN_ARROW
+
+    @property
+    def tip(self) -> float | None:
+        """Where the arrow to its roof ends; None where there is no way worth one, or nothing that says where the roof is."""
+        return self.roof if self.far and self.roof is not None and self.roof > self.rate else None
 
     @property
     def shown(self) -> str:
@@ -167,6 +172,11 @@ class Model:
         return tuple(dict.fromkeys(level for kernel in self.kernels for level, _ in kernel.spots))
 
 
+def sensible(value: float) -> bool:
+    """Whether a drawing can hold a positive figure."""
+    return _SENSIBLE[0] <= value <= _SENSIBLE[1]
+
+
 def ranged(value: float, what: str) -> float:
     """A positive intensity, rate or bandwidth that a drawing can hold.
 
@@ -175,7 +185,7 @@ def ranged(value: float, what: str) -> float:
     """
     if not value > 0:
         raise ValueError(f"{what} is {value:g}, expected more than 0")
-    if not _SENSIBLE[0] <= value <= _SENSIBLE[1]:
+    if not sensible(value):
         raise ValueError(f"{what} is {value:g}, out of the range of any machine")
     return value
 

@@ -158,9 +158,10 @@ def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Ban
     verdict = row.get("headroom_class")
     before = _figure({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
     earlier = None
-    if before is not None and before > 0:
+    if before is not None:
         old = row.get("before_intensity")
-        earlier = (float(number(old, "before_intensity", above=0)) if old is not None else spots[0][1], before)
+        at_first = float(number(old, "before_intensity")) if old is not None else spots[0][1]
+        earlier = ranged(at_first, "before_intensity"), ranged(before, "its rate before, in FLOP/s")
     return Kernel(
         row=at,
         name=name,

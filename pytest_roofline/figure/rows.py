@@ -13,7 +13,7 @@ from roofline_engine.roofs import below_ceiling, binds
 from roofline_engine.units import parse_dtype, printable, quantity
 
 from .machine import Measured, added
-from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, ranged, shortened, titled
+from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, sensible, shortened, titled
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
@@ -59,7 +59,8 @@ def model(
             raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
         bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
     kernels = [_explained(one, ceilings) for one in kernels]
-    roof = [f"peaks: {peaks.get('source', 'unknown')}, {peaks.get('confidence', 'low')} confidence"] if peaks else []
+    told = [_word(peaks, "source"), f"{_word(peaks, 'confidence')} confidence"]
+    roof = [f"peaks: {', '.join(told)}"] if peaks else []
     product = peaks.get("product") or peaks.get("gfx") or name
     basis = ", ".join([*([shortened(str(product), 40)] if product else ["no device known"]), *roof])
     if any(one.share is None for one in kernels):
@@ -92,7 +93,7 @@ def _device(
         return None, peaks if isinstance(peaks, Mapping) else {}
     if device is not None and device not in devices:
         raise ValueError(f"{label}: no device {printable(device)!r}, there are {', '.join(map(printable, devices))}")
-    rows = Counter(str(one["device"]) for one in entries if one.get("device") in devices and _finite(one, "achieved_flops"))
+    rows = Counter(name for one in entries if isinstance(name := one.get("device"), str) and _finite(one, "achieved_flops"))
     name = device or max(devices, key=lambda one: rows[one])
     found = devices[name]
     return name, found if isinstance(found, Mapping) else {}
@@ -100,14 +101,30 @@ def _device(
 
 def _finite(entry: Mapping[str, Any], key: str) -> float | None:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an int beyond the range of a double
+        return None
 
 
 def _above(entry: Mapping[str, Any], key: str) -> float | None:
+    """A positive figure that a drawing can hold; None for any other, as for what is missing."""
     value = _finite(entry, key)
-    return value if value is not None and value > 0 else None
+    return value if value is not None and sensible(value) else None
+
+
+def _word(entry: Mapping[str, Any], key: str) -> str:
+    """A short text for people; ``unknown`` where there is none."""
+    value = entry.get(key)
+    return shortened(value, 40) if isinstance(value, str) and value else "unknown"
+
+
+def _one_of(entry: Mapping[str, Any], key: str) -> str:
+    """A word of the closed set of its field; ``unknown`` for another."""
+    value = entry.get(key)
+    return value if isinstance(value, str) and value in FIELDS[key].choices else "unknown"
 
 
 def _rate(peaks: Mapping[str, Any], engine: str, dtype: str) -> float | None:
@@ -153,13 +170,13 @@ def _kernel(
     def left(kind: str, why: str) -> Left:
         return Left(row=at, name=name, kind=kind, why=why)
 
-    reason = str(entry.get("unknown_reason") or "")
+    reason = _word(entry, "unknown_reason") if entry.get("unknown_reason") else ""
     if entry.get("modeled") is False or reason == "unmodelled":
         first = str(entry.get("notes") or "").partition("; ")[0]
         return left("unmodelled", f"no model of its work{': ' + shortened(first, 160) if first else ''}")
     if _above(entry, "t_unit_ms") is None and _above(entry, "t_ms") is None:
         return left("not measured", "no time, so no rate")
-    raw, axis = _finite(entry, "roofline_pct_raw"), entry.get("roof_axis")
+    raw, axis = _finite(entry, "roofline_pct_raw"), _word(entry, "roof_axis")
     if entry.get("suspect") or (raw is not None and raw > 1):
         told = f"{raw:.3g} times its {axis} roof" if raw is not None else "its rate is no evidence"
         return left("impossible", f"{told}: the work model, the peak or the time is wrong")
@@ -170,17 +187,11 @@ def _kernel(
         return left("copy", f"does no FLOPs, so it has no place on this plot{told}")
     rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
     if rate is None or intensity is None:
-        return left("unusable", "no positive finite rate and intensity")
-    try:
-        ranged(rate, "its rate in FLOP/s")
-        ranged(intensity, "its intensity")
-    except ValueError as error:
-        return left("unusable", str(error))
+        return left("unusable", "no rate and intensity that a machine could have")
     found = _axis(entry, peaks)
     wide = _above(peaks, "hbm_bw_bytes_s")
     flops_s = found[2] if found else None
     share = _finite(entry, "pct_gpu_time")
-    verdict = str(entry.get("headroom_class") or "unknown")
     kernel = Kernel(
         row=at,
         name=name,
@@ -189,15 +200,15 @@ def _kernel(
         fraction=_above(entry, "roofline_pct"),
         bytes_s=wide,
         flops_s=flops_s,
-        axis=binds(intensity, wide, flops_s) or (str(axis) if axis else None),
-        bound=str(entry.get("bound_type") or "unknown"),
-        verdict=verdict if verdict in FIELDS["headroom_class"].choices else "unknown",
+        axis=binds(intensity, wide, flops_s) or (axis if axis != "unknown" else None),
+        bound=_one_of(entry, "bound_type"),
+        verdict=_one_of(entry, "headroom_class"),
         reason=reason,
         share=share if share is not None and share >= 0 else None,
         dtype=found[1] if found else None,
         before=_before(entry, intensity, rate),
         span=_span(entry, intensity, rate),
-        basis=", ".join(str(entry[key]) for key in ("measurement_basis", "confidence") if entry.get(key)),
+        basis=", ".join(_word(entry, key) for key in ("measurement_basis", "confidence") if entry.get(key)),
         interval=_interval(entry),
     )
     axes = [(found[0], found[1])] if found else []
@@ -209,7 +220,8 @@ def _before(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[fl
     if not (isinstance(base, Mapping) and isinstance(now, Mapping)) or base.get("kind") not in _COMPARABLE:
         return None
     old, new = _above(base, "t_s"), _above(now, "t_s")
-    return (intensity, rate * new / old) if old and new else None
+    before = rate * new / old if old and new else 0.0
+    return (intensity, before) if sensible(before) else None
 
 
 def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
@@ -219,7 +231,7 @@ def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tupl
     for one in entry.get("byte_models") or ():
         if isinstance(one, Mapping) and one.get("in_range") is not False and one.get("feasible") is not False and t_ms:
             nbytes, flops = _above(one, "bytes"), _above(one, "flops")
-            if nbytes and flops:
+            if nbytes and flops and sensible(flops / nbytes) and sensible(flops / t_ms):
                 ends.append((flops / nbytes, flops / (t_ms / 1e3)))
     ends.sort()
     if len(ends) > 1 and ends[-1][0] / ends[0][0] >= WIDE:
@@ -230,7 +242,7 @@ def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tupl
     now = entry.get("measurement")
     if isinstance(now, Mapping):
         t, fast, slow = (_above(now, key) for key in ("t_s", "q1_s", "q3_s"))
-        if t and fast and slow and slow / fast >= WIDE:
+        if t and fast and slow and slow / fast >= WIDE and sensible(rate * t / slow) and sensible(rate * t / fast):
             return (intensity, rate * t / slow), (intensity, rate * t / fast)
     return None
 
@@ -301,6 +313,6 @@ def _value(value: object) -> object:
         return value
     if isinstance(value, str):
         return shortened(value, _LONGEST_NOTE)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
         return [_value(one) for one in value[:8]]
     return None

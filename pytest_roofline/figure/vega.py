@@ -140,8 +140,8 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
         if one.span is not None:
             (ax, ay), (bx, by) = one.span
             ranges.append(_way("range", ax, ay / scale, bx, by / scale))
-        if at in layout.arrows and one.far:
-            ways.append(_way("roof", one.intensity, rate, one.intensity, (one.roof or one.rate) / scale))
+        if at in layout.arrows and one.tip is not None:
+            ways.append(_way("roof", one.intensity, rate, one.intensity, one.tip / scale))
     for label in layout.labels:
         if label.leader is not None:
             (ax, ay), (bx, by) = label.leader

@@ -211,6 +211,23 @@ def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
     assert shortened("plain") == "plain"
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("void scale<float>(float*, int)", "scale<float>"),
+        ("ns::copy(Params)", "ns::copy"),
+        ("dense GEMM (naive)", "dense GEMM (naive)"),
+        (
+            "void wide_kernel_of_many_letters<float, 128, 256>(int)",
+            "wide_kernel_of_many… 128, 256>",
+        ),  # 19 letters, the ellipsis, 10
+    ],
+)
+def test_the_name_on_a_label_leaves_out_what_all_signatures_have(name: str, shown: str) -> None:
+    (one,) = table({"name": name, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
+    assert (one.name, one.shown) == (name, shown)
+
+
 # From an artifact and from a report.
 
 

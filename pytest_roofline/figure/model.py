@@ -6,6 +6,7 @@ Nothing is drawn here and no position on paper is known; intensities are in FLOP
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ WORTH_AN_ARROW = 1.15
 WIDE = 1.1
 #: Longest name that is shown whole: a C++ template may have thousands of characters.
 LONGEST, LONGEST_LABEL = 120, 30
+_ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
 #: A rate over its roof by less than this is the rounding of printed figures.
 ROUNDING = 1.005
@@ -103,7 +105,11 @@ class Kernel:
 
     @property
     def shown(self) -> str:
-        return shortened(self.name, LONGEST_LABEL)
+        """The name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
+        name = self.name
+        if "<" in name or "::" in name:
+            name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
+        return shortened(name, LONGEST_LABEL)
 
     @property
     def told(self) -> str:

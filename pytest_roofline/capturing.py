@@ -25,6 +25,8 @@ from .work.declared import Declared
 
 #: Names of who times something itself: to watch such a test would be part of its times.
 _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
+#: Names of who asks torch for its modes, or compiles by torch's inner functions: that comes out differently under a watch.
+_MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
 CHANGED = "capture dropped: the captured call returned something else than the timed ones"
 
 
@@ -33,7 +35,7 @@ class Watched:
     """What was captured of one test: of its benchmark, of each timer that it used, or of its own call."""
 
     benchmark: Captured | None = None
-    observed: list[tuple[Observed, Captured | None]] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
     own: Captured | None = None
 
 
@@ -49,12 +51,12 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
     with ExitStack() as stack:
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
-        observed = stack.enter_context(observing([namespace]))
         watch = stack.enter_context(own_call()) if own else None
+        leave = watch.leave if watch is not None else None
+        watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
         yield watched
-    watched.observed = [(one, of_timed(one.fn) if one.fn is not None else None) for one in observed]
-    if watch is not None and not observed:
-        watched.own = watch(test)
+    if watch is not None and not watched.observed:
+        watched.own = watch.under_test(test)
 
 
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:
@@ -91,8 +93,9 @@ def shape(value: Any) -> object:
     return type(value), tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
 
 
-def times_itself(test: Callable[..., Any], owner: type | None = None) -> bool:
-    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock.
+def minds_a_watch(test: Callable[..., Any], owner: type | None = None) -> bool:
+    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock, or of torch's modes:
+    whether it may come out differently for being watched.
 
     owner: the class whose methods it may call.
     """
@@ -104,7 +107,7 @@ def times_itself(test: Callable[..., Any], owner: type | None = None) -> bool:
         done.add(fn)
         code = fn.__code__
         names = {*names_of(code), *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
-        if any(_CLOCK.fullmatch(name) for name in names):
+        if any(_CLOCK.fullmatch(name) or _MODES.fullmatch(name) for name in names):
             return True
         spaces = [vars(space) for space in (owner, sys.modules.get(fn.__module__)) if space is not None]
         called = [space[name] for space in spaces for name in names if name in space]

@@ -244,14 +244,14 @@ class Cases:
 def _timed_as(case: Case, watched: Watched) -> Captured | None:
     """What was captured of the timed call whose time a returned figure is; None where it may be one of several."""
     t_s = case.measurement.t_s if case.measurement is not None else 0.0
-    found = [captured for one, captured in watched.observed if captured and abs(one.measurement.t_s - t_s) <= _ROUNDED * t_s]
+    near = [one for one in watched.observed if abs(one.measurement.t_s - t_s) <= _ROUNDED * t_s]
+    found = [one.captured for one in near if one.captured is not None]
     works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in found]
     return found[0] if found and works.count(works[0]) == len(works) else None
 
 
-def _observed(found: tuple[Observed, Captured | None]) -> Taken:
-    one, captured = found
-    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=captured)
+def _observed(one: Observed) -> Taken:
+    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=one.captured)
 
 
 def _chosen(leaders: list[_Leader], params: Mapping[str, Any], said: Declared, seen: str | None) -> Baseline | None:

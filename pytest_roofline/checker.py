@@ -176,11 +176,11 @@ class Checker:
     def _shape(self, record: Record, peaks: Peaks) -> tuple[_Shape | None, str]:
         if record.work is None:
             return None, record.no_work or "its work is not known"
-        key: tuple[Any, ...] = (id(peaks), *record.work.items())
+        key: tuple[Any, ...] = (id(peaks), *record.work, *record.work.values())
         try:
             found = self._shapes.get(key)
         except TypeError:  # a list of sizes
-            key = (id(peaks), *((name, repr(value)) for name, value in record.work.items()))
+            key = (id(peaks), *record.work, *map(repr, record.work.values()))
             found = self._shapes.get(key)
         if found is None:
             try:

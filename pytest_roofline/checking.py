@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from roofline_engine import ceilings, overlay, peaktable
+from roofline_engine.arguments import Option, Options
 from roofline_engine.artifact import to_json, write_whole
 from roofline_engine.peaks import Peaks, named
 from roofline_engine.units import printable
@@ -25,22 +25,21 @@ KINDS = ("beyond_roof", "exceeds_target", "regression", "claim", "refused")
 _LONG = 5_000_000
 
 
-def add(one: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    one.add_argument("records", metavar="RECORDS", nargs="+", help="files that tuners, benchmarks and agents wrote")
-    one.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to hold measured speedups against")
-    one.add_argument("--device", metavar="NAME", help="of rows whose file names none: a product or a gfx")
-    one.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
-    one.add_argument("--ledger", metavar="FILE", help="append what was predicted and what came of it to this ledger")
-    one.add_argument("--format", metavar="NAME", help="read as this format, whatever the content looks like; list names them")
-    one.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
-    one.add_argument("--markdown", metavar="FILE", help="write the summary there as well")
-    one.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
-    one.add_argument("--json", action="store_true", help="print every row as one JSON document")
-    one.set_defaults(run=run)
+OPTIONS = (
+    Option("records", "RECORDS", "files that tuners, benchmarks and agents wrote", many=True, required=True),
+    Option("--predictions", "FILE", "a profile_roofline.json to hold measured speedups against"),
+    Option("--device", "NAME", "of rows whose file names none: a product or a gfx"),
+    Option("--peaks", "FILE", "another peak table, or measured ceilings (with --device)"),
+    Option("--ledger", "FILE", "append what was predicted and what came of it to this ledger"),
+    Option("--format", "NAME", "read as this format, whatever the content looks like; list names them"),
+    Option("--fail-on", "KIND[,KIND]", f"exit 1 on {', '.join(KINDS)}"),
+    Option("--markdown", "FILE", "write the summary there as well"),
+    Option("--github", what="print GitHub annotations for the worst rows"),
+    Option("--json", what="print every row as one JSON document"),
+)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Read, check, print; 1 where ``--fail-on`` names what was found.
 
     Raises:

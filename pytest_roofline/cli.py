@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Callable, Sequence
 
 from roofline_engine import cli
+from roofline_engine.arguments import Command, Option, Options
+
+_Loaded = tuple[Callable[[Options], int], Sequence[Option]]
 
 
 def main() -> int:
@@ -13,36 +16,49 @@ def main() -> int:
     return cli.main(prog="roofline", more=_ADDED)
 
 
-def _add_measure(one: argparse.ArgumentParser) -> None:
+def _measure() -> _Loaded:
     from .ceilings import command
 
-    command.add(one)
+    return command.run, command.OPTIONS
 
 
-def _add_annotate(one: argparse.ArgumentParser) -> None:
+def _annotate() -> _Loaded:
     from . import replay
 
-    replay.add(one)
+    return replay.run, replay.OPTIONS
 
 
-def _add_check(one: argparse.ArgumentParser) -> None:
+def _check() -> _Loaded:
     from . import checking
 
-    checking.add(one)
+    return checking.run, checking.OPTIONS
 
 
-def _add_ledger(one: argparse.ArgumentParser) -> None:
+def _ledger_show() -> _Loaded:
     from .ledger import command
 
-    command.add(one)
+    return command.show, command.SHOW
 
 
-def _add_schema(one: argparse.ArgumentParser) -> None:
-    one.add_argument("name", metavar="NAME", nargs="?", help="the record; without it, their names")
-    one.set_defaults(run=_schema)
+def _ledger_import() -> _Loaded:
+    from .ledger import command
+
+    return command.take, command.TAKE
 
 
-def _schema(options: argparse.Namespace) -> int:
+def _ledger_calibrate() -> _Loaded:
+    from .ledger import command
+
+    return command.calibrate, command.CALIBRATE
+
+
+def _plot() -> _Loaded:
+    from .figure import command
+
+    return command.run, command.OPTIONS
+
+
+def _schema(options: Options) -> int:
     from .records import NAMES, model
 
     if options.name is None:
@@ -55,9 +71,17 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 _ADDED = (
-    cli.Extension("annotate", "a stored pytest-benchmark JSON to the report of a run", _add_annotate),
-    cli.Extension("check", "rows that other tools wrote, against the roof and their own figures", _add_check),
-    cli.Extension("ledger", "predicted against actual speedups, over time", _add_ledger),
-    cli.Extension("schema", "the JSON Schema of a record or a document", _add_schema),
-    cli.Extension("peaks", "this machine's CPU: bandwidth by level of memory, compute ceilings", _add_measure, "measure"),
+    Command("annotate", "a stored pytest-benchmark JSON to the report of a run", _annotate),
+    Command("check", "rows that other tools wrote, against the roof and their own figures", _check),
+    Command("ledger", "predicted against actual speedups, over time"),
+    Command("ledger show", "realised over predicted, and what to expect of the next prediction", _ledger_show),
+    Command("ledger import", "add the pairs of a CSV", _ledger_import),
+    Command("ledger calibrate", "propose target_eff values from what kernels reached", _ledger_calibrate),
+    Command("plot", "the roofline figure of a report, an artifact or a table", _plot),
+    Command(
+        "schema",
+        "the JSON Schema of a record or a document",
+        lambda: (_schema, (Option("name", "NAME", "the record; without it, their names"),)),
+    ),
+    Command("peaks measure", "this machine's CPU: bandwidth by level of memory, compute ceilings", _measure),
 )

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--roofline-report",
         metavar="TYPE[:DEST]",
         action="append",
-        help="term (default), json, md or github, each to its destination; repeatable; empty silences",
+        help="term (default), json, md, github, or a figure (html, svg, png, pdf, vl.json, vg.json) to its file; repeatable",
     )
     add(
         "--roofline-fail-on",

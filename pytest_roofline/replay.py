@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import shutil
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from roofline_engine.arguments import Option, Options
 from roofline_engine.artifact import to_json
 from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
 from roofline_engine.device import Device
@@ -33,22 +33,22 @@ from .work.declared import Declared, first_said
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
 
 
-def add(one: argparse.ArgumentParser) -> None:
-    """The options of the command: those of pytest without their prefix."""
-    one.add_argument("path", metavar="BENCHMARK.json", help="what pytest --benchmark-json or --benchmark-save wrote")
-    one.add_argument("--device", metavar="NAME", help="the device the times are of: a product, a gfx, cpu, or auto (default)")
-    one.add_argument("--peaks", metavar="PATH", help="another peak table, or ceilings another tool measured")
-    one.add_argument("--predictions", metavar="PATH", help="a profile_roofline.json to hold the measurements against")
-    one.add_argument("--baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the time before")
-    one.add_argument("--report", metavar="TYPE:DEST", action="append", help=f"{', '.join(TYPES)}; repeatable")
-    one.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
-    one.add_argument("--fail-under", metavar="PCT", help="exit 1 where a row is under this percent of its roof")
-    one.add_argument("--json", action="store_true", help="print the report as one JSON document")
-    one.add_argument("-v", "--verbose", action="count", default=0, help="the basis of each figure; twice: the notes")
-    one.set_defaults(run=run)
+#: The options of the command: those of pytest without their prefix.
+OPTIONS = (
+    Option("path", "BENCHMARK.json", "what pytest --benchmark-json or --benchmark-save wrote", required=True),
+    Option("--device", "NAME", "the device the times are of: a product, a gfx, cpu, or auto (default)"),
+    Option("--peaks", "PATH", "another peak table, or ceilings another tool measured"),
+    Option("--predictions", "PATH", "a profile_roofline.json to hold the measurements against"),
+    Option("--baseline", "PATH", "pytest-benchmark JSON or an earlier report: the time before"),
+    Option("--report", "TYPE:DEST", f"{', '.join(TYPES)}; repeatable", many=True),
+    Option("--fail-on", "KIND[,KIND]", f"exit 1 on {', '.join(KINDS)}"),
+    Option("--fail-under", "PCT", "exit 1 where a row is under this percent of its roof"),
+    Option("--json", what="print the report as one JSON document"),
+    Option("--verbose", what="or -v: the basis of each figure; twice: the notes", short="v"),
+)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Print the report; 1 when a gate fails.
 
     Raises:

@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .capturing import Watched, times_itself, watching
+from .capturing import Watched, minds_a_watch, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
@@ -323,7 +323,7 @@ class Session:
             return nullcontext()
         fixture = benchmark(item)
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
-        own = own and not times_itself(item.function, item.cls)
+        own = own and not minds_a_watch(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
         namespace = getattr(item.module, "__dict__", {})  # of a function that some other plugin collected there is none
         return watching(item.originalname, namespace, fixture, own=own, timed=timed)

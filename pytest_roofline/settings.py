@@ -21,6 +21,9 @@ KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelle
 ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
 TYPES = {"term": False, "json": True, "md": True, "github": False}
+#: Of them the figure's, by the suffix of what they are.
+FIGURES = ("html", "svg", "png", "pdf", "vl.json", "vg.json")
+TYPES.update(dict.fromkeys(FIGURES, True))
 
 
 class SettingsError(ValueError):
@@ -187,6 +190,13 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
             raise SettingsError(f"{where}: unknown report type {kind!r}, expected {', '.join(TYPES)}, as in json:FILE")
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
+        if kind in FIGURES:
+            from .figure.output import MissingExtraError, needed
+
+            try:
+                needed()
+            except MissingExtraError as error:
+                raise SettingsError(f"{where}: {error}") from None
         if kind == "term" and destination:
             raise SettingsError(f"{where}: term takes no destination")
         found[kind, str(start / destination) if destination else ""] = None

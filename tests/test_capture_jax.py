@@ -178,6 +178,87 @@ def test_a_part_of_an_operand_is_what_is_read() -> None:
     assert known(capture(lambda t, i: t[i], (SQUARE, jnp.arange(8))))[1:] == (2 * 16384.0 + 32, 0.0)
 
 
+ROW = 2048.0
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "nbytes", "flops"),
+    [
+        # A row that is named twice is read once; each of eight is written, its index is of 4 B.
+        (lambda t, i: t[i], (SQUARE, jnp.zeros(8, int)), ROW + 8 * ROW + 32, 0.0),
+        (lambda t, i: t[i], (SQUARE, jnp.arange(8) - 512), 16 * ROW + 32, 0.0),
+        (lambda t, i: jnp.take(t, i, axis=0), (SQUARE, jnp.array([5, 5, 6])), 2 * ROW + 3 * ROW + 12, 0.0),
+        (jax.jit(lambda t, i: t[i]), (SQUARE, jnp.zeros(8, int)), ROW + 8 * ROW + 32, 0.0),
+        # Rows 0 to 7 and 4 to 11: twelve.
+        (lambda t, i, j: t[i] + t[j], (SQUARE, jnp.arange(8), jnp.arange(4, 12)), 12 * ROW + 8 * ROW + 64, 4096.0),
+        (lambda t: t[:8] + t[4:12], (SQUARE,), 12 * ROW + 8 * ROW, 4096.0),
+        (lambda t: t[:, :256] * t[:, 256:], (SQUARE,), 1.5 * 2.0**20, 131072.0),
+        (lambda t: t[::2] * 2, (SQUARE,), 2.0**20, 131072.0),
+        # A row is written over, the rest of the copy is read.
+        (lambda t, k: lax.dynamic_update_slice(t, k, (3, 0)), (SQUARE, ones(1, 512)), 2 * 2.0**20, 0.0),
+        # Positions 0, 2, 4, 6, 8 of 9 on each axis.
+        (lambda x, w: lax.conv_general_dilated(x, w, (2, 2), "VALID"), (ones(2, 4, 9, 9), ones(6, 4, 1, 1)),
+         4.0 * (2 * 4 * 25 + 24 + 2 * 6 * 25), 2.0 * 2 * 6 * 25 * 4),
+        (lambda a: lax.reduce_window(a, 0.0, lax.add, (2, 2), (4, 4), "VALID"), (ones(8, 8),), 4.0 * (16 + 4), 16.0),
+        # What is given on as it is costs nothing.
+        (lambda a: (SQUARE, a + 1), (ones(512, 512),), 2 * 2.0**20, 2.0**18),
+    ],
+)  # fmt: skip
+def test_what_is_used_of_an_operand_counts_once(fn: Function, args: tuple[Any, ...], nbytes: float, flops: float) -> None:
+    assert known(capture(fn, args))[1:] == (nbytes, flops)
+
+
+def test_rows_that_the_call_itself_chooses_are_bounded() -> None:
+    """The 8 largest of a row name rows: at most eight different ones."""
+    found = capture(lambda t, i: t[(i * 2.0).astype(int)], (SQUARE, jnp.arange(8.0)))
+    assert found.work is not None
+    assert not found.sure
+    assert any("upper bound" in note for note in found.notes)
+
+
+def test_a_function_of_the_call_that_takes_the_memory_of_its_argument_bounds_it() -> None:
+    update = jax.jit(lambda t: lax.dynamic_update_slice(t, jnp.ones((1, 512)), (3, 0)), donate_argnums=0)
+    found = capture(lambda t: update(t), (ones(512, 512),))
+    assert not found.sure
+    assert any("donated" in note for note in found.notes)
+
+
+def test_what_depends_on_constants_alone_is_no_work_unless_it_is_seen_to_run() -> None:
+    """exp of a constant is computed when the function is compiled; a product of constants is not (and XLA counts it)."""
+    x = SQUARE + 1
+    found = capture(jax.jit(lambda x: x + jnp.exp(SQUARE)), (x,))
+    assert found.work is None
+    assert "constants beforehand" in found.reason
+    assert known(capture(lambda x: x + jnp.exp(SQUARE), (x,)))[2] == 2 * 2.0**18  # not compiled: both run
+    assert known(capture(jax.jit(lambda x: x @ (SQUARE @ SQUARE)), (x,)))[2] == 2 * 2.0 * 512**3
+    looped = jax.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: y @ x, x) + jnp.exp(SQUARE))
+    assert capture(looped, (x,)).reason.startswith("part of it depends on nothing but constants")
+    turned = capture(jax.jit(lambda x: x * SQUARE.astype("bfloat16")), (x,))
+    assert not turned.sure
+
+
+def test_a_cached_result_is_no_work_and_a_cache_holds_no_traces() -> None:
+    held: dict[str, Any] = {}
+
+    def memo(x: Any) -> Any:
+        if "y" not in held:
+            held["y"] = jnp.exp(x)
+        return held["y"]
+
+    assert known(capture(memo, (SQUARE,)))[2] == 2.0**18
+    assert not held
+    memo(SQUARE)
+    assert capture(memo, (SQUARE,)).reason == "no operation was seen"
+
+    @functools.lru_cache
+    def cached() -> Any:
+        return jnp.exp(SQUARE)
+
+    capture(lambda: cached() + 1)
+    assert float(cached()[0, 0]) == pytest.approx(2.718281828)
+    assert known(capture(lambda: cached() + 1))[2] == 2.0**18  # what is in the cache is read
+
+
 def test_what_is_not_used_costs_nothing() -> None:
     def dead(a: Any, b: Any) -> Any:
         _ = a @ b

@@ -120,6 +120,84 @@ def test_an_operation(fn: Function, expected: tuple[str, float, float]) -> None:
     assert known(capture(fn, (A.copy(),))[1]) == expected
 
 
+#: Set in the first two of 64 rows: 256 elements of 1 KiB, and 8 KiB of mask.
+MASK = np.repeat(np.arange(64) < 2, 128).reshape(64, 128)
+ROW = 512.0
+
+
+@pytest.mark.parametrize(
+    ("fn", "nbytes", "flops"),
+    [
+        # Where a mask is not set nothing is read, computed or written.
+        (lambda a: np.add(a, 1, out=a, where=MASK), 2 * 1024 + 8192.0, 256.0),
+        (lambda a: np.sum(a, where=MASK), 1024 + 8192.0, 256.0),
+        (lambda a: np.copyto(a, 2 * np.ones(128, np.float32), where=MASK), 1024 + 8192.0, None),
+        (lambda a: a.__setitem__(MASK, 0), 1024 + 8192.0, 0.0),
+        (lambda a: np.add(a, 1, where=True), 2 * SIZE, COUNT),
+        # An element that is named twice is read once; two rows of three.
+        (lambda a: a[[0, 0, 1]], 2 * ROW + 3 * ROW, 0.0),
+        (lambda a: a[np.array([0, 0, -63])], 2 * ROW + 3 * ROW + 24, 0.0),
+        (lambda a: np.take(a, [0, 0, 1], axis=0), 2 * ROW + 3 * ROW, 0.0),
+        (lambda a: np.take(a, [5, 5, 6]), 2 * 4 + 3 * 4.0, 0.0),
+        (lambda a: a[[0, 0, 1], [2, 2, 3]], 2 * 4 + 3 * 4.0, 0.0),
+        (lambda a: a.__setitem__([0, 0, 1], 0.0), 2 * ROW, 0.0),
+        # Windows of 3 over a row of 128: the row is read, 126 sums of three are written.
+        (lambda a: np.lib.stride_tricks.sliding_window_view(a[0], 3).sum(-1), ROW + 126 * 4, 378.0),
+        (lambda a: np.lib.stride_tricks.as_strided(a, (126, 3), (4, 4)) * 1, ROW + 126 * 3 * 4, 378.0),
+        # Elements 0 to 39 and 20 to 59: sixty.
+        (lambda a: a[0, :40] + a[0, 20:60], 60 * 4 + 40 * 4.0, 40.0),
+        (lambda a: a[::-1] + a, 2 * SIZE, COUNT),
+        (lambda a: np.broadcast_to(a[0], (64, 128)).sum(), ROW, COUNT),
+    ],
+)  # fmt: skip
+def test_elements_that_are_used_count_once_and_no_others(fn: Function, nbytes: float, flops: float | None) -> None:
+    _, found = capture(fn, (A.copy(),))
+    assert found.work is not None, found.reason
+    assert found.work.bytes == nbytes
+    assert found.sure
+    assert flops is None or found.work.flops == flops
+
+
+def test_windows_that_are_given_are_the_array_that_they_are_of() -> None:
+    windows = np.lib.stride_tricks.sliding_window_view(np.ones(128, np.float32), 3)
+    assert known(capture(lambda w: w.sum(-1), (windows,))[1]) == ("reduce", 512 + 126 * 4.0, 378.0)
+
+
+class Dice:
+    def __init__(self) -> None:
+        self.dice = np.random.default_rng(1)
+
+
+RNG, OLD, HELD = np.random.default_rng(0), np.random.RandomState(0), Dice()
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (lambda r, a: a + r.random((64, 128)), (RNG, A)),
+        (lambda a: a + RNG.standard_normal((64, 128)), (A,)),
+        (RNG.random, (100,)),
+        (RNG.permutation, (A,)),
+        (lambda a: a * HELD.dice.random(), (A,)),
+        (lambda r, a: a + r.rand(64, 128), (OLD, A)),
+        (lambda a: a + np.random.rand(64, 128), (A,)),
+        (lambda: np.random.rand(4), ()),
+    ],
+)
+def test_random_numbers_have_no_work_and_come_again(fn: Function, args: tuple[Any, ...]) -> None:
+    def state() -> str:
+        return str((RNG.bit_generator.state, OLD.get_state(), HELD.dice.bit_generator.state, np.random.get_state()))
+
+    before = state()
+    _, found = capture(fn, args)
+    assert (found.work, found.reason) == (None, "it draws random numbers, of which nobody knows the FLOPs")
+    assert state() == before
+
+
+def test_a_generator_that_is_not_drawn_from_is_no_obstacle() -> None:
+    assert known(capture(lambda r, a: a + 1, (RNG, A))[1]) == ("elementwise", 2 * SIZE, COUNT)
+
+
 def test_batches_and_types() -> None:
     """8 products of 64^3 of fp64, an operand given twice read once."""
     stack = np.ones((8, 64, 64))
@@ -295,14 +373,6 @@ def test_an_exception_of_the_function_leaves_as_it_is_and_everything_is_put_back
         capture(fails)
     assert type(a) is np.ndarray
     assert (np.zeros, np.asarray) == makers
-
-
-def test_the_random_generator_is_where_it_was() -> None:
-    np.random.seed(1)
-    first = np.random.rand()
-    np.random.seed(1)
-    capture(lambda a: a + np.random.rand(64, 128), (A,))
-    assert np.random.rand() == first
 
 
 def test_a_loop_over_elements_has_no_work() -> None:

@@ -363,6 +363,259 @@ def test_bytes_are_compulsory(call: Callable[[Any], tuple[Any, ...]], nbytes: fl
     assert captured.work.bytes == nbytes
 
 
+#: A table of 1000 rows of 16 floats, 64 B each; the indices name three of them, one twice.
+ROW = 64
+
+
+def some(t: Any) -> Any:
+    return t.tensor([3, 5, 5, 900])
+
+
+def table(t: Any) -> Any:
+    return t.zeros(1000, 16)
+
+
+def four(t: Any) -> Any:
+    return t.ones(4, 16)
+
+
+def wide(t: Any) -> Any:
+    """The same indices for each of the 16 columns."""
+    return some(t)[:, None].expand(4, 16).contiguous()
+
+
+#: Four rows to write, and their indices of 8 B: one a row, or one an element.
+GIVEN, WIDE = 4 * ROW + 4 * 8, 4 * ROW + 4 * 16 * 8
+
+TABLES = [
+    # Written without being read: three rows.
+    ("index_put_", lambda t: (lambda x, i, s: x.index_put_((i,), s), table(t), some(t), four(t)), 3 * ROW + GIVEN, 0),
+    ("setitem", lambda t: (lambda x, i, s: x.__setitem__(i, s), table(t), some(t), four(t)), 3 * ROW + GIVEN, 0),
+    ("negative", lambda t: (lambda x, i, s: x.index_put_((i,), s), table(t), some(t) - 1000, four(t)), 3 * ROW + GIVEN, 0),
+    ("index_copy_", lambda t: (lambda x, i, s: x.index_copy_(0, i, s), table(t), some(t), four(t)), 3 * ROW + GIVEN, 0),
+    ("scatter_", lambda t: (lambda x, i, s: x.scatter_(0, i, s), table(t), wide(t), four(t)), 3 * ROW + WIDE, 0),
+    ("index_fill_", lambda t: (lambda x, i: x.index_fill_(0, i, 1.0), table(t), some(t)), 3 * ROW + 4 * 8, 0),
+    ("scatter_ one value", lambda t: (lambda x, i: x.scatter_(0, i, 1.0), table(t), wide(t)), 3 * ROW + 4 * 16 * 8, 0),
+    ("columns", lambda t: (lambda x, i: x.index_fill_(1, i, 1.0), t.zeros(10, 1000), some(t)), 10 * 3 * 4 + 4 * 8, 0),
+    ("of two dimensions", lambda t: (lambda x, i, j: x.index_put_((i, j), t.ones(4)), table(t), some(t),
+                                     t.tensor([1, 2, 2, 3])), 3 * 4 + 2 * 4 * 8, 0),
+    ("put_", lambda t: (lambda x, i, s: x.put_(i, s), table(t), some(t), t.ones(4)), 3 * 4 + 4 * 4 + 4 * 8, 0),
+    # Added to: three rows read as well, an addition for each value.
+    ("accumulate", lambda t: (lambda x, i, s: x.index_put_((i,), s, accumulate=True), table(t), some(t), four(t)),
+     6 * ROW + GIVEN, 64),
+    ("index_add_", lambda t: (lambda x, i, s: x.index_add_(0, i, s), table(t), some(t), four(t)), 6 * ROW + GIVEN, 64),
+    ("scatter_add_", lambda t: (lambda x, i, s: x.scatter_add_(0, i, s), table(t), wide(t), four(t)), 6 * ROW + WIDE, 64),
+    ("scatter_reduce_", lambda t: (lambda x, i, s: x.scatter_reduce_(0, i, s, "amax"), table(t), wide(t), four(t)),
+     6 * ROW + WIDE, 64),
+    # A copy is made: all written, all read but for what is written over.
+    ("scatter", lambda t: (lambda x, i, s: x.scatter(0, i, s), table(t), wide(t), four(t)), 2 * 64000 - 3 * ROW + WIDE, 0),
+    ("index_add", lambda t: (lambda x, i, s: x.index_add(0, i, s), table(t), some(t), four(t)), 2 * 64000 + GIVEN, 64),
+    ("select_scatter", lambda t: (lambda x, s: x.select_scatter(s, 0, 7), table(t), t.ones(16)), 2 * 64000, 0),
+    # By a mask, of 1 B an element: where it is true.
+    ("masked_fill_", lambda t: (lambda x, m: x.masked_fill_(m, 2.0), table(t), t.arange(16000).view(1000, 16) < 48),
+     16000 + 48 * 4, 0),
+    ("mask of rows", lambda t: (lambda x, m: x.masked_fill_(m[:, None], 2.0), table(t), t.arange(1000) < 3), 1000 + 3 * ROW, 0),
+    # Read: each row once, however often it is asked for.
+    ("embedding", lambda t: (F(t).embedding, t.zeros(4, dtype=t.int64), table(t)), ROW + 4 * ROW + 4 * 8, 0),
+    ("index", lambda t: (lambda x, i: x[i], table(t), some(t)), 3 * ROW + GIVEN, 0),
+    ("index_select", lambda t: (lambda x, i: x.index_select(0, i), table(t), some(t)), 3 * ROW + GIVEN, 0),
+    ("gather", lambda t: (lambda x, i: x.gather(0, i), table(t), wide(t)), 3 * ROW + WIDE, 0),
+    ("take", lambda t: (t.take, table(t), some(t)), 3 * 4 + 4 * 4 + 4 * 8, 0),
+    # Two look-ups of which one row is the same: four rows read, one result written.
+    ("twice", lambda t: (lambda x, i, j: x[i] + x[j], table(t), some(t), t.tensor([1, 3, 5, 5])), 8 * ROW + 2 * 32, 64),
+    # One log-probability a row, an index of 8 B, and one result; two rows are ignored.
+    ("nll_loss", lambda t: (F(t).nll_loss, t.zeros(8, 1000), t.tensor([0, 1, 2, -100, 4, 5, -100, 7])), 6 * 4 + 8 * 8 + 4, 6),
+    # A key of two heads into a cache of 16 places: written, and nothing read but the key.
+    ("cache", lambda t: (lambda c, k: c[:, :, 7].copy_(k), t.zeros(1, 2, 16, 8), t.ones(1, 2, 8)), 2 * 64, 0),
+    ("cache setitem", lambda t: (lambda c, k: c.__setitem__((slice(None), slice(None), 7), k), t.zeros(1, 2, 16, 8),
+                                 t.ones(1, 2, 8)), 2 * 64, 0),
+    ("cache index_copy_", lambda t: (lambda c, k: c.index_copy_(2, t.tensor([7]), k), t.zeros(1, 2, 16, 8),
+                                     t.ones(1, 2, 1, 8)), 2 * 64 + 8, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in TABLES], ids=[case[0] for case in TABLES])
+def test_of_a_table_only_the_rows_that_are_named_move(
+    call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any
+) -> None:
+    fn, *args = call(torch)
+    captured = capture(fn, *args)
+    assert captured.work is not None, captured.reason
+    assert (captured.work.bytes, captured.work.flops) == (nbytes, flops)
+    assert captured.sure
+
+
+def test_a_key_written_into_a_cache_is_not_read_from_memory_again(torch: Any) -> None:
+    """One query of two heads over 8 of 16 places: 7 keys and 8 values of each head read, and the new key, written to the
+    cache; the query read and the output written."""
+    cache, values, key, query = (torch.zeros(1, 2, places, 8) for places in (16, 16, 1, 1))
+
+    def step() -> Any:
+        cache[:, :, 7:8] = key
+        return F(torch).scaled_dot_product_attention(query, cache[:, :, :8], values[:, :, :8])
+
+    assert done(step).bytes == 4 * 8 * 2 * (7 + 8 + 1 + 1 + 1 + 1)
+
+
+def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
+    table, index = torch.empty(1000, 16, device="meta"), torch.empty(4, dtype=torch.int64, device="meta")
+    captured = capture(F(torch).embedding, index, table)
+    assert captured.work is not None
+    assert captured.work.bytes == 2 * 4 * ROW + 4 * 8
+    assert not captured.sure
+    assert captured.notes == ("which rows its indices name is not known: the bytes of its table are an upper bound",)
+
+
+def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
+    """Which would allocate, wait for the device and be seen by a profiler: four rows at most, and all of a mask."""
+    from pytest_roofline.work.capture.torch_watch import Watch
+
+    x, index = table(torch), some(torch)
+    with Watch(own=True) as watch:
+        out = x[index]
+    found = watch.finish(out)
+    assert found.work is not None
+    assert (found.work.bytes, found.sure) == (2 * 4 * ROW + 4 * 8, False)
+    with Watch(own=True) as watch:
+        x.masked_fill_(x > 0, 1.0)
+    assert not watch.finish().sure
+
+
+def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
+    """Put on before it or inside it, and left in any order."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from pytest_roofline.work.capture.torch_watch import Watch
+
+    class Counting(TorchDispatchMode):  # type: ignore[misc]
+        seen = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    inner, a = Counting(), torch.ones(4, 4)
+    with Watch(own=True) as watch:
+        inner.__enter__()
+        torch.mm(a, a)
+    assert [type(mode) for mode in _dispatch_modes(torch)] == [Counting]
+    torch.mm(a, a)
+    assert inner.seen == 2
+    assert watch.finish().operations == 1
+    with Watch(own=True) as nested:
+        torch.mm(a, a)
+    assert nested.finish().reason == "a mode of torch is active around the test"
+    inner.__exit__(None, None, None)
+    assert not _dispatch_modes(torch)
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+
+
+def _dispatch_modes(torch: Any) -> list[Any]:
+    return list(torch.utils._python_dispatch._get_current_dispatch_mode_stack())
+
+
+WINDOWS = [
+    # Positions 0, 2, 4, 6, 8 of 9 on each axis: 25 of 81.
+    ("1x1, stride 2", lambda t: (lambda x, w: F(t).conv2d(x, w, stride=2), t.ones(2, 4, 9, 9), t.ones(6, 4, 1, 1)),
+     4 * (2 * 4 * 25 + 6 * 4 + 2 * 6 * 25), 2 * 2 * 6 * 25 * 4),
+    # Positions 0, 1, 3, 4, 6, 7 of 9.
+    ("2, stride 3", lambda t: (lambda x, w: F(t).conv1d(x, w, stride=3), t.ones(1, 4, 9), t.ones(6, 4, 2)),
+     4 * (4 * 6 + 6 * 4 * 2 + 6 * 3), 2 * 6 * 3 * 4 * 2),
+    # Taps two apart, two steps on: positions 0, 2, 4, 6, 8 of 9.
+    ("dilated", lambda t: (lambda x, w: F(t).conv1d(x, w, stride=2, dilation=2), t.ones(1, 4, 9), t.ones(6, 4, 2)),
+     4 * (4 * 5 + 6 * 4 * 2 + 6 * 4), 2 * 6 * 4 * 4 * 2),
+    # The last position of 8 is met by no window of 3 with a stride of 2: 7 of 8.
+    ("rest", lambda t: (lambda x, w: F(t).conv1d(x, w, stride=2), t.ones(1, 4, 8), t.ones(6, 4, 3)),
+     4 * (4 * 7 + 6 * 4 * 3 + 6 * 3), 2 * 6 * 3 * 4 * 3),
+    ("avg_pool", lambda t: (lambda x: F(t).avg_pool2d(x, 2), t.ones(1, 1, 8, 8)), 4 * (64 + 16), 64),
+    ("avg_pool, stride 4", lambda t: (lambda x: F(t).avg_pool2d(x, 2, 4), t.ones(1, 1, 8, 8)), 4 * (16 + 4), 16),
+    ("max_pool", lambda t: (lambda x: F(t).max_pool2d(x, 2), t.ones(1, 1, 8, 8)), 4 * (64 + 16), 64),
+    ("max_pool, its places kept", lambda t: (lambda x: F(t).max_pool2d(x, 2, return_indices=True), t.ones(1, 1, 8, 8)),
+     4 * (64 + 16) + 8 * 16, 64),
+    ("max_pool, stride 4", lambda t: (lambda x: F(t).max_pool2d(x, 1, 4), t.ones(1, 1, 8, 8)), 4 * (4 + 4), 4),
+    # From floor(5 i / 3) to ceil(5 (i + 1) / 3): 2, 3 and 2 of an axis of 5; each of its own on the other.
+    ("adaptive", lambda t: (lambda x: F(t).adaptive_avg_pool2d(x, (3, 5)), t.ones(1, 1, 5, 5)), 4 * (25 + 15), 7 * 5),
+    ("pool of one axis", lambda t: (lambda x: F(t).avg_pool1d(x, 2), t.ones(1, 1, 64)), 4 * (64 + 32), 64),
+    ("pool of three axes", lambda t: (lambda x: F(t).avg_pool3d(x, 2), t.ones(1, 1, 8, 8, 8)), 4 * (512 + 64), 512),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in WINDOWS], ids=[case[0] for case in WINDOWS])
+def test_positions_that_no_window_meets_are_not_read(
+    call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any
+) -> None:
+    fn, *args = call(torch)
+    found = done(fn, *args)
+    assert (found.bytes, found.flops) == (nbytes, flops)
+
+
+def test_a_gradient_by_data_is_written_where_no_window_met_its_place(torch: Any) -> None:
+    """dx has all 9 positions, of which a kernel of 1 with a stride of 2 met 5; dw needs those 5 alone."""
+    x, w = torch.ones(1, 4, 9, requires_grad=True), torch.ones(6, 4, 1, requires_grad=True)
+    out = F(torch).conv1d(x, w, stride=2)
+    grad = torch.ones_like(out)
+    by_data = done(torch.autograd.grad, out, x, grad, retain_graph=True)
+    assert by_data.bytes == 4 * (4 * 9 + 6 * 4 + 6 * 5)
+    by_weight = done(torch.autograd.grad, out, w, grad)
+    assert by_weight.bytes == 4 * (4 * 5 + 6 * 4 + 6 * 5)
+
+
+KINDS = [
+    # Integers and booleans have no FLOPs.
+    ("int", lambda t: (t.add, t.ones(64, dtype=t.int32), t.ones(64, dtype=t.int32)), 3 * 256, 0),
+    ("bool", lambda t: (t.logical_and, t.ones(64, dtype=t.bool), t.ones(64, dtype=t.bool)), 3 * 64, 0),
+    ("int sum", lambda t: (t.sum, t.ones(64, dtype=t.int32)), 256 + 8, 0),
+    # A list of 16 and 32 elements.
+    ("foreach add_", lambda t: (lambda x: t._foreach_add_(x, 1.0), [t.ones(16), t.ones(32)]), 2 * 192, 48),
+    ("foreach mul", lambda t: (t._foreach_mul, [t.ones(16), t.ones(32)], [t.ones(16), t.ones(32)]), 3 * 192, 48),
+    ("foreach copy_", lambda t: (t._foreach_copy_, [t.ones(16), t.ones(32)], [t.ones(16), t.ones(32)]), 2 * 192, 0),
+    ("foreach zero_", lambda t: (t._foreach_zero_, [t.ones(16), t.ones(32)]), 192, 0),
+    ("foreach norm", lambda t: (t._foreach_norm, [t.ones(16), t.ones(32)]), 192 + 8, 48),
+    ("beta 0", lambda t: (lambda c, a, b: t.addmm(c, a, b, beta=0).relu(), t.ones(8, 32), t.ones(8, 16), t.ones(16, 32)),
+     A_B_C, 2 * 8 * 32 * 16),
+    ("out is an input", lambda t: (lambda x: t.add(x, 1, out=x), t.ones(64)), 2 * 256, 64),
+    ("expanded", lambda t: (lambda x: x.expand(8, 16).sum(), t.ones(16)), 64 + 4, 128),
+    ("mse_loss", lambda t: (F(t).mse_loss, t.ones(64), t.ones(64)), 2 * 256 + 4, 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in KINDS], ids=[case[0] for case in KINDS])
+def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any) -> None:
+    fn, *args = call(torch)
+    found = done(fn, *args)
+    assert (found.bytes, found.flops) == (nbytes, flops)
+
+
+OVERLAPS = [
+    # Elements 0 to 7 and 4 to 11: twelve.
+    ("stretches", lambda x: x[0:8] + x[4:12], (16,), 12 + 8),
+    # The halves of each row, then a whole row's worth of the first: all 32.
+    ("halves", lambda x: x[:, :4] * x[:, 4:] + x[:, :4].t().contiguous().t(), (4, 8), 32 + 16),
+    # One third of each row, in two shapes, is one third.
+    ("shapes", lambda x: x.view(4, 3, 8)[:, 1].sum() + x[:, 8:16].t().sum(), (4, 24), 32 + 1),
+    # Columns 0 to 5 and 4 to 7 of each row: all 8.
+    ("columns", lambda x: x[:, :6].sum() + x[:, 4:].sum(), (4, 8), 32 + 1),
+    # Columns 0 to 3 of all rows, all columns of the first two: 16 + 16 - 8.
+    ("crossed", lambda x: x[:, :4].sum() + x[:2].sum(), (4, 8), 24 + 1),
+    # Every second element and every third of 12: 6 + 4 - 2.
+    ("combs", lambda x: x[::2].sum() + x[::3].sum(), (12,), 8 + 1),
+    # Windows of 3 that start at each second element reach 0 to 6 of 8; of 3 at 0 and 4 six of 8.
+    ("windows", lambda x: x.as_strided((3, 3), (2, 1)).sum(), (8,), 7 + 1),
+    ("gaps", lambda x: x.as_strided((2, 3), (4, 1)).sum(), (8,), 6 + 1),
+    # 0, 2, 4 and 3, 5, 7: six.
+    ("unlike steps", lambda x: x.as_strided((2, 3), (3, 2)).sum(), (8,), 6 + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "shape", "elements"), [case[1:] for case in OVERLAPS], ids=[case[0] for case in OVERLAPS])
+def test_what_views_share_is_read_once(fn: Callable[..., Any], shape: tuple[int, ...], elements: int, torch: Any) -> None:
+    captured = capture(fn, torch.ones(shape))
+    assert captured.work is not None
+    assert captured.work.bytes == 4 * elements
+    assert captured.sure
+
+
 def _captured(fn: Callable[..., Any], args: list[Any]) -> tuple[Any, Captured]:
     from pytest_roofline.work.capture.torch_watch import capture
 
@@ -402,6 +655,10 @@ def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(size
         (lambda t: (t.fft.fft, t.ones(8)), "nobody knows the FLOPs of aten._fft_r2c"),
         (lambda t: (lambda x: x @ x, t.ones(4, 4, dtype=t.complex64)),
          "nobody knows the FLOPs of aten.mm (complex products have no model)"),
+        (lambda t: (lambda x: x + x, t.ones(4, dtype=t.complex64)),
+         "nobody knows the FLOPs of aten.add (arithmetic on complex numbers has no model)"),
+        (lambda t: (t.linalg.inv, t.eye(4)), "nobody knows the FLOPs of aten.linalg_inv_ex"),
+        (lambda t: (t.unique, t.ones(4)), "nobody knows the FLOPs of aten._unique2"),
         (lambda t: (lambda x: x.to_sparse(), t.ones(4)),
          "the capture failed: aten._to_sparse on a tensor of the layout sparse_coo"),
         (lambda t: (lambda x: x.t(), t.ones(4, 4)), "no operation was seen"),
@@ -456,6 +713,15 @@ def test_the_value_is_the_calls_and_random_numbers_come_again(torch: Any) -> Non
     again = fn()
     assert torch.equal(value[0], again[0])
     assert value[1:] == again[1:]
+
+
+def test_a_generator_that_the_call_is_given_stands_where_it_stood(torch: Any) -> None:
+    numpy = pytest.importorskip("numpy")
+    given, dice = torch.Generator().manual_seed(1), numpy.random.default_rng(0)
+    before = given.get_state(), dice.bit_generator.state
+    _captured(lambda g: (torch.rand(4, generator=g), dice.random()), [given])
+    assert torch.equal(given.get_state(), before[0])
+    assert dice.bit_generator.state == before[1]
 
 
 def test_an_error_of_the_call_reaches_it(torch: Any) -> None:
@@ -559,4 +825,13 @@ def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
         thread.start()
         thread.join()
 
-    assert capture(fn).reason == "no operation was seen"
+    assert capture(fn).reason == "it starts threads, and what they do is not seen"
+
+
+def test_a_pool_of_threads_is_not_seen_either(torch: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        captured = capture(lambda x: (x + 1, pool.submit(torch.exp, x).result()), torch.ones(4))
+    assert (captured.work, captured.reason) == (None, "it starts threads, and what they do is not seen")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_roofline.work.capture.covered import LISTED, SOME, Covered, strided
 from pytest_roofline.work.capture.record import Region, Seen
-from pytest_roofline.work.capture.total import NEARLY_ALL, distinct, total, traffic
+from pytest_roofline.work.capture.total import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
 from roofline_engine.models import work
 
 
@@ -100,11 +101,72 @@ def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
     ("seen", "reason"),
     [
         ([], "no operation was seen"),
-        ([Seen("fill", writes=(A,)), Seen("fill", writes=(A,))], "it reads nothing from outside and leaves nothing behind"),
+        (
+            [Seen("fill", writes=(A,)), Seen("to the host", reads=(A,))],
+            "it reads nothing from outside and leaves nothing behind",
+        ),
     ],
 )
 def test_nothing_to_count(seen: list[Seen], reason: str) -> None:
     assert total("torch", seen, made={0}).reason == reason
+
+
+@pytest.mark.parametrize(("views", "nbytes", "exact"), [
+    ([(0, 8), (4, 8)], 12, True),  # 0 to 11
+    ([(0, 8), (16, 8), (4, 16)], 24, True),
+    ([(0, 4, 3, 8), (4, 4, 3, 8)], 24, True),  # the halves of three cells of 8
+    ([(0, 4, 3, 8), (2, 4, 3, 8)], 18, True),  # of each cell 0 to 5
+    ([(0, 4, 3, 8), (0, 8)], 16, True),  # the first cell, and half of the other two
+    ([(0, 24), (0, 4, 3, 8)], 24, True),
+    ([(LISTED, 4, 0, 8), (LISTED, 4, 8, 16)], 12, True),
+    ([(LISTED, 4, 0, 8), (0, 8)], 12, True),
+    ([(SOME, 1), (SOME, 2)], 40, False),  # 20 bytes somewhere and 20 somewhere else
+    ([(SOME, 1), (SOME, 1)], 20, True),
+    ([(SOME, 1), ()], 100, True),
+])  # fmt: skip
+def test_bytes_that_views_share_count_once(views: list[tuple[int, ...]], nbytes: float, exact: bool) -> None:
+    whole = Covered(100)
+    for view in views:
+        runs = 1 if len(view) <= 2 else len(view) - 2 if view[0] == LISTED else 3
+        whole.add(view, 100 if not view else 20 if view[0] == SOME else view[1] * runs)
+    assert (whole.nbytes, whole.exact) == (nbytes, exact)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 4), st.integers(-9, 9)), min_size=1, max_size=4))
+def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[int, int, int, int]]) -> None:
+    """Elements of ``width`` bytes over two dimensions, whatever their strides."""
+    whole, bytes_met = Covered(200), set()
+    for start, width, size, stride in windows:
+        base = 60 + start
+        dims = [(size, stride), (3, 5)]
+        view, nbytes = strided(base, width, dims)
+        mine = {base + i * stride + j * 5 + k for i in range(size) for j in range(3) for k in range(width)}
+        assert nbytes == len(mine)
+        bytes_met |= mine
+        whole.add(view, nbytes)
+    assert (whole.nbytes, whole.exact) == (len(bytes_met), True)
+
+
+def test_parts_that_may_overlap_are_a_bound_for_display() -> None:
+    parts = [Region(0, (SOME, at), 100.0, 1000.0) for at in range(2)]
+    done = total("torch", [mapped([parts[0]], [C]), mapped([parts[1], C], [D])], made={2, 3}, kept={3})
+    assert done.work is not None
+    assert (done.work.bytes, done.sure) == (200 + 4000, False)
+    assert OVERLAP in done.notes
+
+
+def test_a_call_that_returns_nothing_has_its_last_results() -> None:
+    """c = f(a), d = f(c), and nothing kept: a read and d written."""
+    done = total("torch", [mapped([A], [C]), mapped([C], [D])], made={2, 3}, kept=())
+    assert done.work is not None
+    assert (done.work.bytes, done.notes) == (8000, (DROPPED,))
+
+
+def test_a_result_that_nobody_keeps_beside_another_is_not_written() -> None:
+    both = Seen("max", (A,), (C, D), work=work("elementwise", numel=1000, outputs=2, dtype="fp32"))
+    done = total("torch", [both], made={2, 3}, kept={2})
+    assert done.work is not None
+    assert done.work.bytes == 2 * 4000
 
 
 # Several operations on the matrix and the vector units.

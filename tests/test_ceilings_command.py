@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from conftest import ROOT, Outcome, run_tool
 
 from pytest_roofline.ceilings import measure
 from roofline_engine import cli
+from roofline_engine.arguments import Command, Option, Options
 
 PAGE = ROOT / "docs" / "ceilings.md"
 
@@ -94,17 +94,14 @@ def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp
 
 
 def test_a_caller_adds_commands_and_actions_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    def add(one: argparse.ArgumentParser) -> None:
-        one.add_argument("name")
-        one.set_defaults(run=run)
-
-    def run(options: argparse.Namespace) -> int:
+    def run(options: Options) -> int:
         if options.name == "bad":
             raise ValueError("bad is no name")
         print(f"hello {options.name}")
         return 1
 
-    added = [cli.Extension("greet", "say hello", add), cli.Extension("counters", "say hello", add, "greet")]
+    options = (Option("name", "NAME", required=True),)
+    added = [Command(name, "say hello", lambda: (run, options)) for name in ("greet", "counters greet")]
     for command in (["greet"], ["counters", "greet"]):
         assert cli.main([*command, "you"], "tool", added) == 1
         assert capsys.readouterr().out == "hello you\n"

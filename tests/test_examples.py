@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
         if "--roofline" in words:
             options += (f"--roofline-report=json:{report}", "--benchmark-max-time=0.2")
         line = [sys.executable, "-m", *words, "-p", "no:cacheprovider", *options]
-        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
         found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"entries": []}
         report.unlink(missing_ok=True)
         return Run(done.returncode, done.stdout + done.stderr, {row["short_name"]: row for row in found["entries"]}, found)

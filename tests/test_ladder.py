@@ -164,7 +164,7 @@ def test_unwritable_output_still_prints_the_result(run: Run, tmp_path: Path) -> 
         (["analyze", ".", "--env", "/nowhere.json"], "--env /nowhere.json: no such file"),
         (["validate", "/nowhere.json"], "/nowhere.json: No such file or directory"),
         (["peaks", "show", "NVIDIA GeForce RTX 5060 Ti"], "is not in peaks.md"),
-        (["frobnicate"], "invalid choice"),
+        (["frobnicate"], "unknown command 'frobnicate', expected one of analyze, validate"),
     ],
 )
 def test_bad_usage_is_exit_2_with_one_clear_line(args: list[str], says: str, run: Run) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roofline_engine.models import OPS, TARGET_EFF, work
-from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct
+from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct, positions_met
 
 L2 = 33554432  # 32 MiB, MI300X and MI355X
 
@@ -106,6 +108,38 @@ def test_attention_window_limits_the_context() -> None:
     narrow = work("attn_decode", batch=1, n_q_heads=8, n_kv_heads=8, head_dim=128, seq_len=1000, window=250, dtype="bf16")
     assert (wide.bytes, wide.flops) == (full.bytes, full.flops)
     assert (narrow.bytes * 4, narrow.flops * 4) == (full.bytes, full.flops)
+
+
+CONV = {"batch": 2, "in_channels": 4, "out_channels": 6, "dtype": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("window", "met", "out"),
+    [
+        ({"kernel": [1], "stride": 2}, 5, 5),  # 0, 2, 4, 6, 8 of 9 positions
+        ({"kernel": [2], "stride": 3}, 6, 3),  # 0, 1, 3, 4, 6, 7
+        ({"kernel": [2], "stride": 2}, 8, 4),  # the last is left over
+        ({"kernel": [2], "stride": 2, "dilation": 2}, 5, 4),  # 0 and 2, 2 and 4, ...: the even ones
+        ({"kernel": [3], "stride": 2, "padding": 1}, 9, 5),
+        ({"kernel": [1], "stride": 2, "padding": 1}, 4, 6),  # -1 to 9: the odd ones
+        ({"kernel": [3]}, 9, 7),
+    ],
+)
+def test_a_convolution_reads_the_positions_that_a_tap_meets(window: dict[str, object], met: int, out: int) -> None:
+    (taps,) = window["kernel"]  # type: ignore[misc]
+    weight, output = 6 * 4 * taps, 2 * 6 * out
+    for direction, positions in (("forward", met), ("weight", met), ("data", 9)):  # a gradient by data has them all
+        found = work("conv1d", **CONV, input=[9], direction=direction, **window)
+        assert found.bytes == 4 * (2 * 4 * positions + weight + output)
+
+
+@given(
+    size=st.integers(1, 12), taps=st.integers(1, 5), stride=st.integers(1, 6), padding=st.integers(0, 4),
+    dilation=st.integers(1, 4), outputs=st.integers(1, 12),
+)  # fmt: skip
+def test_positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> None:
+    met = {at * stride + tap * dilation - padding for at in range(outputs) for tap in range(taps)} & set(range(size))
+    assert positions_met(size, taps, stride, padding, dilation, outputs) == len(met)
 
 
 def test_streaming_ops() -> None:

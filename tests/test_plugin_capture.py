@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plugin_run import Project
 
-from pytest_roofline.capturing import times_itself
+from pytest_roofline.capturing import minds_a_watch
 
 pytest_plugins = ["pytester"]
 
@@ -171,15 +171,16 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
         from torch.utils.benchmark import Timer
 
         A, B = torch.ones(64, 32), torch.ones(32, 16)
+        watched = torch._C._len_torch_dispatch_stack
 
         def test_two_timers():
-            assert not torch._C._len_torch_dispatch_stack()
+            assert not watched()
             first = Timer("torch.mm(A, B)", globals=globals()).timeit(5)
             second = Timer("A + 1", globals=globals()).timeit(5)
             assert first.median > 0 and second.median > 0
 
         def test_times_nothing():
-            assert torch._C._len_torch_dispatch_stack()
+            assert watched()
             torch.softmax(A, -1)
         """
     )
@@ -192,6 +193,50 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
     assert first["measurement"]["source"] == "user"
     assert "by torch.utils.benchmark.Timer.timeit" in first["measurement"]["notes"]
     assert rows["test_times_nothing"]["bytes_est"] == 2 * 4 * 64 * 32
+
+
+@needs_torch
+def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> None:
+    """Once, before the test goes on: what it changes afterwards is not what was timed, and after its end nothing runs."""
+    project.write(
+        hidden="""
+        from torch.utils.benchmark import Timer
+
+        def figure(statement, space):
+            return Timer(statement, globals=space).timeit(5).median
+        """,
+        test_a="""
+        import torch
+        from hidden import figure  # no name in this file tells of a clock
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+        state = {"a": A, "open": False}
+        calls = []
+
+        def fn():
+            calls.append((state["open"], torch._C._len_torch_dispatch_stack()))
+            return state["a"] @ B
+
+        def test_closes():
+            torch.softmax(A, -1)
+            state["open"] = True
+            assert figure("fn()", globals()) > 0
+            state["open"], state["a"] = False, torch.ones(2, 32)
+
+        def test_after():
+            assert all(was_open for was_open, _ in calls)
+            assert [depth for _, depth in calls] == (len(calls) - 1) * [0] + [1]  # the last alone is watched
+            calls.clear()
+
+        def test_capture_runs_once_more():
+            state["open"] = True
+            figure("fn()", globals())
+            assert len(calls) == 2 + 5 + 1  # torch warms up by two, five are timed
+        """,
+    )
+    ran = project.spawn("--roofline-device=MI355X")
+    assert ran.counts == {"passed": 3}
+    assert (ran.rows["test_closes"]["bytes_est"], ran.rows["test_closes"]["flops_est"]) == (MM_BYTES, MM_FLOPS)
 
 
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
@@ -401,6 +446,12 @@ def _by_inner_function() -> None:
     assert run()
 
 
+def _by_mode() -> bool:
+    import torch
+
+    return bool(torch.overrides.has_torch_function(()))
+
+
 def _by_argument(do_bench: Any) -> None:
     assert do_bench
 
@@ -415,13 +466,13 @@ def _by_none(numel: int) -> None:
     assert timesteps + events
 
 
-@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _Class.test_by_method])
-def test_who_uses_a_clock_is_not_watched(test: Any) -> None:
-    assert times_itself(test, _Class)
+@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _by_mode, _Class.test_by_method])
+def test_who_uses_a_clock_or_asks_for_modes_is_not_watched(test: Any) -> None:
+    assert minds_a_watch(test, _Class)
 
 
 def test_who_uses_none_is_watched() -> None:
-    assert not times_itself(_by_none)
+    assert not minds_a_watch(_by_none)
 
 
 def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from roofline_engine.arguments import Option, Options
 from roofline_engine.artifact import to_json
 from roofline_engine.units import number, printable
 
@@ -17,18 +17,17 @@ from .rounds import Tick
 
 #: The exit status of a command that was interrupted, as shells give it.
 _INTERRUPTED = 130
+_METHODS = ("auto", *reversed(METHODS))
+
+OPTIONS = (
+    Option("--method", "METHOD", f"{', '.join(_METHODS)} (default auto: the best at hand)", default="auto", choices=_METHODS),
+    Option("--seconds", "N", "spread the rounds over this long (carm: at least five passes)"),
+    Option("--json", what="one JSON document"),
+    Option("--force", what="measure although the cache holds this machine's ceilings"),
+)
 
 
-def add(one: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    one.add_argument("--method", choices=("auto", *reversed(METHODS)), default="auto", help="default auto: the best at hand")
-    one.add_argument("--seconds", metavar="N", help="spread the rounds over this long (carm: at least five passes)")
-    one.add_argument("--json", action="store_true", help="one JSON document")
-    one.add_argument("--force", action="store_true", help="measure although the cache holds this machine's ceilings")
-    one.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Measure, unless the cache has it, and print."""
     seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
     try:

@@ -72,7 +72,7 @@ def _points(benchmark: Any) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _row(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, ylabel: str) -> Row:
-    with observing([vars(module)]) as observed:
+    with observing([vars(module)], of_timed) as observed:
         try:
             value = fn(**arguments)
         except Exception as error:  # of one point: the others stand
@@ -95,7 +95,7 @@ def _of_it(observed: list[Observed], t_s: float | None) -> Observed | None:
 
 def _work(timed: Observed | None, name: str, arguments: dict[str, Any]) -> Captured:
     """What was timed, watched once more; else what the names of the function and its arguments tell, for display."""
-    found = of_timed(timed.fn) if timed is not None and timed.fn is not None else None
+    found = timed.captured if timed is not None else None
     if found is not None and found.work is not None:
         return found
     keywords = guess(name.removeprefix("benchmark_"), arguments)

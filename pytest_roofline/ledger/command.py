@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from roofline_engine.arguments import Option, Options
 from roofline_engine.artifact import to_json, write_whole
 from roofline_engine.units import number, printable
 
@@ -24,31 +24,23 @@ _RULE = (
 )
 
 
-def add(one: argparse.ArgumentParser) -> None:
-    """The actions of the command and their options."""
-    actions = one.add_subparsers(dest="action", metavar="show|import|calibrate", required=True)
-    for name, run, what in (
-        ("show", _show, "realised over predicted, and what to expect of the next prediction"),
-        ("import", _import, "add the pairs of a CSV"),
-        ("calibrate", _calibrate, "propose target_eff values from what kernels reached"),
-    ):
-        sub = actions.add_parser(name, help=what, description=what)
-        if name == "import":
-            sub.add_argument("path", metavar="FILE.csv")
-        sub.add_argument("--ledger", metavar="FILE", help=f"default: {store.PLAYBOOK} where there is one, else {store.OWN}")
-        if name == "calibrate":
-            sub.add_argument("--quantile", metavar="Q", default="0.9", help="of the kernels of a kind (default 0.9)")
-            sub.add_argument("--out", metavar="FILE", help="write the targets that move there, as JSON")
-        if name != "import":
-            sub.add_argument("--json", action="store_true", help="one JSON document")
-        sub.set_defaults(run=run)
+_LEDGER = Option("--ledger", "FILE", f"default: {store.PLAYBOOK} where there is one, else {store.OWN}")
+_JSON = Option("--json", what="one JSON document")
+SHOW = (_LEDGER, _JSON)
+TAKE = (Option("path", "FILE.csv", required=True), _LEDGER)
+CALIBRATE = (
+    _LEDGER,
+    Option("--quantile", "Q", "of the kernels of a kind (default 0.9)", default="0.9"),
+    Option("--out", "FILE", "write the targets that move there, as JSON"),
+    _JSON,
+)
 
 
-def _path(options: argparse.Namespace) -> Path:
+def _path(options: Options) -> Path:
     return Path(options.ledger) if options.ledger else store.locate(Path())
 
 
-def _read(options: argparse.Namespace) -> tuple[Path, store.Ledger]:
+def _read(options: Options) -> tuple[Path, store.Ledger]:
     path = _path(options)
     if not path.is_file():
         raise ValueError(f"{printable(str(path))}: no such ledger: roofline ledger import makes one")
@@ -65,7 +57,7 @@ def _say(lines: Iterable[str]) -> None:
         print(printable(line), file=sys.stderr)
 
 
-def _import(options: argparse.Namespace) -> int:
+def take(options: Options) -> int:
     found = table.read(Path(options.path))
     _say(found.problems)
     if not found.pairs:
@@ -77,7 +69,7 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(options: argparse.Namespace) -> int:
+def show(options: Options) -> int:
     path, ledger = _read(options)
     pairs = ledger.all
     experience = Experience(pairs)
@@ -188,7 +180,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def _calibrate(options: argparse.Namespace) -> int:
+def calibrate(options: Options) -> int:
     q = number(options.quantile, "--quantile", above=0)
     path, ledger = _read(options)
     proposals = propose(ledger.all, q)

@@ -18,7 +18,7 @@ from ..annotation import Annotation
 from ..devices import AUTO, Devices
 from ..predictions import Predictions
 from ..priors import REPORT_SCHEMA, this_machine
-from ..settings import Settings
+from ..settings import FIGURES, Settings
 
 
 class Document:
@@ -141,6 +141,8 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
                 _file(document, destination, to_json(data))
             elif kind == "md":
                 _file(document, destination, markdown.text(document))
+            elif kind in FIGURES:
+                _figure(document, data, destination, kind)
             elif kind == "github":
                 summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
                 if summary:
@@ -154,9 +156,21 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
             document.problems.append(f"report {kind}: not written: {error}")
 
 
+def _figure(document: Document, data: dict[str, Any], destination: str, kind: str) -> None:
+    from ..figure.output import of_document
+    from ..figure.output import write as draw
+
+    draw(of_document(data, "report"), destination, f".{kind}")
+    _wrote(document, Path(destination))
+
+
 def _file(document: Document, destination: str, text: str) -> None:
     path = Path(destination)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(os.fspath(path), text)
+    _wrote(document, path)
+
+
+def _wrote(document: Document, path: Path) -> None:
     here = Path.cwd()
     document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -15,8 +15,8 @@ ARTIFACT_NAME = "profile_roofline.json"
 REPORT_NAME = "profile_roofline.md"
 
 
-def write_whole(path: str, text: str) -> None:
-    """Write ``text`` to a temporary sibling and rename it onto ``path``.
+def write_whole(path: str, content: str | bytes) -> None:
+    """Write ``content``, text as UTF-8, to a temporary sibling and rename it onto ``path``.
 
     Raises:
         OSError: when the folder cannot be written, or ``path`` is a directory or a symbolic link, which are not ours.
@@ -26,8 +26,8 @@ def write_whole(path: str, text: str) -> None:
         raise OSError(f"{path} is a {kind}, it is not overwritten")
     temporary = f"{path}.{os.urandom(4).hex()}.tmp"
     try:
-        with open(temporary, "x", encoding="utf-8", newline="\n") as handle:
-            handle.write(text)
+        with open(temporary, "xb") as handle:
+            handle.write(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):

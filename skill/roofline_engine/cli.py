@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from .arguments import Command, Option, Options, UsageError, chosen, explained, read, usage
 from .units import number, printable, whole
 
 TYPE_CHECKING = False  # typing costs more to import than everything else here
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .measured import Counters
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
+_WHAT = "Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage. --version prints the version"
 
 
-class Extension:
-    """A command of the caller's own (``action`` None), or one more action of a command here (``peaks``, ``measure``).
+def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Command] = ()) -> int:
+    """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises.
 
-    add: gives its parser the options, and ``run`` as a default: a function of the parsed options that returns the exit
-    status, or raises ValueError or OSError with the line to print. It is called when the command is chosen, and for help.
+    more: commands of the caller's own; their ``load`` is called when they are chosen.
     """
-
-    def __init__(
-        self, command: str, what: str, add: Callable[[argparse.ArgumentParser], None], action: str | None = None
-    ) -> None:
-        self.command, self.what, self.add, self.action = command, what, add, action
-
-
-def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Extension] = ()) -> int:
-    """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    try:
-        options = _parser(prog, given[:1], more).parse_args(given)
-    except SystemExit as leaving:  # argparse printed why
-        return leaving.code if isinstance(leaving.code, int) else UNREADABLE
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     collecting = gc.isenabled()
     gc.disable()  # nothing here makes cycles, and on a long profile the collector would take a third of the time
+    run = None
     try:
-        status = options.run(options)
+        run, options = _asked(sys.argv[1:] if argv is None else argv, prog, (*COMMANDS, *more))
+        status = run(options)
         sys.stdout.flush()
         return int(status)
     except BrokenPipeError:  # the reader has seen enough
@@ -56,125 +42,44 @@ def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", mor
         return _refuse(str(error))
     except Exception as error:  # a fault of ours: one line, no traceback in an agent's log
         print(f"{prog}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        return DONE if options.run is _analyze else UNREADABLE
+        return DONE if run is _analyze else UNREADABLE
     finally:
         if collecting:
             gc.enable()
 
 
-class _Help(argparse.HelpFormatter):
-    """Of one width: asking the terminal for its own imports shutil and its compressors at each start."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=100)
-
-
-class _Version(argparse.Action):
-    """Prints SKILL.md's version, the one that the package has; reads it only when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from .peaktable import skill_dir
-
-        found = "unknown, SKILL.md was not found"
-        folder = skill_dir()
-        if folder is not None:
-            try:
-                with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
-                    stated = [line.split('"')[1] for line in stream if line.startswith('  version: "')]
-            except OSError:
-                stated = []
-            found = stated[0] if stated else found
-        print(f"{parser.prog} {found}")
-        parser.exit()
+def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tuple[Callable[[Options], int], Options]:
+    """What to run, and its options; printing the help where that was asked for."""
+    command: Command | None = None
+    table: Sequence[Option] = ()
+    if list(given) == ["--version"]:
+        print(f"{prog} {_version()}")
+        return lambda options: DONE, Options()
+    try:
+        command, rest = chosen(given, commands)
+        run, table = command.load() if command and command.load else (None, ())
+        if run is not None and not any(word in ("-h", "--help") for word in rest):
+            return run, read(rest, table)
+    except UsageError as error:
+        raise UsageError(f"{usage(prog, command, table, commands)}\n{prog}: error: {error}") from None
+    print(explained(prog, command, table, commands, _WHAT))
+    return lambda options: DONE, Options()
 
 
-def _parser(prog: str, chosen: Sequence[str], more: Sequence[Extension]) -> argparse.ArgumentParser:
-    """The parser, of the ``chosen`` command alone where there is one: building all of them doubles the start-up."""
-    parser = argparse.ArgumentParser(
-        prog=prog, description="Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage", formatter_class=_Help
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=prog)
-    listed = (
-        ("analyze", "a Top-N profile to profile_roofline.json and .md", _add_analyze),
-        ("validate", "check an artifact's arithmetic and closed sets", _add_validate),
-        ("peaks", "the hardware peak table", _add_peaks),
-        ("counters", "what a file of hardware counters says, and whether to believe it", _add_counters),
-        ("skill", "the skill's folder", _add_skill),
-        *((one.command, one.what, one.add) for one in more if one.action is None),
-    )
-    for name, what, add in [command for command in listed if command[0] in chosen] or listed:
-        actions = add(commands.add_parser(name, help=what, description=what, formatter_class=_Help))
-        for one in more:
-            if actions and one.command == name and one.action:
-                actions.metavar = f"{actions.metavar}|{one.action}"
-                one.add(actions.add_parser(one.action, help=one.what, description=one.what, formatter_class=_Help))
-    return parser
+def _version() -> str:
+    """SKILL.md's, the one that the package has."""
+    from .peaktable import skill_dir
 
-
-def _add_analyze(one: argparse.ArgumentParser) -> None:
-    one.add_argument("path", metavar="DIR|TOPN", help="a directory with a Top-N (JSON or CSV), or the file")
-    one.add_argument("--env", metavar="FILE", help="env_report.json (default: beside the Top-N or up to two folders above)")
-    one.add_argument("--config", metavar="FILE", help="the model's config.json (default: likewise)")
-    one.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json beside the Top-N)")
-    one.add_argument("--peaks", metavar="FILE", help="another peak table, or ceilings another tool measured")
-    one.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
-    one.add_argument("--targets", metavar="FILE", help="observed targets, of `roofline ledger calibrate`, in the priors' place")
-    one.add_argument("--counters", metavar="FILE", action="append", help="counters, stage C (default: those beside the Top-N)")
-    one.add_argument("--out", metavar="DIR", help="write there instead of beside the Top-N")
-    one.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default 5)")
-    one.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default 8)")
-    one.add_argument("--json", action="store_true", help="print the artifact instead of the report")
-    one.set_defaults(run=_analyze)
-
-
-def _add_validate(one: argparse.ArgumentParser) -> None:
-    one.add_argument("path", metavar="ARTIFACT")
-    one.set_defaults(run=_validate)
-
-
-def _add_peaks(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    actions = one.add_subparsers(dest="action", metavar="list|show|audit", required=True)
-    for action, run, what in (
-        ("list", _peaks_list, "one line a product"),
-        ("show", _peaks_show, "one device's peaks, by product id, device name or gfx"),
-        ("audit", _peaks_audit, "check every figure"),
-    ):
-        sub = actions.add_parser(action, help=what)
-        if action == "show":
-            sub.add_argument("name", metavar="NAME")
-            sub.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
-        sub.add_argument("--peaks", metavar="FILE", help="another peak table" + (", or measured ceilings" * (action == "show")))
-        if action != "audit":
-            sub.add_argument("--json", action="store_true", help="one JSON document")
-        sub.set_defaults(run=run)
-    return actions
-
-
-def _add_counters(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    actions = one.add_subparsers(dest="action", metavar="show|check", required=True)
-    for action, run, what in (
-        ("show", _counters_show, "bytes by level, FLOPs and time of each kernel, the mean over its dispatches"),
-        ("check", _counters_check, "prove the counters by a copy of known traffic: within 2 %% or exit 1"),
-    ):
-        sub = actions.add_parser(action, help=what)
-        sub.add_argument("path", metavar="FILE", help="rocprofv3, rocprof-compute or Nsight Compute output, or --list-avail")
-        sub.add_argument("--gfx", metavar="GFX", help="the architecture, where the files beside FILE do not say it")
-        sub.add_argument("--rocm", metavar="VERSION", help="ROCm's version, likewise")
-        sub.add_argument("--skip", metavar="N", default="0", help="leave out the first N dispatches of each kernel")
-        if action == "check":
-            sub.add_argument("--bytes", metavar="N", required=True, help="bytes the copy moved, read and written together")
-            sub.add_argument("--kernel", metavar="NAME", help="the copy's kernel, where the file has several")
-        else:
-            sub.add_argument("--json", action="store_true", help="one JSON document")
-        sub.set_defaults(run=run)
-    return actions
-
-
-def _add_skill(one: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    actions = one.add_subparsers(dest="action", metavar="path", required=True)
-    actions.add_parser("path", help="print the folder that holds SKILL.md").set_defaults(run=_skill_path)
-    return actions
+    folder = skill_dir()
+    if folder is not None:
+        try:
+            with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
+                stated = [line.split('"')[1] for line in stream if line.startswith('  version: "')]
+        except OSError:
+            stated = []
+        if stated:
+            return stated[0]
+    return "of unknown version: SKILL.md was not found"
 
 
 def _refuse(message: str) -> int:
@@ -182,7 +87,7 @@ def _refuse(message: str) -> int:
     return UNREADABLE
 
 
-def _analyze(options: argparse.Namespace) -> int:
+def _analyze(options: Options) -> int:
     from . import analyze, artifact
 
     head_pct = number(options.head_pct, "--head-pct", minimum=0)
@@ -236,7 +141,7 @@ def _skipped() -> int:
     return DONE
 
 
-def _validate(options: argparse.Namespace) -> int:
+def _validate(options: Options) -> int:
     from .inputs import read_json
     from .validate import validate
 
@@ -250,7 +155,7 @@ def _validate(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _table(options: argparse.Namespace) -> Table:
+def _table(options: Options) -> Table:
     from . import peaktable
 
     path = options.peaks or peaktable.locate()
@@ -259,7 +164,7 @@ def _table(options: argparse.Namespace) -> Table:
     return peaktable.load(path, shipped=options.peaks is None)
 
 
-def _peaks_list(options: argparse.Namespace) -> int:
+def _peaks_list(options: Options) -> int:
     from . import peaks
     from .artifact import to_json
 
@@ -282,7 +187,7 @@ def _tera(value: float | None) -> str:
     return f"{value / 1e12:.5g}" if value else "-"
 
 
-def _peaks_show(options: argparse.Namespace) -> int:
+def _peaks_show(options: Options) -> int:
     from . import peaks
     from .artifact import to_json
     from .device import architecture
@@ -322,7 +227,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _peaks_audit(options: argparse.Namespace) -> int:
+def _peaks_audit(options: Options) -> int:
     from .audit import audit, open_figures
 
     table = _table(options)
@@ -340,7 +245,7 @@ def _peaks_audit(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _counters_show(options: argparse.Namespace) -> int:
+def _counters_show(options: Options) -> int:
     from . import counters, measured
     from .artifact import to_json
     from .units import quantity
@@ -377,7 +282,7 @@ def _counters_show(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _counters_check(options: argparse.Namespace) -> int:
+def _counters_check(options: Options) -> int:
     from . import counters
 
     nbytes = number(options.bytes, "--bytes", above=0)
@@ -386,13 +291,13 @@ def _counters_check(options: argparse.Namespace) -> int:
     return DONE if holds else FAILED
 
 
-def _counters(options: argparse.Namespace) -> Counters:
+def _counters(options: Options) -> Counters:
     from . import counters
 
     return counters.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))
 
 
-def _skill_path(options: argparse.Namespace) -> int:
+def _skill_path(options: Options) -> int:
     from .peaktable import skill_dir
 
     folder = skill_dir()
@@ -400,3 +305,75 @@ def _skill_path(options: argparse.Namespace) -> int:
         return _refuse("the skill's folder (SKILL.md, peaks.md, skill/) was not found")
     print(folder)
     return DONE
+
+
+_JSON = Option("--json", what="one JSON document")
+_TABLE = Option("--peaks", "FILE", "another peak table")
+_DEVICE = Option("--peaks-device", "ID", "which device of a file of measured ceilings")
+_COUNTED = (
+    Option("path", "FILE", "rocprofv3, rocprof-compute or Nsight Compute output, or --list-avail", required=True),
+    Option("--gfx", "GFX", "the architecture, where the files beside FILE do not say it"),
+    Option("--rocm", "VERSION", "ROCm's version, likewise"),
+    Option("--skip", "N", "leave out the first N dispatches of each kernel", default="0"),
+)
+
+
+def _command(name: str, what: str, run: Callable[[Options], int], *options: Option) -> Command:
+    return Command(name, what, lambda: (run, options))
+
+
+COMMANDS = (
+    _command(
+        "analyze",
+        "a Top-N profile to profile_roofline.json and .md",
+        _analyze,
+        Option("path", "DIR|TOPN", "a directory with a Top-N (JSON or CSV), or the file", required=True),
+        Option("--env", "FILE", "env_report.json (default: beside the Top-N or up to two folders above)"),
+        Option("--config", "FILE", "the model's config.json (default: likewise)"),
+        Option("--shapes", "FILE", "captured shapes, stage B (default: shapes.json beside the Top-N)"),
+        Option("--peaks", "FILE", "another peak table, or ceilings another tool measured"),
+        _DEVICE,
+        Option("--targets", "FILE", "observed targets, of `roofline ledger calibrate`, in the priors' place"),
+        Option("--counters", "FILE", "counters, stage C (default: those beside the Top-N); repeatable", many=True),
+        Option("--out", "DIR", "write there instead of beside the Top-N"),
+        Option("--head-pct", "PCT", "smallest share of GPU time, 0 is off (default 5)", default="5"),
+        Option("--head-max", "N", "most kernels, 0 is off (default 8)", default="8"),
+        Option("--json", what="print the artifact instead of the report"),
+    ),
+    _command(
+        "validate",
+        "check an artifact's arithmetic and closed sets",
+        _validate,
+        Option("path", "ARTIFACT", required=True),
+    ),
+    Command("peaks", "the hardware peak table"),
+    _command("peaks list", "one line a product", _peaks_list, _TABLE, _JSON),
+    _command(
+        "peaks show",
+        "one device's peaks, by product id, device name or gfx",
+        _peaks_show,
+        Option("name", "NAME", required=True),
+        _DEVICE,
+        Option("--peaks", "FILE", "another peak table, or measured ceilings"),
+        _JSON,
+    ),
+    _command("peaks audit", "check every figure", _peaks_audit, _TABLE),
+    Command("counters", "what a file of hardware counters says, and whether to believe it"),
+    _command(
+        "counters show",
+        "bytes by level, FLOPs and time of each kernel, the mean over its dispatches",
+        _counters_show,
+        *_COUNTED,
+        _JSON,
+    ),
+    _command(
+        "counters check",
+        "prove the counters by a copy of known traffic: within 2 % or exit 1",
+        _counters_check,
+        *_COUNTED,
+        Option("--bytes", "N", "bytes the copy moved, read and written together", required=True),
+        Option("--kernel", "NAME", "the copy's kernel, where the file has several"),
+    ),
+    Command("skill", "the skill's folder"),
+    _command("skill path", "print the folder that holds SKILL.md", _skill_path),
+)

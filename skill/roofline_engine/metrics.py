@@ -144,21 +144,22 @@ def assess(
     isolated timing has none, since a loop on one of many cores may well be that slow.
     """
     axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
-    entry = entry._replace(
-        op=work.op,
-        op_class=work.op_class,
-        modeled=True,
-        dtype=work.dtype.name,
-        weight_dtype=work.weight_dtype.name,
-        bytes_est=work.bytes,
-        flops_est=work.flops,
-        byte_models=work.candidates,
-        arithmetic_intensity=work.flops / work.bytes if work.bytes > 0 else None,
-        ridge_point=rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
-        target_eff=TARGET_EFF.get(work.op) if target_eff is None else target_eff,
-    )
+    nbytes, flops = work.bytes, work.flops
+    found: dict[str, Any] = {  # all set at once at the end, since an entry is copied for each change
+        "op": work.op,
+        "op_class": work.op_class,
+        "modeled": True,
+        "dtype": work.dtype.name,
+        "weight_dtype": work.weight_dtype.name,
+        "bytes_est": nbytes,
+        "flops_est": flops,
+        "byte_models": work.candidates,
+        "arithmetic_intensity": flops / nbytes if nbytes > 0 else None,
+        "ridge_point": rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
+        "target_eff": TARGET_EFF.get(work.op) if target_eff is None else target_eff,
+    }
     if entry.t_ms is None or entry.t_unit_ms is None:
-        return _decided(entry, "not_measured", "memory", peaks)
+        return _decided(entry, "not_measured", "memory", peaks, found)
     t_launch, t_unit = entry.t_ms / 1e3, entry.t_unit_ms / 1e3
     streaming = work.engine == "vector"
 
@@ -167,7 +168,7 @@ def assess(
 
     placed = [(model, place(model)) for model in work.candidates]
     p = placed[0][1]
-    entry = entry._replace(
+    found.update(
         byte_models=tuple(
             model._replace(feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
         ),
@@ -184,22 +185,25 @@ def assess(
     )
     if peaks.targets and target_eff is None:
         observed = peaks.target(work.op, p.roof_axis, work.dtype.name)
-        entry = entry._replace(target_eff=observed.target_eff if observed else entry.target_eff)
+        if observed:
+            found["target_eff"] = observed.target_eff
     axis = axis_name if p.roof_axis == "compute" else "memory"
     if p.raw is None:
-        return _decided(entry, "unvalidated_peak", axis, peaks)
-    if p.raw > 1.0 or p.raw < lowest or work.bytes <= 0:
+        return _decided(entry, "unvalidated_peak", axis, peaks, found)
+    if p.raw > 1.0 or p.raw < lowest or nbytes <= 0:
         # The ratio is no evidence about the kernel, so neither is what it says of the bound.
-        return _decided(entry, "infeasible", axis, peaks, bound_type="unknown", suspect=True, stage_c_candidate=True)
+        found.update(bound_type="unknown", suspect=True, stage_c_candidate=True)
+        return _decided(entry, "infeasible", axis, peaks, found)
     if t_launch <= peaks.dispatch_floor_s:
-        return _decided(entry, "dispatch_bound", axis, peaks, bound_type="latency")
-    resident = "cache_resident" if warm and axis == "memory" and work.bytes <= CACHE_REACH * cache_bytes(peaks) else None
+        found["bound_type"] = "latency"
+        return _decided(entry, "dispatch_bound", axis, peaks, found)
+    resident = "cache_resident" if warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
-        return _decided(entry, resident or "unvalidated_peak", axis, peaks)
-    if entry.target_eff is None:
-        return _decided(entry, resident or "no_target", axis, peaks)
+        return _decided(entry, resident or "unvalidated_peak", axis, peaks, found)
+    target = found["target_eff"]
+    if target is None:
+        return _decided(entry, resident or "no_target", axis, peaks, found)
 
-    target = entry.target_eff
     points = [q for model, q in placed if model.in_range and q.raw is not None and lowest <= q.raw <= 1.0]
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
@@ -209,11 +213,7 @@ def assess(
     one_axis = all(q.roof_axis == p.roof_axis for q in points)
     conflict = conflict or not one_axis or headroom(low, target) != headroom(high, target)
     reason = resident or ("conflicting_models" if conflict else None)
-    return _decided(
-        entry,
-        reason,
-        axis,
-        peaks,
+    found.update(
         stage_c_candidate=reason is not None,
         roofline_pct_range=(low, high),
         attainable_speedup=speedups[0],
@@ -224,6 +224,7 @@ def assess(
         expected_throughput_gain_pct=throughput_gain_pct(gains[0]) if gains else None,
         indicative_class=headroom(p.raw, target),
     )
+    return _decided(entry, reason, axis, peaks, found)
 
 
 def cache_bytes(peaks: Peaks) -> float:
@@ -243,28 +244,23 @@ def roof_time(nbytes: float, flops: float, peaks: Peaks, rate: float | None) -> 
     return max(nbytes / peaks.hbm_bw_bytes_s if peaks.hbm_bw_bytes_s else 0.0, flops / rate if rate else 0.0)
 
 
-def _decided(
-    entry: Entry, reason: str | None, axis: str, peaks: Peaks, *, indicative_class: str | None = None, **found: Any
-) -> Entry:
-    """Set class, reason and confidence, with the fields ``found``, all at once, since an entry is copied for each change.
+def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks, found: dict[str, Any]) -> Entry:
+    """The entry with the fields ``found``, and the class, reason and confidence that follow.
 
     The first reason that applies stands, low confidence is the last of them.
     """
     low = entry.stage == "A" or peaks.axis_confidence(axis) == "low"
-    confidence = "low" if low else {"B": "medium", "C": "high"}[entry.stage]
     if reason is None and low:
         reason = "low_confidence"
-    verdict = indicative_class if reason is None and indicative_class else "unknown"
-    entry = entry._replace(
-        **found,
-        indicative_class=indicative_class,
+    assert reason not in NO_NUMBERS or "attainable_speedup" not in found
+    verdict = (reason is None and found.get("indicative_class")) or "unknown"
+    found.update(
         headroom_class=verdict,
         unknown_reason=reason,
-        confidence=confidence,
+        confidence="low" if low else {"B": "medium", "C": "high"}[entry.stage],
         rankable=verdict != "unknown",
     )
-    assert reason not in NO_NUMBERS or entry.attainable_speedup is None
-    return entry
+    return entry._replace(**found)
 
 
 def unmodelled(entry: Entry, op: str, op_class: str) -> Entry:

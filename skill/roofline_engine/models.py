@@ -167,13 +167,13 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
         ValueError: for an op without a model, a parameter that is missing, unknown, or not a positive whole number,
             and a dtype that is not known.
     """
-    if op not in OPS:
+    model = _LOADED.get(op) or OPS.get(op)
+    if model is None:
         from difflib import get_close_matches  # for a mistake alone
 
         near = get_close_matches(str(op), list(OPS), n=1)
         like = f": is it {near[0]}? There" if near else "; there"
         raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
-    model = OPS[op]
     return model.build(Params(model, parameters, l2_bytes))
 
 
@@ -183,7 +183,7 @@ class Params:
     def __init__(self, op: Op, raw: Mapping[str, object], l2_bytes: float | None) -> None:
         self.op, self.l2_bytes = op, l2_bytes
         self.raw = {key: value for key, value in raw.items() if value is not None}
-        if raw.keys() <= op.accepted and op.required <= self.raw.keys():
+        if op.accepted.issuperset(raw) and self.raw.keys() >= op.required:
             return
         accepted = f"it takes {', '.join(sorted(op.accepted))}"
         unknown = raw.keys() - op.accepted

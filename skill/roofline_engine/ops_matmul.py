@@ -47,7 +47,8 @@ def _gemm(p: Params) -> Work:
         scales += 2.0 * math.ceil(k / group) * n
     flops = 2.0 * batch * m * n * k
     inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
-    inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
+    if "addend" in p.raw:
+        inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
     candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
     notes = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:
@@ -199,8 +200,10 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     "conv3d",
     op_class="gemm",
     source="2 x batch x out_channels x outputs x in_channels/groups x taps, the same forward, by data and by weight "
-    "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias once",
-    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), the FLOPs of a bias",
+    "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias once; of the input only the "
+    "positions that a tap meets: a stride beyond the kernel skips some",
+    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), the FLOPs of a bias, taps that meet "
+    "padding alone (counted as FLOPs and as weights), skipped positions that share a sector with others",
     batch=REQUIRED,
     in_channels=REQUIRED,
     out_channels=REQUIRED,
@@ -233,17 +236,37 @@ def _conv(p: Params) -> Work:
     a = p.dtype("dtype")
     w = p.dtype("weight_dtype", a)
     macs = batch * filters * math.prod(out) * (channels // groups) * math.prod(kernel)
+    direction = p.choice("direction", _DIRECTIONS)
+    axes = zip(extent, kernel, stride, padding, dilation, out)
+    met = extent if direction == "data" else [positions_met(*axis) for axis in axes]  # a gradient is written in full
     sizes = {
-        "input": batch * channels * math.prod(extent) * a.nbytes,
+        "input": batch * channels * math.prod(met) * a.nbytes,
         "weight": filters * (channels // groups) * math.prod(kernel) * w.nbytes,
         "output": batch * filters * math.prod(out) * p.dtype("out_dtype", a).nbytes,
     }
     if p.flag("bias"):
         sizes["bias"] = filters * w.nbytes
-    direction = p.choice("direction", _DIRECTIONS)
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
     note = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
     return Work(p.op.name, "gemm", (candidate,), "matrix", wider(a, w), w, (note,))
+
+
+def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> int:
+    """How many of the ``size`` positions of an axis a window of ``taps`` meets in ``outputs`` steps; padding is none of them.
+
+    Tap t meets the positions t x dilation - padding + i x stride for i < outputs. Those with one remainder by the stride are
+    neighbours of each other, so they are counted as stretches.
+    """
+    met = 0
+    ends: dict[int, int] = {}
+    for tap in range(taps):
+        first, rest = divmod(tap * dilation - padding, stride)
+        last = min(first + outputs - 1, (size - 1 - rest) // stride)
+        begin = max(first, ends.get(rest, -1) + 1)
+        if begin <= last:
+            met += last - begin + 1
+            ends[rest] = last
+    return met
 
 
 def _per_axis(p: Params, key: str, dims: int) -> list[int]:

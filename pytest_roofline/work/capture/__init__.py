@@ -13,6 +13,8 @@ from ...timing.arrays import held_by, kinds, loaded
 from .record import Captured
 from .total import under_test
 
+TIMED = "it takes a time, which a watch would be part of"
+
 
 class Outcome(NamedTuple):
     """What was captured, and what the call returned where there was one: JAX is asked without calling."""
@@ -45,21 +47,26 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     return Outcome(Captured("", reason="no array among its arguments or in its closure"))
 
 
-@contextmanager
-def own_call() -> Iterator[Callable[[str], Captured]]:
-    """Watch a test's own call while the block runs; what is given then tells the work of the kernel under test.
+class OwnCall(NamedTuple):
+    """leave: ends the watch, for what the test does now is timed. under_test: the work of the kernel under test, by the name of
+    the test's function: its reference, its inputs and its checks run there too."""
 
-    That takes the name of the test's function: its reference, its inputs and its checks run there too.
-    """
+    leave: Callable[[], None]
+    under_test: Callable[[str], Captured]
+
+
+@contextmanager
+def own_call() -> Iterator[OwnCall]:
+    """Watch a test's own call while the block runs."""
     from . import torch_watch
 
-    with torch_watch.Watch() as watch, _kernels(watch):
-        yield lambda name: under_test(name, watch.seen, watch.problem)
+    with torch_watch.Watch(own=True) as watch, _kernels(watch):
+        yield OwnCall(lambda: watch.leave(TIMED), lambda name: under_test(name, watch.seen, watch.problem))
 
 
 @contextmanager
 def _kernels(watch: Any) -> Iterator[None]:
     from . import torch_traces, triton_launches
 
-    with triton_launches.watching(watch.region, watch.seen), torch_traces.untraced(watch):
+    with triton_launches.watching(watch.region, watch.seen, lambda: not watch.problem), torch_traces.untraced(watch):
         yield

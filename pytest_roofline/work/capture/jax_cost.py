@@ -7,6 +7,7 @@ and bytes are those of the operations traced, and XLA's are a check and a candid
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,8 @@ FOLDED = 0.5
 MOST_REACHED = 100
 #: XLA's count is told where it is this far from ours.
 APART = 0.1
+BEFOREHAND = "part of it depends on nothing but constants, and whether XLA computes that beforehand is not known"
+MOVED = "a constant is moved or converted, which XLA may do beforehand: its bytes are a bound"
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Captured:
@@ -46,25 +49,26 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
         traced = _traced(jax, fn, args, kwargs)
     except Exception as error:  # what the function's own code raises under a tracer, too
         return Captured("jax", reason=f"JAX cannot trace it: {raised(error)}")
-    reader = Reader(_platform(jax, devices))
+    reader = Reader(_platform(jax, devices), compiled=traced.jitted)
     try:
         kept = reader.whole(traced.jaxpr.jaxpr, traced.jaxpr.consts, traced.arguments)
         found = total("jax", reader.seen, made=reader.made, kept=kept)._replace(launches=None)
     except Exception as error:  # a jaxpr of another version
         return Captured("jax", reason=f"the capture failed: {raised(error)}")
-    if any(traced.donated) and any(seen.name in UPDATES for seen in reader.seen):
+    if (any(traced.donated) or reader.donates) and any(seen.name in UPDATES for seen in reader.seen):
         note = "an argument that is updated in place was donated: its bytes are an upper bound"
         found = found._replace(sure=False, notes=(*found.notes, note))
     return found if found.work is None else _checked(found, traced, reader)
 
 
 class _Traced(NamedTuple):
-    """jaxpr: closed. compiled: compiles it. donated: of each argument, whether its memory may be reused."""
+    """jaxpr: closed. compiled: compiles it. donated: of each argument, whether its memory may be used. jitted: by the user."""
 
     jaxpr: Any
     arguments: Sequence[Any]
     compiled: Callable[[], Any]
     donated: Sequence[bool]
+    jitted: bool
 
 
 def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
@@ -73,7 +77,7 @@ def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     if hasattr(fn, "trace") and hasattr(fn, "lower"):
         own = fn.trace(*args, **kwargs)
         donated = [info.donated for info in jax.tree_util.tree_leaves(own.args_info)]
-        return _Traced(own.jaxpr, jax.tree_util.tree_leaves((args, kwargs)), lambda: own.lower().compile(), donated)
+        return _Traced(own.jaxpr, jax.tree_util.tree_leaves((args, kwargs)), lambda: own.lower().compile(), donated, True)
     leaves, tree = jax.tree_util.tree_flatten((tuple(args), dict(kwargs)))
     arrays = [at for at, leaf in enumerate(leaves) if hasattr(leaf, "dtype") and hasattr(leaf, "shape")]
 
@@ -90,7 +94,7 @@ def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
         return jax.core.eval_jaxpr(closed.jaxpr, constants, *given)
 
     given = [leaves[at] for at in arrays]
-    return _Traced(closed, given, lambda: jax.jit(run).lower(closed.consts, given).compile(), ())
+    return _Traced(closed, given, lambda: jax.jit(run).lower(closed.consts, given).compile(), (), False)
 
 
 @contextmanager
@@ -114,6 +118,9 @@ def _unchanged(fn: Any) -> Iterator[None]:
         for holder, keys in surroundings(fn):
             values = {key: holder[key] for key in (list(holder) if keys is None else keys) if key in holder}
             stack.callback(_assigned, holder, values, keys)
+            for value in [fn, *values.values()]:
+                if isinstance(value, functools._lru_cache_wrapper):
+                    stack.callback(_forgotten, value, value.cache_info().misses)
             for held in _containers(list(values.values())):
                 if isinstance(held, dict):
                     stack.callback(_assigned, held, dict(held), None)
@@ -144,6 +151,12 @@ def _assigned(holder: Any, before: Mapping[Any, Any], keys: Sequence[Any] | None
             holder[key] = value
 
 
+def _forgotten(cached: Any, misses: int) -> None:
+    """What a cache has taken up is of the trace."""
+    if cached.cache_info().misses != misses:
+        cached.cache_clear()
+
+
 def _filled(held: set[Any], before: set[Any]) -> None:
     held.clear()
     held |= before
@@ -158,33 +171,38 @@ def _platform(jax: Any, devices: set[Any]) -> str:
 
 def _checked(found: Captured, traced: _Traced, reader: Reader) -> Captured:
     """With XLA's bytes as a candidate that is listed, and none of it where XLA computes much less than was traced."""
-    assert found.work is not None
+    work = found.work
+    assert work is not None
+    folds = any(seen.work is None or seen.work.flops for seen in reader.beforehand)
+    if reader.beforehand and not folds:
+        found = _noted(found, MOVED)._replace(sure=False)
+    unchecked = found._replace(work=None, reason=BEFOREHAND) if folds else found
     if len(reader.seen) > MOST_COMPILED:
-        return _noted(found, f"{len(reader.seen)} operations: not compiled for XLA's own count")
+        return _noted(unchecked, f"{len(reader.seen)} operations: not compiled for XLA's own count")
     try:
         program = traced.compiled()
         cost = program.cost_analysis()
         cost = cost[0] if isinstance(cost, (list, tuple)) else cost
         text = program.as_text() or ""
     except Exception as error:
-        return _noted(found, f"no cost_analysis: {raised(error)}")
+        return _noted(unchecked, f"no cost_analysis: {raised(error)}")
     silent = (
         "it has a loop, whose body it counts once" if reader.loops else "it calls a library" if "custom-call" in text else ""
     )
     figures = {key: float(cost.get(key, 0.0)) for key in ("flops", "transcendentals", "bytes accessed", "optimal_seconds")}
     if silent or min(figures.values()) < 0:
-        return _noted(found, f"XLA's own count is not of the whole: {silent or 'it is negative'}")
+        return _noted(unchecked, f"XLA's own count is not of the whole: {silent or 'it is negative'}")
     works = [seen.work for seen in reader.seen if seen.work is not None]
     ours = sum(work.flops for work in works)
     products = sum(work.flops for work in works if work.engine == "matrix")
     theirs = figures["flops"] + figures["transcendentals"]
     told = f"XLA counts {quantity(theirs, 'FLOP')}, {quantity(ours, 'FLOP')} were traced"
-    if theirs < FOLDED * products or (ours and not theirs):
+    if theirs < FOLDED * products or (ours and not theirs) or (folds and theirs < (1 - APART) * ours):
         return found._replace(work=None, reason=f"{told}: it computes with constants beforehand, or leaves work out")
     accessed = figures["bytes accessed"]
     if accessed > 0:
-        candidate = ByteModel("xla_bytes_accessed", accessed, found.work.flops, in_range=False)
-        found = found._replace(work=found.work._replace(candidates=(*found.work.candidates, candidate)))
+        candidate = ByteModel("xla_bytes_accessed", accessed, work.flops, in_range=False)
+        found = found._replace(work=work._replace(candidates=(*work.candidates, candidate)))
     return _noted(found, told) if abs(theirs - ours) > APART * ours > 0 else found
 
 

@@ -6,14 +6,16 @@ Under ``jit`` XLA fuses what it can, so changes of layout are no operations, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 from roofline_engine.entry import ByteModel
 from roofline_engine.models import Work, work
+from roofline_engine.ops_matmul import positions_met
 from roofline_engine.units import Dtype, parse_dtype
 
+from .covered import LISTED, SOME, strided
 from .record import Region, Seen
 from .sized import sized
 from .total import distinct
@@ -48,17 +50,26 @@ _UNKNOWN_LOOP = "how often a while loop runs, or which branch of a cond is taken
 
 
 class Held(NamedTuple):
-    """Where a value lies: an allocation, and its bytes."""
+    """Where a value lies: an allocation, and its bytes. plain: its elements are in order of rows."""
 
     storage: int
     nbytes: float
+    plain: bool = True
 
 
 class Reader:
-    """Reads a jaxpr into ``seen``. made: the storages that come about in it. loops: whether it has a scan."""
+    """Reads a jaxpr into ``seen``. made: the storages that come about in it. loops: whether it has a scan. donates: whether a
+    function in it takes the memory of an argument. beforehand: what depends on nothing but constants of a compiled function.
 
-    def __init__(self, platform: str) -> None:
-        self.platform = platform
+    compiled: the jaxpr is of one, so that its constants are part of the program.
+    """
+
+    def __init__(self, platform: str, *, compiled: bool = False) -> None:
+        self.platform, self.compiled = platform, compiled
+        self.donates = False
+        self.beforehand: list[Seen] = []
+        self._fixed: set[int] = set()
+        self._results: list[Any] = []  # of the jaxpr read last, where they are known
         self.seen: list[Seen] = []
         self.made: set[int] = set()
         self.loops = False
@@ -74,10 +85,12 @@ class Reader:
         """Read the jaxpr of a call; the storages of its results. arguments: an array that is given twice is there once."""
         values = arguments if len(arguments) == len(jaxpr.invars) else [variable.aval for variable in jaxpr.invars]
         given = [self._constant(value) if hasattr(value, "dtype") else None for value in values]
-        results = self.read(jaxpr, constants, given, 1)
+        if self.compiled:
+            self._fixed.update(self._constant(value).storage for value in constants)
+        results = self.read(jaxpr, constants, given, 1, arguments if len(arguments) == len(given) else ())
         kept = set()
         for variable, held in zip(jaxpr.outvars, results):
-            if variable in jaxpr.invars:
+            if variable in jaxpr.invars or variable in jaxpr.constvars:  # given on as it is
                 continue
             if held is None or held.storage not in self.made or held.nbytes < nbytes(variable.aval):  # copied after all
                 out = self.new(variable.aval)
@@ -87,13 +100,18 @@ class Reader:
             kept.add(held.storage)
         return kept
 
-    def read(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Held | None], times: int) -> list[Held | None]:
-        """The places of the results of a jaxpr that runs ``times`` over."""
+    def read(
+        self, jaxpr: Any, constants: Sequence[Any], given: Sequence[Held | None], times: int, values: Sequence[Any] = ()
+    ) -> list[Held | None]:
+        """The places of the results of a jaxpr that runs ``times`` over. values: of its arguments, where they are known."""
         places: dict[Any, Held | None] = dict(zip(jaxpr.invars, given))
         places.update((variable, self._constant(value)) for variable, value in zip(jaxpr.constvars, constants))
+        known = Values([*zip(jaxpr.invars, values), *zip(jaxpr.constvars, constants)])
         for eqn in _live(jaxpr):
             inputs = [None if hasattr(atom, "val") else places[atom] for atom in eqn.invars]
-            places.update(zip(eqn.outvars, self._equation(eqn, inputs, times)))
+            places.update(zip(eqn.outvars, self._equation(eqn, inputs, times, known)))
+            known.follow(eqn)
+        self._results = [known.of(atom) for atom in jaxpr.outvars]
         return [None if hasattr(atom, "val") else places[atom] for atom in jaxpr.outvars]
 
     def _constant(self, value: Any) -> Held:
@@ -101,13 +119,21 @@ class Reader:
             self._constants[id(value)] = Held(next(self._number), nbytes(value))
         return self._constants[id(value)]
 
-    def _equation(self, eqn: Any, inputs: Sequence[Held | None], times: int) -> Sequence[Held | None]:
+    def _equation(self, eqn: Any, inputs: Sequence[Held | None], times: int, known: Values) -> Sequence[Held | None]:
         name = eqn.primitive.name
         if name in _LAYOUT:
-            return inputs[: len(eqn.outvars)]
+            same = name not in ("transpose", "broadcast_in_dim", "bitcast_convert_type")
+            return [held and held._replace(plain=held.plain and same) for held in inputs[: len(eqn.outvars)]]
         if name in _CALLS:
+            self.donates = self.donates or any(eqn.params.get("donated_invars", ()))
             inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
-            return self.read(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs, times)
+            constants = getattr(inner, "consts", ())
+            if name in ("jit", "pjit"):
+                self._fixed.update(self._constant(value).storage for value in constants)
+            values = [known.of(atom) for atom in eqn.invars]
+            results = self.read(getattr(inner, "jaxpr", inner), constants, inputs, times, values)
+            known.add(zip(eqn.outvars, self._results))
+            return results
         if name == "scan":
             return self._scan(eqn, inputs, times)
         outputs = [self.new(variable.aval) for variable in eqn.outvars]
@@ -118,7 +144,12 @@ class Reader:
         )
         if small and name in _MAPPED | _MOVED:  # a counter, an index
             return outputs
-        self.add(self._seen(eqn, [held for held in inputs if held is not None], outputs), times)
+        read = [held for held in inputs if held is not None]
+        seen = self._seen(eqn, read, outputs, known)
+        self.add(seen, times)
+        if read and all(held.storage in self._fixed for held in read):
+            self.beforehand.append(seen)
+            self._fixed.update(held.storage for held in outputs)
         return outputs
 
     def _scan(self, eqn: Any, inputs: Sequence[Held | None], times: int) -> list[Held | None]:
@@ -143,14 +174,17 @@ class Reader:
             seen = seen._replace(work=seen.work._replace(candidates=tuple(candidates)))
         self.seen.append(seen)
 
-    def _seen(self, eqn: Any, inputs: list[Held], outputs: list[Held]) -> Seen:
+    def _seen(self, eqn: Any, inputs: list[Held], outputs: list[Held], known: Values) -> Seen:
         name, out = eqn.primitive.name, eqn.outvars[0].aval
         reads, writes = regions(inputs, outputs)
-        if name in _PARTS and reads:
-            first = inputs[0]
-            part = min(outputs[0].nbytes, first.nbytes)
-            reads = (Region(first.storage, (outputs[0].storage,), part, first.nbytes), *reads[1:])
         base = Seen(name, reads, writes)
+        used = _used(eqn, inputs, outputs, known) if reads else None
+        if used is not None:
+            (view, nbytes), exact = used[:2], used[2]
+            first = reads[0]
+            if nbytes < first.nbytes:
+                reads = (first._replace(view=view, nbytes=float(nbytes)), *reads[1:])
+            base = base._replace(reads=reads, partly=not exact, note="" if exact else REPEATED)
         try:
             if name in ("cond", "while"):
                 return base._replace(flops=None, note=_UNKNOWN_LOOP)
@@ -169,6 +203,7 @@ class Reader:
                 return base._replace(work=sized(found, base, found.flops if _computes(eqn) else 0.0))
             if name in _MAPPED | _WINDOWS:
                 times = math.prod(eqn.params["window_dimensions"]) if name in _WINDOWS else 1
+                times = 0 if name in _WINDOWS and times == 1 else times  # one element of a window is taken, not added
                 changed = eqn.invars[2].aval if name in UPDATES else out  # a scatter computes with its updates alone
                 sizes = {"numel": math.prod(changed.shape), "inputs": len(reads), "outputs": len(writes)}
                 found = work("elementwise", **sizes, dtype=_dtype(out))
@@ -176,6 +211,91 @@ class Reader:
         except ValueError as error:  # a dtype or a size that the engine has no model for
             return base._replace(flops=None, note=f"{name}: {error}")
         return base._replace(flops=None)
+
+
+#: Integers that are looked at to know which rows they name.
+MOST_INDICES, MOST_LISTED = 1 << 20, 4096
+REPEATED = "which rows its indices name is not known: the bytes of its table are an upper bound"
+_FOLLOWED = {
+    *("add", "sub", "mul", "rem", "lt", "ge", "select_n", "max", "min", "clamp", "convert_element_type", "iota"),
+    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "concatenate", "stop_gradient", "copy"),
+}
+
+
+class Values:
+    """Integers of a jaxpr that are known without running it: those that are given, and what is computed of them alone."""
+
+    def __init__(self, given: Iterable[tuple[Any, Any]]) -> None:
+        self._values: dict[Any, Any] = {}
+        self.add(given)
+
+    def add(self, given: Iterable[tuple[Any, Any]]) -> None:
+        self._values.update((variable, value) for variable, value in given if value is not None and _is_index(value))
+
+    def of(self, atom: Any) -> Any:
+        return atom.val if hasattr(atom, "val") else self._values.get(atom)
+
+    def follow(self, eqn: Any) -> None:
+        if eqn.primitive.name not in _FOLLOWED or not all(_is_index(variable.aval) for variable in eqn.outvars):
+            return
+        values = [self.of(atom) for atom in eqn.invars]
+        if any(value is None for value in values):
+            return
+        found = eqn.primitive.bind(*values, **eqn.params)
+        self._values[eqn.outvars[0]] = found
+
+
+def _is_index(value: Any) -> bool:
+    kind = str(getattr(value, "dtype", ""))
+    return (kind.startswith(("int", "uint")) or kind == "bool") and math.prod(getattr(value, "shape", ())) <= MOST_INDICES
+
+
+def _used(
+    eqn: Any, inputs: Sequence[Held], outputs: Sequence[Held], known: Values
+) -> tuple[tuple[int, ...], float, bool] | None:
+    """Of the first operand what is read: which bytes, how many, and whether that is sure; None for all of it."""
+    name, source, params = eqn.primitive.name, eqn.invars[0].aval, eqn.params
+    some, part = (SOME, outputs[0].storage), min(outputs[0].nbytes, inputs[0].nbytes)
+    if name == "slice" and inputs[0].plain and inputs[0].nbytes == nbytes(source):
+        return (*_slice(source, params), True)
+    if name in ("slice", "dynamic_slice"):
+        return some, part, True
+    if name == "dynamic_update_slice":
+        rest = (SOME, -1 - inputs[1].storage) if len(inputs) > 1 else some
+        return rest, inputs[0].nbytes - nbytes(eqn.invars[1].aval), True
+    if name == "gather":
+        numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+        index = known.of(eqn.invars[1])
+        if index is None or any(sizes[at] != 1 for at in numbers.start_index_map) or numbers.operand_batching_dims:
+            return some, part, False
+        limits = [source.shape[at] - 1 for at in numbers.start_index_map]  # JAX clamps what is out of bounds, or fills it
+        rows = {tuple(map(min, row, limits)) for row in index.reshape(-1, index.shape[-1]).tolist()}
+        if numbers.start_index_map == (0,) and sizes[1:] == source.shape[1:] and inputs[0].plain and len(rows) <= MOST_LISTED:
+            row = int(nbytes(source) // source.shape[0])
+            return (LISTED, row, *sorted(max(at, 0) * row for (at,) in rows)), float(len(rows) * row), True
+        return (SOME, hash(frozenset(rows))), len(rows) * math.prod(sizes) * nbytes(source) / math.prod(source.shape), True
+    if name in _WINDOWS and set(params["base_dilation"]) == {1}:
+        axes = zip(source.shape, params["window_dimensions"], params["window_strides"], params["padding"],
+                   params["window_dilation"], eqn.outvars[0].aval.shape)  # fmt: skip
+        met = math.prod(positions_met(size, taps, hop, pad[0], step, out) for size, taps, hop, pad, step, out in axes)
+        return some, met * nbytes(source) / math.prod(source.shape), True
+    return None
+
+
+def _slice(source: Any, params: Any) -> tuple[tuple[int, ...], float]:
+    width = nbytes(source) / math.prod(source.shape)
+    if width != int(width):
+        return (SOME, id(params)), width * math.prod(source.shape)
+    strides, start = [int(width)], 0
+    for size in reversed(source.shape[1:]):
+        strides.insert(0, strides[0] * size)
+    dims = []
+    for at, stride in enumerate(strides):
+        begin, end, step = params["start_indices"][at], params["limit_indices"][at], (params["strides"] or [1] * 99)[at]
+        start += begin * stride
+        dims.append((-(-(end - begin) // step), step * stride))
+    view, covered = strided(start, int(width), dims)
+    return view, float(covered)
 
 
 def regions(inputs: Sequence[Held], outputs: Sequence[Held]) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
@@ -277,7 +397,13 @@ def _convolution(eqn: Any, seen: Seen, platform: str) -> Work:
     dtype = _operand(source, params.get("precision"), platform)
     name = f"conv{dims}d" if dims in (1, 2, 3) else "unknown"
     note = f"{name}: {tuple(source.shape)} by {tuple(weight.shape)}, output {tuple(out.shape)}"
-    candidate = ByteModel("input_weight_output", distinct(seen.reads, seen.writes), flops)
+    extents = [source.shape[at] for at in numbers.lhs_spec[2:]]
+    outputs = [out.shape[at] for at in numbers.out_spec[2:]]
+    kernel = [weight.shape[at] for at in spec[2:]]
+    axes = zip(extents, kernel, params["window_strides"], params["padding"], params["rhs_dilation"], outputs)
+    met = math.prod(positions_met(size, taps, hop, pad[0], step, many) for size, taps, hop, pad, step, many in axes)
+    skipped = nbytes(source) * (1 - met / math.prod(extents))
+    candidate = ByteModel("input_weight_output", distinct(seen.reads, seen.writes) - skipped, flops)
     return Work(name, "gemm", (candidate,), "matrix", dtype, _dtype(weight), (note,))
 
 

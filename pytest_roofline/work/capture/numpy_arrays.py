@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline_engine.models import work
 
 from ...plain import raised
 from ...timing.arrays import loaded
 from . import numpy_ops as ops
+from .covered import SOME, strided
+from .generators import as_before
 from .record import Captured, Region, Seen
 from .replaced import replaced
 from .sized import sized
@@ -25,6 +27,9 @@ from .total import total
 MOST_OPERATIONS = 10_000
 #: Longer lists and dictionaries are not looked through for arrays.
 MOST_ITEMS = 1_000
+#: Indices, or elements of a mask, beyond which it is not looked for those that repeat.
+MOST_KEYS = 1 << 22
+_NONE: Mapping[int, Any] = {}
 #: Functions that make arrays, under which name a call finds them; asarray and its kin would drop the view that records.
 _MAKERS = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "array", "asarray", "asanyarray", "ascontiguousarray")
 #: Methods that do not go through ``__array_ufunc__``: they move elements, or reduce them; the FLOPs of the rest nobody knows.
@@ -36,12 +41,13 @@ _FREE = (
     *("can_cast", "result_type", "min_scalar_type", "may_share_memory", "shares_memory", "shape", "ndim", "size"),
     *("iscomplexobj", "isrealobj", "isfortran", "common_type", "array_repr", "array_str", "array2string"),
 )
+DRAWN = "it draws random numbers, of which nobody knows the FLOPs"
 _CONTRACTIONS = ("dot", "inner", "vdot", "tensordot", "outer")
 
 
 def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[Any, Captured]:
     """Call ``fn`` once and say what it did; its value has plain arrays. Where the function fails on arrays that are watched
-    it is called again with its own. The state of numpy's random generator is that of before the call afterwards.
+    it is called again with its own. Random generators stand afterwards where they stood before.
 
     Seen are arrays among the arguments and in the containers, closure, globals and object that the function itself reaches,
     and what is made from them or by numpy's functions that make arrays.
@@ -49,17 +55,20 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
     np, kwargs = loaded("numpy"), dict(kwargs or {})
     if np is None:
         return fn(*args, **kwargs), Captured("numpy", reason="numpy is not imported")
-    watch, state = _Watch(np), np.random.get_state()
-    try:
-        with watch.watching(fn, [args, kwargs]) as (given, named):
-            value = fn(*given, **named)
-    except Exception as error:
-        reason = f"its function fails on watched arrays: {raised(error)}"
-        return fn(*args, **kwargs), Captured("numpy", reason=reason)
-    finally:
-        np.random.set_state(state)
+    watch, failed = _Watch(np), ""
+    with as_before(fn, args, kwargs) as drawn:
+        try:
+            with watch.watching(fn, [args, kwargs]) as (given, named):
+                value = fn(*given, **named)
+        except Exception as error:
+            failed = raised(error)
+    if failed:
+        with as_before(fn, args, kwargs):
+            value = fn(*args, **kwargs)
+        return value, Captured("numpy", reason=f"its function fails on watched arrays: {failed}")
     value = watch.plain(value)
-    return value, watch.finish(value)
+    found = watch.finish(value)
+    return value, found._replace(work=None, reason=DRAWN) if any(drawn) else found
 
 
 class _Watch:
@@ -73,6 +82,7 @@ class _Watch:
         self._number = count()
         self._places: list[tuple[Any, Any]] = []
         self._looked_at = 0
+        self._busy = False  # with arrays of its own
         self._originals: dict[int, tuple[Any, Any]] = {}
 
     # Views in the place of arrays.
@@ -160,6 +170,8 @@ class _Watch:
         result = getattr(ufunc, method)(*given, **options)
         reads = self.arrays([*given, options.get("where")])
         writes = self.arrays(options["out"] if out is not None else result)
+        mask = options.get("where")
+        mask = mask if isinstance(mask, self.np.ndarray) else None
         if reads:
             self.add(
                 f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"),
@@ -167,6 +179,7 @@ class _Watch:
                 writes,
                 partial(ops.of_ufunc, ufunc, method, reads, writes, options),
                 out,
+                parts=self.masked(mask, [*reads, *writes]),
             )
         if out is None:
             return self.result(result)
@@ -199,8 +212,11 @@ class _Watch:
         writes = self.arrays([result] if target is None else [target])
         name = func.__name__
         if name == "copyto":
-            reads, writes, target = self.arrays(given[1:]), self.arrays(given[:1]), given[0]
-            self.add(label, reads, writes, lambda: ops.moved(writes[0]), target)
+            mask = given[3] if len(given) > 3 else named.get("where")
+            mask = mask if isinstance(mask, self.np.ndarray) else None
+            reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
+            parts = self.masked(mask, [*reads, *writes])
+            self.add(label, reads, writes, lambda: ops.moved(writes[0]), target, parts=parts)
         elif name in ("concatenate", "where"):
             self.add(label, reads, writes, lambda: ops.moved(writes[0]) if writes else ops.UNKNOWN, target)
         elif name == "einsum" and given and isinstance(given[0], str):
@@ -217,10 +233,12 @@ class _Watch:
         results = self.arrays(result)
         if name in _MOVES:
             if results and self.number(results[0]) < 0:
-                part = base if results[0].size >= base.size else None
-                self.add(
-                    f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), part=None if part is base else results[0]
-                )
+                key = (args[0] if args else options.get("indices")) if name == "take" else None
+                axis = args[1] if len(args) > 1 else options.get("axis")
+                parts = {} if key is None else {id(base): self.taken(base, self._bare(key), axis, results[0].size)}
+                if name == "compress":
+                    parts = {id(base): _some(base, results[0].size)}
+                self.add(f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), parts=parts)
         elif name in _REDUCES:
             self.add(f"ndarray.{name}", [base], results, lambda: ops.reduced(base, results))
         else:
@@ -239,7 +257,8 @@ class _Watch:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
         if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
-            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), part=result)
+            parts = {id(base): self.named(base, key, result.size)}
+            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), parts=parts)
         return self.result(result)
 
     def set(self, array: Any, key: Any, value: Any) -> None:
@@ -250,9 +269,12 @@ class _Watch:
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
-        self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, part=None if inside else target)
+        parts = {} if inside else {id(base): self.named(base, key, target.size)}
+        self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, parts=parts)
 
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if self._busy:
+            return original(*args, **options)
         given = [item for item in (*args, *options.values()) if isinstance(item, (self.kind, list, tuple))]
         result = original(*self._bare(list(args)), **self._bare(options))
         if type(result) is not self.np.ndarray or self.number(result) >= 0:
@@ -260,6 +282,7 @@ class _Watch:
         reads = self.arrays(self._bare(given)) if name.startswith(("as", "arr")) else []
         if name != "empty" and (reads or name not in ("array", "asarray", "asanyarray", "ascontiguousarray")):
             self.add(f"numpy.{name}", reads, [result], lambda: ops.moved(result))
+        self.region(result, made=True)
         return self.result(result)
 
     def result(self, value: Any) -> Any:
@@ -300,17 +323,14 @@ class _Watch:
         writes: Sequence[Any],
         model: Callable[[], ops.Model],
         target: Any = None,
-        part: Any = None,
+        parts: Mapping[int, _Part] = _NONE,
     ) -> None:
-        """target: what the caller gave to be written. part: the array that says how much of the first operand is used."""
+        """target: what the caller gave to be written. parts: what is used of an array, by its ``id``."""
         if len(self.seen) >= MOST_OPERATIONS or (writes and not any(array.size for array in writes)):
             return
-        inputs = [self.region(array) for array in reads]
-        outputs = [self.region(array, made=target is None) for array in writes]
-        if part is not None:
-            side = inputs if target is None else outputs
-            side[0] = side[0]._replace(nbytes=float(part.nbytes), view=(*side[0].view, -1, next(self._number)))
-        seen = Seen(name, tuple(inputs), tuple(outputs), flops=None)
+        inputs = [_used(self.region(array), parts.get(id(array))) for array in reads]
+        outputs = [_used(self.region(array, made=target is None), parts.get(id(array))) for array in writes]
+        seen = Seen(name, tuple(inputs), tuple(outputs), flops=None, partly=not all(part.exact for part in parts.values()))
         try:
             found = model()
             note = found.note
@@ -319,6 +339,54 @@ class _Watch:
         except ValueError as error:  # a dtype or a size that the engine has no model for
             note = str(error)
         self.seen.append(seen._replace(note=note))
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """What numpy makes inside is nothing of the call's."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def masked(self, mask: Any, arrays: Sequence[Any]) -> dict[int, _Part]:
+        """Of arrays that a mask is laid over, the elements where it is set."""
+        if mask is None:
+            return {}
+        with self._aside():
+            shape = self.np.broadcast_shapes(*(array.shape for array in arrays), mask.shape)
+            count = int(self.np.count_nonzero(self.np.broadcast_to(mask, shape)))
+        key = hash(mask.tobytes()) if mask.size <= MOST_KEYS else id(mask)
+        return {
+            id(array): _Part(float(count * array.itemsize), (SOME, key), array.shape == shape)
+            for array in arrays
+            if array is not mask and array.shape == shape
+        }
+
+    def named(self, base: Any, key: Any, many: int) -> _Part:
+        """What is used of an array by an index of arrays, of which some may name the same element; ``many`` if none do."""
+        np, kinds = self.np, self.arrays(key if isinstance(key, (list, tuple)) else [key])
+        if kinds and all(array.dtype.kind == "b" for array in kinds):
+            return _some(base, many)  # a mask names each element once
+        if not isinstance(key, tuple):
+            return self.taken(base, key, 0, many)
+        if base.size > MOST_KEYS:
+            return _some(base, many, exact=False)
+        with self._aside():
+            return self._counted(base, np.arange(base.size).reshape(base.shape)[key], 1)
+
+    def taken(self, base: Any, key: Any, axis: Any, many: int) -> _Part:
+        """The rows of an array along an axis, or the elements of all of it, that are named."""
+        with self._aside():
+            keys = self.np.asarray(key)
+            if keys.dtype.kind not in "iu" or keys.size > MOST_KEYS:
+                return _some(base, many, exact=keys.dtype.kind == "b")
+            length = base.size if axis is None else base.shape[axis]
+            return self._counted(base, keys % length, base.size // length)
+
+    def _counted(self, base: Any, places: Any, elements: int) -> _Part:
+        found = self.np.unique(places)
+        return _Part(float(found.size * elements * base.itemsize), (SOME, hash(found.tobytes())), True)
 
     def number(self, array: Any) -> int:
         """Of the allocation that an array lies in; -1 for one that has not been seen."""
@@ -336,11 +404,8 @@ class _Watch:
             elif isinstance(owner, self.kind):  # of a method that is not watched
                 self.lost = True
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        elements = 1
-        for size, stride in zip(array.shape, array.strides):
-            elements *= size if stride else 1
-        view = (start, *array.shape, *array.strides)
-        return Region(number, view, float(elements * array.itemsize), float(owner.nbytes))
+        view, nbytes = strided(start, array.itemsize, zip(array.shape, array.strides)) if array.size else ((0, 0), 0)
+        return Region(number, view, float(nbytes), float(strided(0, owner.itemsize, zip(owner.shape, owner.strides))[1]))
 
     def finish(self, value: Any) -> Captured:
         if len(self.seen) >= MOST_OPERATIONS:
@@ -353,6 +418,25 @@ class _Watch:
             return Captured("numpy", reason=reason, operations=len(self.seen))
         kept = {number for reference, number in self._owners.values() if reference() is not None}
         return total("numpy", self.seen, made=self.made, kept=kept)._replace(launches=None)
+
+
+class _Part(NamedTuple):
+    """How much of an array is used. view: which bytes. exact: else at most so many."""
+
+    nbytes: float
+    view: tuple[int, ...]
+    exact: bool
+
+
+_parts = count()
+
+
+def _some(array: Any, elements: int, *, exact: bool = True) -> _Part:
+    return _Part(float(elements * array.itemsize), (SOME, next(_parts)), exact)
+
+
+def _used(region: Region, part: _Part | None) -> Region:
+    return region if part is None or part.nbytes >= region.nbytes else region._replace(nbytes=part.nbytes, view=part.view)
 
 
 def _subclass(np: Any, watch: _Watch) -> Any:
@@ -387,9 +471,13 @@ def _attributes(value: Any) -> Any:
 
 
 def _owner(np: Any, array: Any) -> Any:
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
+    while True:
+        base = array.base
+        if not isinstance(base, np.ndarray):
+            base = getattr(base, "base", None)  # of numpy's stand-in that as_strided makes
+        if not isinstance(base, np.ndarray):
+            return array
+        array = base
 
 
 def _shape(writes: Sequence[Any], reads: Sequence[Any]) -> tuple[int, str]:

@@ -27,9 +27,16 @@ def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any
     if getattr(ufunc, "signature", None) is not None:
         plain = ufunc.__name__ in _PRODUCTS and method == "__call__" and not {"axes", "axis"} & set(options)
         return product(ufunc.__name__, reads[0], reads[-1], _size(writes), _dtype(writes, reads)) if plain else UNKNOWN
-    if method == "reduce":
-        return reduced(reads[0], writes)
-    return elementwise(reads, writes) if method in ("__call__", "accumulate", "outer") else UNKNOWN
+    if method not in ("reduce", "__call__", "accumulate", "outer"):
+        return UNKNOWN
+    model = reduced(reads[0], writes) if method == "reduce" else elementwise(reads, writes)
+    mask = options.get("where", True)
+    if mask is True or model.op is None or not model.flops:
+        return model
+    # Only where the mask is set is anything computed.
+    shape = max((array.shape for array in (*reads, *writes)), key=math.prod)
+    share = float(mask) if not getattr(mask, "ndim", 0) else int(mask.sum()) / mask.size
+    return model._replace(flops=model.flops * round(share * math.prod(shape)) / math.prod(shape))
 
 
 def elementwise(reads: Sequence[Any], writes: Sequence[Any]) -> Model:

@@ -10,8 +10,8 @@ from roofline_engine.models import Work
 class Region(NamedTuple):
     """What an operation touches of one allocation.
 
-    storage: the allocation, unique within a capture, which keeps it alive. view: tells views of it apart (offset, sizes,
-    strides). nbytes: distinct bytes of the view. whole: bytes of the allocation.
+    storage: the allocation, unique within a capture. view: which of its bytes, as ``covered`` writes it. nbytes: distinct bytes
+    of the view. whole: bytes of the allocation.
     """
 
     storage: int

@@ -14,6 +14,7 @@ from roofline_engine.check import Measurement
 
 from ...timing.arrays import loaded
 from ...timing.spread import quartiles
+from .record import Captured
 from .replaced import replaced
 
 #: Clock and cache of Triton's functions (triton/testing.py): events around each call after 256 MB were written; one graph of
@@ -31,42 +32,71 @@ _TIMERS = ("timeit", "blocked_autorange", "adaptive_autorange")
 
 
 class Observed(NamedTuple):
-    """One time that a test took. fn: what was timed, to be called once more; None where it is no Python."""
+    """One time that a test took. fn: what was timed; None where it is no Python. captured: the work of it."""
 
     fn: Callable[[], Any] | None
     measurement: Measurement
     source: str
+    captured: Captured | None = None
+
+
+class _Observing:
+    """The times that have been taken. quiet: what is timed now is our own doing."""
+
+    def __init__(self, work: Callable[[Callable[[], Any]], Captured] | None, before: Callable[[], None] | None) -> None:
+        self.observed: list[Observed] = []
+        self.work, self.before = work, before
+        self.quiet = False
+
+    def take(self, found: Observed) -> None:
+        """Keep a time, with its work from one more call: at once, before the caller goes on and changes what was timed."""
+        if self.work is not None and found.fn is not None:
+            self.quiet = True
+            try:
+                found = found._replace(captured=self.work(found.fn))
+            finally:
+                self.quiet = False
+        self.observed.append(found)
 
 
 @contextmanager
-def observing(namespaces: Iterable[MutableMapping[str, Any]] = ()) -> Iterator[list[Observed]]:
+def observing(
+    namespaces: Iterable[MutableMapping[str, Any]] = (),
+    work: Callable[[Callable[[], Any]], Captured] | None = None,
+    before: Callable[[], None] | None = None,
+) -> Iterator[list[Observed]]:
     """A list that fills with what is timed inside the block; each caller gets its own result, untouched.
 
     namespaces: globals in which a name may be bound to one of these functions (``from triton.testing import do_bench``).
-    What Triton and torch time for themselves, an autotuner's candidates, is not observed.
+    work: what captures the work of a function that has been timed, which is called before the caller has its time. before:
+    called before a time is taken. What Triton and torch time for themselves, an autotuner's candidates, is not observed.
     """
-    observed: list[Observed] = []
+    observed = _Observing(work, before)
     spaces, triton, torch = tuple(namespaces), loaded("triton.testing"), loaded("torch.utils.benchmark.utils.timer")
     with ExitStack() as stack:
         for name in _BENCHES if triton is not None else ():
             stack.enter_context(replaced(triton, name, _observer(observed, partial(_bench, name)), spaces))
         for name in _TIMERS if torch is not None else ():
             stack.enter_context(replaced(torch.Timer, name, _observer(observed, partial(_timer, name))))
-        yield observed
+        yield observed.observed
 
 
-def _observer(observed: list[Observed], understood: Callable[..., Observed | None]) -> Callable[..., Any]:
+def _observer(observed: _Observing, understood: Callable[..., Observed | None]) -> Callable[..., Any]:
     """Takes down what one of the functions has returned; whatever becomes of that, its caller gets the result."""
 
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        if observed.quiet:
+            return original(*args, **kwargs)
+        if observed.before is not None:
+            observed.before()
         result = original(*args, **kwargs)
         try:
             found = understood(result, original, *args, **kwargs)
         except Exception:  # a version that takes or returns something else
             found = None
         if found is not None:
-            observed.append(found)
+            observed.take(found)
         return result
 
     return call

@@ -9,18 +9,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from .record import Region
 
 
 class Call:
     """One operation with what it was given.
 
-    values: its arguments by name. reads, writes: its tensors. regions: what each of them covers, by its ``id``.
+    values: its arguments by name. reads, writes: its tensors. regions: what each of them covers, by its ``id``. looks: whether
+    a model may look at what a tensor holds, such as indices.
     """
 
-    __slots__ = ("name", "reads", "regions", "values", "writes")
+    __slots__ = ("looks", "name", "reads", "regions", "values", "writes")
 
     def __init__(
         self,
@@ -29,7 +28,10 @@ class Call:
         reads: Sequence[Any],
         writes: Sequence[Any],
         regions: Mapping[int, Region],
+        *,
+        looks: bool = True,
     ) -> None:
+        self.looks = looks
         self.name, self.values, self.reads, self.writes, self.regions = name, values, reads, writes, regions
 
     def __getitem__(self, name: str) -> Any:
@@ -40,13 +42,22 @@ class Call:
         return default if value is None else value
 
 
+class Part(NamedTuple):
+    """How much of a tensor is used. view: which bytes, as ``covered`` writes it; None for all. exact: else at most so many."""
+
+    nbytes: float
+    view: tuple[int, ...] | None
+    exact: bool
+
+
 class Model(NamedTuple):
     """The engine's op of a call.
 
     op: None where nobody knows the FLOPs. charged: the operands that the engine counts in full; where they share memory,
     with themselves (an expanded dimension) or with each other, the figure is lower by that. extra: tensors read that the
     engine does not count. exact: the op's bytes are its tensors', so they are taken from these. reads, writes: of this part
-    alone, where the call is several. part: bytes of a tensor that are used, by its ``id``.
+    alone, where the call is several, or of those that move. part: what of a tensor is used, by its ``id``; partly: of which it
+    is not known how much, so that its bytes are an upper bound.
     """
 
     op: str | None
@@ -56,7 +67,8 @@ class Model(NamedTuple):
     exact: bool = False
     reads: Sequence[Any] | None = None
     writes: Sequence[Any] | None = None
-    part: Mapping[int, float] = {}
+    part: Mapping[int, Part] = {}
+    partly: bool = False
     note: str = ""
 
 
@@ -92,6 +104,24 @@ def _order(tensor: Any) -> list[int]:
 def _rows(out: Any, source: Any, cols: int | None = None) -> dict[str, Any]:
     cols = cols or (out.shape[-1] if out.dim() else 1)
     return {"rows": out.numel() // cols, "cols": cols, "dtype": source.dtype, "out_dtype": out.dtype}
+
+
+def copied(call: Call, numel: int) -> Model:
+    """``numel`` elements written, none computed."""
+    out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
+    sizes = {"rows": 1, "cols": max(numel, 1), "dtype": source.dtype, "out_dtype": out.dtype}
+    return Model("copy", sizes, exact=True)
+
+
+def listed(call: Call) -> Model:
+    """Lists of tensors written, none computed."""
+    return copied(call, sum(tensor.numel() for tensor in call.writes))
+
+
+def norms(call: Call) -> Model:
+    """One of each tensor of a list."""
+    sizes = {"rows": 1, "cols": sum(tensor.numel() for tensor in call.reads), "dtype": call.reads[0].dtype}
+    return Model("reduce", {**sizes, "out_dtype": call.writes[0].dtype}, exact=True)
 
 
 def cat(call: Call) -> Model:
@@ -138,30 +168,6 @@ def group_norm(call: Call) -> Model:
     source, out = call["input"], call.writes[0]
     groups = call.get("group", 1) * source.shape[0]
     return Model("layernorm", {**_rows(out, source, source.numel() // groups), "weights": 0}, exact=True)
-
-
-def gather(table: str, index: str) -> Callable[[Call], Model]:
-    def build(call: Call) -> Model:
-        source, indices, out = call[table], call[index], call.writes[0]
-        indices = [one for one in indices if one is not None] if isinstance(indices, (list, tuple)) else [indices]
-        rows = math.prod(torch.broadcast_shapes(*(one.shape for one in indices)))
-        cols = max(out.numel() // max(rows, 1), 1)
-        if indices[0].dtype in (torch.bool, torch.uint8):
-            cols = 1
-        parameters = {**_rows(out, source, cols), "index_dtype": indices[0].dtype}
-        return Model("gather", parameters, exact=True, part={id(source): float(out.numel() * source.element_size())})
-
-    return build
-
-
-def scatter(call: Call) -> Model:
-    """Values written to some places of a tensor; without a functional copy only those places move."""
-    source = call.get("values", call.get("src", call.get("source", call.get("tensor"))))
-    if source is None or isinstance(source, (int, float)) or call.writes[0] is not call["self"]:
-        return elementwise(call)
-    used = float(source.numel() * call["self"].element_size())
-    parameters = {"numel": source.numel(), "inputs": 2, "dtype": source.dtype}
-    return Model("elementwise", parameters, exact=True, part={id(call["self"]): used})
 
 
 def cross_entropy(call: Call) -> Model:

@@ -6,12 +6,15 @@ Imports torch, so it is imported only where the user's code already did.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .torch_models import Call, Model
+from roofline_engine.ops_matmul import positions_met
+
+from .covered import SOME
+from .torch_models import Call, Model, Part
 
 
 def matrix_dtype(tensor: Any, *, convolution: bool = False) -> Any:
@@ -42,7 +45,10 @@ def product(first: str, second: str, added: str = "") -> Callable[[Call], Model]
         batch = a.shape[0] if a.dim() == 3 else 1
         m = a.shape[-2] if a.dim() > 1 else 1
         n = b.shape[-1] if b.dim() > 1 else 1
-        c = call.get(added) if added and call.get("beta", 1) != 0 else None
+        c = call.get(added) if added else None
+        if call.get("beta", 1) == 0:  # BLAS: then C is not read
+            found = gemm(a, b, call.writes[0], m=m, n=n, k=a.shape[-1], batch=batch)
+            return found._replace(reads=_without(call, c))
         return gemm(a, b, call.writes[0], m=m, n=n, k=a.shape[-1], batch=batch, addend=_elements(c))
 
     return build
@@ -53,6 +59,10 @@ def _elements(tensor: Any) -> int:
     if tensor is None:
         return 0
     return math.prod(size for size, stride in zip(tensor.shape, tensor.stride()) if stride)
+
+
+def _without(call: Call, tensor: Any) -> list[Any]:
+    return [one for one in call.reads if one is not tensor]
 
 
 def scaled_mm(call: Call) -> Model:
@@ -81,10 +91,8 @@ def _conv(call: Call, source: Any, weight: Any, out: Any, direction: str) -> Mod
     if source.dtype.is_complex:
         return Model(None, note="complex products have no model")
     transposed = call.get("transposed", False)
-    large, small = (out, source) if transposed else (source, out)
     dims = weight.dim() - 2
-    if large.dim() == dims + 1:  # without a batch
-        large, small = large[None], small[None]
+    large, small = (out, source) if transposed else (source, out)
 
     def per_axis(name: str, default: int) -> list[int]:
         value = list(call.get(name, [default]))
@@ -103,7 +111,20 @@ def _conv(call: Call, source: Any, weight: Any, out: Any, direction: str) -> Mod
         "direction": direction,
         "dtype": matrix_dtype(source, convolution=True),
     }
-    return Model(f"conv{dims}d", parameters, charged=(source, weight))
+    model = Model(f"conv{dims}d", parameters, charged=(source, weight))
+    if direction == "data":
+        return model
+    axes = zip(parameters["input"], parameters["kernel"], parameters["stride"], parameters["padding"], parameters["dilation"])
+    met = [positions_met(*axis, outputs) for axis, outputs in zip(axes, small.shape[2:])]
+    return model._replace(part=met_only(large, met))
+
+
+def met_only(source: Any, met: Sequence[int]) -> dict[int, Part]:
+    """The part of an input of which windows meet so many positions along each axis; nothing where they meet all."""
+    if list(met) == list(source.shape[-len(met) :]):
+        return {}
+    nbytes = float(math.prod(source.shape[: -len(met)]) * math.prod(met) * source.element_size())
+    return {id(source): Part(nbytes, (SOME, *met, *source.shape, *source.stride()), True)}
 
 
 def convolution_backward(call: Call) -> list[Model]:

@@ -6,7 +6,7 @@ Imports torch, so it is imported only where the user's code already did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from roofline_engine.models import Work, work
 
 from .record import Region, Seen
-from .torch_models import Call, Model
+from .torch_models import Call, Model, Part
 from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
 from .total import distinct
 
@@ -39,9 +39,17 @@ class Schema(NamedTuple):
     composite: bool
 
 
-@cache
+#: Of the operations that have been met.
+SCHEMAS: dict[Any, Schema] = {}
+
+
 def schema(func: Any) -> Schema:
     """Of an operation as it is dispatched. One that takes functions (``cond``, ``flex_attention``) tells nothing of itself."""
+    found = SCHEMAS[func] = _schema(func)
+    return found
+
+
+def _schema(func: Any) -> Schema:
     if not isinstance(func, torch._ops.OpOverload):
         name = str(func)
         return Schema(name, name, (), (), (), model_of(name, ()), False, False, False, False)
@@ -90,13 +98,20 @@ def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
     if done is not None and model.exact:
         done = _with_bytes(done, distinct(read, written) - done.bytes)
     elif done is not None and model.charged:
-        full = sum(tensor.numel() * tensor.element_size() for tensor in model.charged)
-        once = distinct([regions[id(tensor)] for tensor in (*model.charged, *model.extra)])
+        charged = [tensor for tensor in model.charged if id(tensor) not in model.part] if model.part else model.charged
+        full = sum(tensor.numel() * tensor.element_size() for tensor in charged)
+        once = distinct([regions[id(tensor)] for tensor in (*charged, *model.extra)])
         done = _with_bytes(done, once - full)
+    if done is not None and done.engine == "vector" and done.flops:
+        kinds = {tensor.dtype for tensor in (*reads, *writes)}
+        if any(kind.is_complex for kind in kinds):
+            done, flops, note = None, None, "arithmetic on complex numbers has no model"
+        elif not any(kind.is_floating_point for kind in kinds):  # FLOPs are of floating point
+            done = done._replace(candidates=tuple(one._replace(flops=0.0) for one in done.candidates))
     dtype = done.dtype.name if done is not None else None
     if between:
         note = "a copy between devices is not the traffic of one memory"
-    return Seen(label, tuple(read), tuple(written), (), done, flops, dtype, between, launches, note)
+    return Seen(label, tuple(read), tuple(written), (), done, flops, dtype, between or model.partly, launches, note)
 
 
 def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
@@ -108,13 +123,14 @@ def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
     return False
 
 
-def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, float]) -> list[Region]:
+def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, Part]) -> list[Region]:
     """The regions of tensors of which a part alone is used."""
     used = []
     for region, tensor in zip(regions, tensors):
-        nbytes = part.get(id(tensor), region.nbytes)
-        less = nbytes < region.nbytes
-        used.append(region._replace(nbytes=nbytes, view=(*region.view, int(nbytes))) if less else region)
+        some = part.get(id(tensor))
+        if some is not None and some.view is not None and some.nbytes < region.nbytes:
+            region = region._replace(nbytes=some.nbytes, view=some.view)
+        used.append(region)
     return used
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .covered import strided
 from .record import Region
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -34,6 +35,11 @@ class Storages:
         for reference in self._refs:
             self._free(reference)
 
+    @property
+    def met(self) -> int:
+        """How many there are."""
+        return len(self._refs)
+
     def number(self, tensor: Any, made: bool = False) -> int:
         """Of the allocation of ``tensor``; made: the call has just made it, if it is new."""
         storage = tensor.untyped_storage()
@@ -47,25 +53,16 @@ class Storages:
         return number
 
     def region(self, tensor: Any, made: bool = False) -> Region:
-        """What ``tensor`` covers, each byte once: an expanded dimension is one element, overlapping windows are their span.
-
-        Two views of the same dense bytes are one region, whatever their shapes.
-        """
+        """What ``tensor`` covers, each byte once. Two views of the same bytes are one region, whatever their shapes."""
         number = self.number(tensor, made)
         width = tensor.element_size()
         start = tensor.storage_offset() * width
         if tensor.is_contiguous():
             nbytes = tensor.numel() * width
             return Region(number, (start, nbytes), nbytes, self._whole[number])
-        covered, span = 1, 1
-        sizes, strides = tensor.size(), tensor.stride()
-        for size, stride in zip(sizes, strides):
-            if stride:
-                covered *= size
-                span += (size - 1) * stride
-        if span <= covered:
-            return Region(number, (start, span * width), span * width, self._whole[number])
-        return Region(number, (start, width, *sizes, *strides), covered * width, self._whole[number])
+        dims = zip(tensor.size(), tensor.stride())
+        view, nbytes = strided(start, width, [(size, stride * width) for size, stride in dims])
+        return Region(number, view, nbytes, self._whole[number])
 
     def kept(self) -> set[int]:
         """Of those that the call made, the ones that are still there."""

@@ -7,13 +7,12 @@ it is imported only where the user's code already did.
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -21,11 +20,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from roofline_engine.units import quantity
 
+from .generators import as_before
 from .record import Captured, Region, Seen
+from .torch_aside import OTHERS, others, take_off_dispatch, take_off_function, told_of_threads, uncompiled, unhindered
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
-from .torch_seen import Decomposed, Schema, engine_work, merged, schema, seen
+from .torch_seen import SCHEMAS, Decomposed, Schema, engine_work, merged, schema, seen
 from .torch_storage import Storages, foreign, tensors_of, why_not
 from .total import distinct, total
 
@@ -45,52 +46,85 @@ def capture(
 
     beside: watches what torch does not see, and adds it to ``seen``.
     """
-    restores = _random_states()
     watch = Watch(budget_s=budget_s)
-    try:
-        with watch, beside(watch):
-            value = fn(*args, **(kwargs or {}))
-    finally:
-        for restore in restores:
-            restore()
+    with as_before(fn, args, kwargs or {}), told_of_threads(watch.give_up), watch, beside(watch):
+        value = fn(*args, **(kwargs or {}))
     return value, watch.finish(value)
+
+
+class _Given(NamedTuple):
+    values: Mapping[str, Any]
+    reads: Sequence[Any]
+    regions: dict[int, Region]
 
 
 class Watch:
     """Records what runs under it in this thread and in the backward passes that it starts.
 
     An error of ours never reaches the call: it ends the recording, and ``finish`` gives it as the reason.
+
+    own: it is a test's own call, of which nothing may come out differently. So the watch steps aside where torch would do
+    something else under it, and does not look at what tensors hold, which would allocate and wait for the device.
     """
 
-    def __init__(self, *, budget_s: float = BUDGET_S) -> None:
+    def __init__(self, *, budget_s: float = BUDGET_S, own: bool = False) -> None:
         self.seen: list[Seen] = []
         self.problem = ""
         self._storages = Storages()
         self._budget_s, self._spent_s = budget_s, 0.0
         self._inside = 0  # of a function that is recorded as a whole, or of a check
         self._steps: list[str] = []  # the operations inside of it
+        self._steps_only = False
         self._compiled = False
         self._checks: set[int] = set()  # storages of the results of a test's checks
         self._decomposed: list[Decomposed] = []
         self._base: FrameType | None = None
-        self._stance: Any = None
+        self._own, self._around = own, ExitStack()
         self._functions, self._dispatch = _Functions(self), _Dispatch(self)
 
     def __enter__(self) -> Watch:
         self._base = sys._getframe(1)
-        # A compiled function that meets our modes before it is compiled would be left uncompiled for good.
-        set_stance = getattr(torch.compiler, "set_stance", None)
-        self._stance = set_stance("force_eager") if set_stance is not None else None
-        self._functions.__enter__()
-        self._dispatch.__enter__()
+        if self._own and others():
+            self.problem = OTHERS
+            return self
+        if self._own:
+            self._around.enter_context(unhindered(self.leave, self._aside))
+        else:
+            self._around.enter_context(uncompiled(self.leave))
+        self._put_on()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._base = None
-        self._dispatch.__exit__(kind, error, traceback)
-        self._functions.__exit__(kind, error, traceback)
-        if self._stance is not None:
-            self._stance.__exit__(None, None, None)
+        self._take_off()
+        self._around.close()
+
+    def _put_on(self) -> None:
+        self._functions.__enter__()
+        self._dispatch.__enter__()
+
+    def _take_off(self) -> None:
+        take_off_dispatch(self._dispatch)
+        take_off_function(self._functions)
+
+    def give_up(self, why: str) -> None:
+        """End the recording; the call goes on."""
+        self.problem = self.problem or why
+
+    def leave(self, why: str) -> None:
+        """End the recording and the watch."""
+        self.give_up(why)
+        self._take_off()
+
+    def _aside(self, call: Callable[[], Any]) -> Any:
+        """A call without the watch."""
+        if self.problem or self._inside:
+            return call()
+        self._take_off()
+        try:
+            return call()
+        finally:
+            self._put_on()
 
     def region(self, tensor: Any) -> Region:
         """What a tensor covers, for who launches kernels on it himself."""
@@ -131,20 +165,22 @@ class Watch:
             composite = None
         if composite is None:
             return self._checked(func, args, kwargs) if _name(func) in CHECKS else func(*args, **kwargs)
-        values = self._safely(composite.values, args, kwargs)
-        if values is None or self._in_a_check():
+        given = self._safely(self._given, composite, args, kwargs)
+        if given is None or self._in_a_check():
             return func(*args, **kwargs)
         first, self._steps = torch._C._autograd._get_sequence_nr(), []
         self._inside += 1
+        self._steps_only = True
         try:
             out = func(*args, **kwargs)
         finally:
             self._inside -= 1
-        self._safely(self._composite, composite, values, out, first)
+            self._steps_only = False
+        self._safely(self._composite, composite, given, out, first)
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = None if self.problem else self._safely(schema, func)
+        known = None if self.problem else SCHEMAS.get(func) or self._safely(schema, func)
         if known is not None and known.composite:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
@@ -157,7 +193,8 @@ class Watch:
         """A step of the recording, on the clock of its budget; an error in it ends the recording."""
         start = perf_counter()
         try:
-            return step(*args)
+            with _NoSubclasses():  # a class of tensors is not told of what we ask its tensors
+                return step(*args)
         except Exception as error:
             self._failed(error)
         finally:
@@ -196,13 +233,19 @@ class Watch:
         return False
 
     def _operation(self, known: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        if self._steps_only:
+            # What the function was given has been met, so what is met now it has made.
+            new = self._storages.met
+            for tensor in (out,) if type(out) is torch.Tensor else tensors_of(out):
+                self._storages.number(tensor, True)
+            if not known.free and (known.changed or self._storages.met > new):
+                self._steps.append(known.name)
+            return
         results = tensors_of(out)
         if known.free or self._inside:
             # The arguments first: what is met as a result alone, the call has made.
-            numbers = self._numbers(known.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
-            made = self._numbers(known.label, results, made=True)
-            if not known.free and (known.changed or not numbers >= made):
-                self._steps.append(known.name)
+            self._meet(known.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
+            self._meet(known.label, results, made=True)
             return
         values = dict(zip(known.names, args))
         values.update(kwargs)
@@ -230,15 +273,16 @@ class Watch:
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
         if self._decomposed:
             self._note_backward()
-        call = Call(known.name, values, reads, writes, regions)
+        call = Call(known.name, values, reads, writes, regions, looks=not self._own)
         found = known.model(call)
         for model in found if isinstance(found, list) else (found,):
             self.seen.append(seen(known.label, call, model))
 
-    def _numbers(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> set[int]:
-        """The storages of the tensors, where nothing else of them counts."""
+    def _meet(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> None:
+        """Tensors of which nothing but their storages counts."""
         try:
-            return {self._storages.number(tensor, made) for tensor in tensors}
+            for tensor in tensors:
+                self._storages.number(tensor, made)
         except (RuntimeError, NotImplementedError):
             raise ValueError(f"{label} on {why_not(tensors) or 'a tensor without a storage'}") from None
 
@@ -256,14 +300,23 @@ class Watch:
                 raise
         raise ValueError(f"{label} on {why_not(tensors)}")
 
-    def _composite(self, composite: Composite, values: Mapping[str, Any], out: Any, first: int) -> None:
-        reads, writes = tensors_of(list(values.values())), tensors_of(out)
+    def _given(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given | None:
+        """The arguments of a function that is recorded as a whole; None where it is not."""
+        values = composite.values(args, kwargs)
+        if values is None:
+            return None
+        reads = tensors_of(list(values.values()))
         regions: dict[int, Region] = {}
         self._regions(composite.name, reads, regions)
+        return _Given(values, reads, regions)
+
+    def _composite(self, composite: Composite, given: _Given, out: Any, first: int) -> None:
+        (values, reads, regions), writes = given, [out] if type(out) is torch.Tensor else tensors_of(out)
         self._regions(composite.name, writes, regions, made=True)
-        if not all(tensor.numel() for tensor in (*reads, *writes)):
-            return
-        call = Call(composite.name, values, reads, writes, regions)
+        for region in regions.values():
+            if not region.nbytes:
+                return
+        call = Call(composite.name, values, reads, writes, regions, looks=not self._own)
         self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
         if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
             work = engine_work(composite.backward(call))
@@ -291,6 +344,11 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]  # the classes of tor
 class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch would import its compiler for this, and go through it at each operation. Nothing is compiled under a watch."""
+        return False
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
@@ -299,23 +357,10 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
         return self._watch.dispatched(func, args, kwargs or {})
 
 
+_NoSubclasses = torch._C.DisableTorchFunctionSubclass
 _SCALARS = (int, float, bool, type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _COMPARISON = str(sys.modules["torch.testing._comparison"].__file__)
 
 
 def _name(func: Any) -> str:
     return getattr(func, "__name__", "")
-
-
-def _random_states() -> list[Callable[[], object]]:
-    """What sets each random generator that is in use back to where it stands."""
-    python, cpu = random.getstate(), torch.get_rng_state()
-    restores: list[Callable[[], object]] = [lambda: random.setstate(python), lambda: torch.set_rng_state(cpu)]
-    if torch.cuda.is_initialized():
-        devices = torch.cuda.get_rng_state_all()
-        restores.append(lambda: torch.cuda.set_rng_state_all(devices))
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        state = numpy.get_state()
-        restores.append(lambda: numpy.set_state(state))
-    return restores

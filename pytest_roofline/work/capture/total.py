@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from roofline_engine.entry import ByteModel
 from roofline_engine.kernels import classify
 from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype, quantity
 
+from .covered import Covered
 from .record import Captured, Region, Seen
 
 #: An op is named, and so has a target, where it makes up this much of the work; what is left could not change its class,
@@ -18,6 +19,8 @@ NEARLY_ALL = 0.9
 MOST = 0.5
 #: Names of the byte models of several operations.
 FUSED, OP_BY_OP = "fused", "op_by_op"
+OVERLAP = "different parts of one buffer are used, and whether they overlap is not known: its bytes are an upper bound"
+DROPPED = "it returns nothing: what it makes last counts as its result"
 
 
 def total(
@@ -51,61 +54,65 @@ def total(
     if unknown:
         return base._replace(reason=f"nobody knows the FLOPs of {_listed(unknown)}", notes=_once(said))
     made, kept = frozenset(made), frozenset(kept)
-    nbytes = traffic(seen, made, kept)
+    if not kept and not any(region.storage not in made for item in seen for region in item.writes + item.either):
+        kept = _left(seen, made)
+        said += [DROPPED] if kept and len(seen) > 1 else []
+    nbytes, exact = _traffic(seen, made, kept)
+    if not exact:
+        said.append(OVERLAP)
     doubtful = len({region for item in seen for region in item.either if region.storage not in made})
     if doubtful:
         said.append(f"{doubtful} arguments that are read or written, not known which: each counted once")
-    whole, more = (_alone(seen[0], nbytes), []) if len(seen) == 1 else _several(seen, nbytes, made, kept)
+    whole, more = (_alone(seen[0], nbytes, kept), []) if len(seen) == 1 else _several(seen, nbytes, made, kept)
     if not whole.bytes > 0:
         return base._replace(reason="it reads nothing from outside and leaves nothing behind", notes=_once(said))
     return base._replace(
         work=whole,
-        sure=not any(item.partly for item in seen),
+        sure=exact and not any(item.partly for item in seen),
         launches=sum(item.launches for item in seen) or None,
         notes=_once(said + more),
     )
 
 
 def traffic(seen: Iterable[Seen], made: Collection[int], kept: Collection[int]) -> float:
-    """Compulsory bytes: distinct views read from outside and written to what outlives the call, by storage at most its size."""
-    read, written = _Views(), _Views()
+    """Compulsory bytes: what is read from outside before the call wrote it, and what is written to what outlives the call, each
+    byte once."""
+    return _traffic(seen, made, kept)[0]
+
+
+def _traffic(seen: Iterable[Seen], made: Collection[int], kept: Collection[int]) -> tuple[float, bool]:
+    """The bytes, and whether they are exact: views that may overlap are a bound from above."""
+    touched, written = _Views(), _Views()
+    read = 0.0
     for item in seen:
-        for region in item.reads:
-            if region.storage not in made and not written.covers(region):
-                read.add(region)
-        for region in item.either:
-            if region.storage in made:
-                written.add(region)
-            elif not written.covers(region):
-                read.add(region)
-        for region in item.writes:
+        for region in (*item.reads, *item.either):
+            if region.storage not in made:
+                read += touched.add(region)
+        for region in (*item.writes, *(region for region in item.either if region.storage in made)):
             written.add(region)
-    return read.nbytes() + written.nbytes(lambda storage: storage not in made or storage in kept)
+            if region.storage not in made:
+                touched.add(region)
+    counted = [views for storage, views in written.storages.items() if storage not in made or storage in kept]
+    inexact = [views for views in (*counted, *touched.storages.values()) if not views.exact]
+    return read + sum(views.nbytes for views in counted), not inexact
 
 
 class _Views:
-    """Distinct views of each storage."""
+    """Views of each storage."""
 
     def __init__(self) -> None:
-        self._met: set[tuple[int, tuple[int, ...]]] = set()
-        self._nbytes: dict[int, float] = {}
+        self.storages: dict[int, Covered] = {}
 
-    def add(self, region: Region) -> None:
+    def add(self, region: Region) -> float:
         storage, view, nbytes, whole = region
-        key = (storage, view)
-        if key not in self._met:
-            self._met.add(key)
-            self._nbytes[storage] = min(self._nbytes.get(storage, 0.0) + nbytes, max(whole, nbytes))
-
-    def covers(self, region: Region) -> bool:
-        return self._nbytes.get(region.storage, -1.0) >= region.whole or (region.storage, region.view) in self._met
-
-    def nbytes(self, counted: Callable[[int], bool] = lambda storage: True) -> float:
-        return float(sum(nbytes for storage, nbytes in self._nbytes.items() if counted(storage)))
+        views = self.storages.get(storage)
+        if views is None:
+            views = self.storages[storage] = Covered(max(whole, nbytes))
+        return views.add(view, nbytes)
 
 
 def distinct(*groups: Sequence[Region]) -> float:
-    """Bytes of the regions of each group, every view of a storage once."""
+    """Bytes of the regions of each group, every byte of a storage once."""
     result = 0.0
     for group in groups:
         storages, nbytes = set(), 0.0
@@ -114,9 +121,7 @@ def distinct(*groups: Sequence[Region]) -> float:
             nbytes += region.nbytes
         if len(storages) < len(group):
             views = _Views()
-            for region in group:
-                views.add(region)
-            nbytes = views.nbytes()
+            nbytes = sum(views.add(region) for region in group)
         result += nbytes
     return result
 
@@ -126,8 +131,22 @@ def _own_bytes(item: Seen) -> float:
     return item.work.bytes if item.work is not None else distinct(item.reads, item.writes, item.either)
 
 
-def _alone(item: Seen, nbytes: float) -> Work:
+def _left(seen: Sequence[Seen], made: frozenset[int]) -> frozenset[int]:
+    """What a call that keeps nothing has made and not used: a benchmark need not return the result of its kernel."""
+    left: set[int] = set()
+    for item in seen:
+        left -= {region.storage for region in item.reads}
+        left |= {region.storage for region in item.writes if region.storage in made}
+    return frozenset(left)
+
+
+def _alone(item: Seen, nbytes: float, kept: frozenset[int]) -> Work:
     if item.work is not None:
+        results = [region for region in item.writes if region.storage in kept]
+        if 0 < len(results) < len(item.writes) and item.work.bytes == distinct(item.reads, item.writes):
+            # What nobody keeps beside its result, such as the places of the maxima, need not be written.
+            (first, *others) = item.work.candidates
+            return item.work._replace(candidates=(first._replace(bytes=distinct(item.reads, results)), *others))
         return item.work
     dtype = _dtype(item.dtype)
     candidate = ByteModel("inputs_and_outputs", nbytes, float(item.flops or 0.0))

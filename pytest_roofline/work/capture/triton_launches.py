@@ -41,13 +41,14 @@ _BY_WIDTH = {8: "fp8", 16: "fp16", 32: "fp32", 64: "fp64"}
 
 
 @contextmanager
-def watching(region: Callable[[Any], Region], seen: list[Seen]) -> Iterator[None]:
+def watching(region: Callable[[Any], Region], seen: list[Seen], active: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Append one ``Seen`` per launch; what the launch itself does beside it (copies of the interpreter, an autotuner's
     benchmark) is taken out of ``seen`` again.
 
-    region: what a tensor touches. Nothing of Triton is changed after the block, however it ends.
+    region: what a tensor touches. active: whether launches are still to be seen. Nothing of Triton is changed after the block,
+    however it ends.
     """
-    watch = _Watch(region, seen)
+    watch = _Watch(region, seen, active)
     before = loaded("triton")
     with ExitStack() as stack:
         for module, owner, name, wrapper in watch.wrapped():
@@ -80,7 +81,7 @@ def unseen() -> str:
         return ""
     missing = [
         f"{module}.{owner}.{name}"
-        for module, owner, name, _ in _Watch(_no_region, []).wrapped()
+        for module, owner, name, _ in _Watch(_no_region, [], bool).wrapped()
         if loaded(module) is not None and not callable(getattr(getattr(loaded(module), owner, None), name, None))
     ]
     version = getattr(loaded("triton"), "__version__", "of unknown version")
@@ -108,8 +109,8 @@ class _Launch(NamedTuple):
 
 
 class _Watch:
-    def __init__(self, region: Callable[[Any], Region], seen: list[Seen]) -> None:
-        self.region, self.seen = region, seen
+    def __init__(self, region: Callable[[Any], Region], seen: list[Seen], active: Callable[[], bool]) -> None:
+        self.region, self.seen, self.active = region, seen, active
         self.quiet = False
         self.kernels: dict[int, Any] = {}
 
@@ -124,7 +125,7 @@ class _Watch:
 
     def launch(self, original: Callable[..., Any], kernel: Any, grid: Any, stream: Any, *args: Any) -> Any:
         result = original(kernel, grid, stream, *args)
-        if not self.quiet:
+        if not self.quiet and self.active():
             fn = getattr(kernel.src, "fn", None)  # a kernel that came as IR has none
             names = getattr(fn, "arg_names", None) or [f"argument {at}" for at in range(len(args))]
             said = getattr(fn, "launch_metadata", None)
@@ -143,6 +144,8 @@ class _Watch:
 
     def interpret(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
         quiet = self.quiet
+        if not self.active():
+            return original(executor, *args, **kwargs)
         with self.alone():
             result = original(executor, *args, **kwargs)
         if not quiet:

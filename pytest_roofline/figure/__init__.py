@@ -1,0 +1,9 @@
+"""The roofline figure: a pure model of it, and what draws that.
+
+``roofline_figure`` is the way in from Python, beside ``roofline plot`` and ``--roofline-report=html:FILE``. What draws is
+imported when something is drawn.
+"""
+
+from .notebook import RooflineFigure, roofline_figure
+
+__all__ = ["RooflineFigure", "roofline_figure"]

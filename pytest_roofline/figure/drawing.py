@@ -1,0 +1,280 @@
+"""The model drawn with plotpress: one figure behind the SVG, the PNG, the PDF and the live page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from . import marks
+from .layout import (
+    LINE,
+    SMALL,
+    TEXT,
+    Box,
+    Entry,
+    Label,
+    Layout,
+    ceiling_box,
+    ceiling_start,
+    ceiling_words,
+    level_tags,
+    slope_ends,
+)
+from .model import Model
+
+#: plotpress has 100 pixels an inch and gives marker sizes in points.
+_POINT = 72.0 / 100.0
+#: Kernels whose links, ranges and baselines are drawn; more would be a thicket.
+_DETAILED = 400
+_FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+
+
+class Drawing(NamedTuple):
+    """plotpress' figure, what is laid over its SVG, and which kernels each of its marks is of.
+
+    series: number of a series to the kernels of its points, in their order; spots: which of all points they are, where they are
+    the kernels themselves. labels: kernel of each text, None of a roof's.
+    """
+
+    figure: Any
+    over: str
+    series: dict[int, list[int]]
+    spots: dict[int, list[int]]
+    labels: list[int | None]
+
+    def svg(self) -> str:
+        """The drawing as one SVG document."""
+        return laid(self.figure.to_svg(), self.over)
+
+
+def laid(svg: str, over: str) -> str:
+    """``over`` laid on top of plotpress' SVG."""
+    head, _, _ = svg.rpartition("</svg>")
+    return f"{head}{over}</svg>"
+
+
+def draw(model: Model, layout: Layout) -> Drawing:
+    """Draw ``model`` as ``layout`` places it."""
+    import plotpress
+
+    style = plotpress.Style(
+        font_family=_FONT, tick_label_size=TEXT, label_size=10.0, text_color=marks.INK, grid_color=marks.GRID, grid_alpha=0.8
+    )
+    size, frame = layout.size, layout.frame
+    figure = plotpress.Figure(figsize=(size.width / 100, size.height / 100), style=style, facecolor=marks.PAPER)
+    axes = figure.add_axes(
+        [frame.x / size.width, 1 - (frame.y + frame.h) / size.height, frame.w / size.width, frame.h / size.height]
+    )
+    scale = layout.unit[0]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*layout.x)
+    axes.set_ylim(layout.y[0] / scale, layout.y[1] / scale)
+    axes.grid(True)
+    axes.set_xlabel("arithmetic intensity (FLOP per byte of DRAM traffic)")
+    if len(model.levels) > 1:
+        axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
+    axes.set_ylabel(f"attained performance ({layout.unit[1]})")
+    drawn = Drawing(figure, _over(model, layout), {}, {}, [])
+    _roofs(axes, model, layout, drawn)
+    _ways(axes, model, layout, drawn)
+    _points(axes, model, layout, drawn)
+    _words(axes, model, layout, drawn)
+    return drawn
+
+
+def detailed(model: Model, layout: Layout) -> list[int]:
+    """Kernels whose links, ranges and baselines are drawn: the labelled ones first."""
+    labelled = [label.kernel for label in layout.labels]
+    return labelled + [at for at in range(len(model.kernels)) if at not in layout.arrows][: max(0, _DETAILED - len(labelled))]
+
+
+def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
+    """Remember whose the mark is that was drawn last."""
+    drawn.series[len(axes.artists) - 1] = kernels
+
+
+def _roofs(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+    scale = layout.unit[0]
+    for one, colour, dash in marks.bandwidths(model):
+        start, end = slope_ends(model, one, layout.x, layout.y)
+        if start < end:
+            ys = [start * one.bytes_s / scale, end * one.bytes_s / scale]
+            axes.plot([start, end], ys, color=colour, linewidth=1.7, linestyle=dash)
+    for top, colour, dash in marks.ceilings(model):
+        start = ceiling_start(model, top.flops_s, layout.x)
+        axes.plot([start, layout.x[1]], [top.flops_s / scale] * 2, color=colour, linewidth=1.9, linestyle=dash)
+    if model.ridges:
+        xs, ys = [x for x, _ in model.ridges], [y / scale for _, y in model.ridges]
+        axes.scatter(xs, ys, s=5 * _POINT, color=marks.INK)
+
+
+def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+    """Lines of a kernel: between its levels, from before to after, its range, the arrow to its roof, a label's leader."""
+    scale = layout.unit[0]
+    known = detailed(model, layout)
+
+    def line(xs: list[float], ys: list[float], at: int, **look: Any) -> None:
+        axes.plot(xs, [y / scale for y in ys], **look)
+        _note(axes, drawn, [at])
+
+    for at in known:
+        one = model.kernels[at]
+        if len(one.spots) > 1:
+            xs = sorted(x for _, x in one.spots)
+            line([xs[0], xs[-1]], [one.rate] * 2, at, color=marks.FAINT, linewidth=1.0)
+        if one.before is not None:
+            line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=marks.FAINT, linewidth=0.9)
+        if one.span is not None:
+            (ax, ay), (bx, by) = one.span
+            line([ax, bx], [ay, by], at, color=marks.INK, linewidth=2.6, alpha=0.45)
+    tips = [at for at in known if at in layout.arrows and model.kernels[at].far]
+    for at in tips:
+        one = model.kernels[at]
+        line([one.intensity] * 2, [one.rate, one.roof or one.rate], at, color=marks.FAINT, linewidth=1.0, linestyle=":")
+    if tips:
+        roofs = [(model.kernels[at].roof or 0.0) / scale for at in tips]
+        xs = [model.kernels[at].intensity for at in tips]
+        axes.scatter(xs, [_under(layout, y * scale) / scale for y in roofs], s=6 * _POINT, marker="^", color=marks.FAINT)
+        _note(axes, drawn, tips)
+    before = [at for at in known if model.kernels[at].before is not None]
+    if before:
+        ends = [model.kernels[at].before or (1.0, 1.0) for at in before]
+        xs, ys = [x for x, _ in ends], [y / scale for _, y in ends]
+        axes.scatter(xs, ys, s=6 * _POINT, color=marks.PAPER, edgecolors=marks.FAINT, linewidths=1.0)
+        _note(axes, drawn, before)
+    for label in layout.labels:
+        if label.leader is not None:
+            (ax, ay), (bx, by) = label.leader
+            xs = [back_x(layout, ax), back_x(layout, bx)]
+            ys = [back_y(layout, ay), back_y(layout, by)]
+            line(xs, ys, label.kernel, color=marks.FAINT, linewidth=0.6)
+
+
+def _under(layout: Layout, rate: float) -> float:
+    """A rate a little under another, so that an arrow's head ends at the line."""
+    return back_y(layout, layout.py(rate) + 3.5)
+
+
+def back_x(layout: Layout, px: float) -> float:
+    ratio = (px - layout.frame.x) / layout.frame.w
+    return float(layout.x[0] * (layout.x[1] / layout.x[0]) ** ratio)
+
+
+def back_y(layout: Layout, py: float) -> float:
+    ratio = (py - layout.frame.y) / layout.frame.h
+    return float(layout.y[1] * (layout.y[0] / layout.y[1]) ** ratio)
+
+
+def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+    """The kernels, smallest last so that none is under another; one mark for all that look alike."""
+    groups: dict[tuple[float, str, str], list[tuple[int, int, float, float]]] = {}
+    spot = 0
+    for at, one in enumerate(model.kernels):
+        for _, x in one.spots:
+            key = (layout.diameters[at], one.verdict, one.bound)
+            groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
+            spot += 1
+    for (size, verdict, bound), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
+        axes.scatter(
+            [x for _, _, x, _ in points],
+            [y for _, _, _, y in points],
+            s=size * _POINT * (1.25 if bound in ("latency", "unknown") else 1.0),  # a triangle and a diamond fill half a square
+            marker=marks.BOUNDS[bound][0],
+            color=marks.VERDICTS[verdict][0],
+            edgecolors=marks.PAPER,
+            linewidths=0.8,
+        )
+        _note(axes, drawn, [at for at, *_ in points])
+        drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
+
+
+def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+    def text(px: float, py: float, words: str, kernel: int | None, **look: Any) -> None:
+        axes.text(
+            back_x(layout, px),
+            back_y(layout, py) / layout.unit[0],
+            words,
+            **{"fontsize": SMALL, "outline": marks.PAPER, "color": marks.INK, **look},
+        )
+        drawn.labels.append(kernel)
+
+    colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
+    for wide, words, px, py, angle in layout.slopes:
+        text(px, py, words, None, rotation=angle, color=colours[wide])
+    if layout.flat is not None:
+        words, px, py = layout.flat
+        text(px, py, words, None, fontsize=TEXT)
+    for top, colour, _ in marks.ceilings(model):
+        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
+        text(box.x + box.w, box.y + box.h - 2.5, ceiling_words(top, layout.unit), None, color=colour, ha="right")
+    if len(model.levels) > 1:
+        for at, one in enumerate(model.kernels[:12]):
+            for words, middle, box in level_tags(one, layout.diameters[at], layout.frame, layout.x, layout.y):
+                text(middle, box.y + box.h - 1, words, at, ha="center", color=marks.FAINT, fontsize=7.0)
+    for label in layout.labels:
+        box = label.box
+        px, ha = (box.x + box.w, "right") if leftward(layout, model, label) else (box.x, "left")
+        text(px, box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
+
+
+def leftward(layout: Layout, model: Model, label: Label) -> bool:
+    """Whether a label stands left of its point, and so is flush with its right end."""
+    return label.box.x + label.box.w <= layout.px(model.kernels[label.kernel].intensity)
+
+
+def _text(x: float, y: float, words: str, size: float, colour: str = marks.INK, more: str = "") -> str:
+    told = html.escape(words, quote=False)
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{more}>{told}</text>'
+
+
+def _over(model: Model, layout: Layout) -> str:
+    """Title, what was left out, and the legend: plotpress' own would show a circle for every shape."""
+    parts = [f"<title>{html.escape(model.title, quote=False)}</title>"]
+    y = 20.0
+    for line in layout.title:
+        parts.append(_text(16, y, line, 12.5, more=' font-weight="bold"'))
+        y += 16
+    for line in layout.subtitle:
+        parts.append(_text(16, y - 1, line, TEXT, marks.FAINT))
+        y += 13
+    low = layout.frame.y + layout.frame.h + 50
+    if not layout.size.inside:
+        low = layout.legend_box.y + layout.legend_box.h + 14
+    for at, line in enumerate(layout.footer):
+        parts.append(_text(16, low + 12 * at, line, SMALL, marks.FAINT))
+    if layout.legend:
+        parts.append(_legend(layout.legend, layout.legend_box))
+    return f'<g class="roofline-over">{"".join(parts)}</g>'
+
+
+def _legend(entries: Sequence[Entry], box: Box) -> str:
+    parts = [
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" rx="3" fill="{marks.PAPER}" '
+        f'fill-opacity="0.9" stroke="{marks.GRID}" stroke-width="0.8"/>'
+    ]
+    for at, one in enumerate(entries):
+        y = box.y + 4 + 13 * at + 6.5
+        x = box.x + 6
+        if one.kind == "line":
+            dash = ' stroke-dasharray="5,3"' if one.shape == "--" else ""
+            parts.append(
+                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.colour}" stroke-width="2"{dash}/>'
+            )
+        else:
+            parts.append(_shape(one.shape, x + 8, y, one.colour))
+        parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
+    return f'<g class="roofline-legend">{"".join(parts)}</g>'
+
+
+def _shape(shape: str, x: float, y: float, colour: str) -> str:
+    if shape == "o":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
+    corners = {
+        "s": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
+        "^": ((0.0, -4.0), (4.2, 3.5), (-4.2, 3.5)),
+        "D": ((0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)),
+    }[shape]
+    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    return f'<polygon points="{points}" fill="{colour}"/>'

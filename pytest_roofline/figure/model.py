@@ -1,0 +1,289 @@
+"""The figure as values: roofs, kernels with their percent of the roof that binds, what is left out and why.
+
+Nothing is drawn here and no position on paper is known; intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roofline_engine.metrics import bound, point
+from roofline_engine.roofs import attainable, below_ceiling, binds, ridge
+from roofline_engine.units import printable, quantity
+
+#: Words that tell the one memory that is the last level, where a bandwidth carries its level.
+MAIN_MEMORY = ("hbm", "dram", "memory", "vram", "gddr", "main")
+#: A row under the roof by less than this has no way to show.
+WORTH_AN_ARROW = 1.15
+#: A range narrower than this is inside a marker.
+WIDE = 1.1
+#: Longest name that is shown whole: a C++ template may have thousands of characters.
+LONGEST, LONGEST_LABEL = 120, 30
+#: A rate over its roof by less than this is the rounding of printed figures.
+ROUNDING = 1.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth:
+    """One limit of slope one. level: of the memory, lower case, "" where nothing says. basis: rated, measured, or given."""
+
+    name: str
+    bytes_s: float
+    level: str = ""
+    basis: str = "given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """One flat limit. dtype, unit: of whose kernels, None for all; meaning: of staying under it where memory would not."""
+
+    name: str
+    flops_s: float
+    dtype: str | None = None
+    unit: str | None = None
+    basis: str = "given"
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel to draw.
+
+    spots: (level, intensity), one for each level of memory that was counted, the one that binds first. fraction: of the roof
+    that binds; None where no roof is known. flops_s, bytes_s: that roof. share: of the time, a percent. before: intensity and
+    rate of its baseline. span: two ends of its range where it is wide. row: its place in the input.
+    """
+
+    row: int
+    name: str
+    rate: float
+    spots: tuple[tuple[str, float], ...]
+    fraction: float | None = None
+    bytes_s: float | None = None
+    flops_s: float | None = None
+    axis: str | None = None
+    bound: str = "unknown"
+    verdict: str = "none"
+    reason: str = ""
+    share: float | None = None
+    dtype: str | None = None
+    below: Ceiling | None = None
+    before: tuple[float, float] | None = None
+    span: tuple[tuple[float, float], tuple[float, float]] | None = None
+    basis: str = ""
+    interval: str = ""
+
+    @property
+    def intensity(self) -> float:
+        return self.spots[0][1]
+
+    @property
+    def roof(self) -> float | None:
+        """The rate of the roof over it."""
+        return attainable(self.intensity, self.bytes_s, self.flops_s)
+
+    @property
+    def most(self) -> float | None:
+        """How much faster the roof would be."""
+        return 1.0 / self.fraction if self.fraction else None
+
+    @property
+    def far(self) -> bool:
+        """Whether the way to the roof is worth an arrow."""
+        return self.most is not None and self.most >= WORTH_AN_ARROW
+
+    @property
+    def shown(self) -> str:
+        return shortened(self.name, LONGEST_LABEL)
+
+    @property
+    def told(self) -> str:
+        """What it means that the kernel stays under a lower ceiling, right of that ceiling's ridge."""
+        return "" if self.below is None else self.below.meaning or f"under {self.below.name}"
+
+    def label(self, terse: bool = False) -> tuple[str, ...]:
+        """Name, percent of the attainable roof with the way that is left, and what a lower ceiling says."""
+        if self.fraction is None:
+            return (self.shown, "no roof known")
+        second = percent(self.fraction) if terse else f"{percent(self.fraction)} of roof"
+        if self.far:
+            second += f", up to {times(self.most or 1)}"
+        lines = [self.shown, second]
+        if self.told:
+            lines.append(self.told)
+        elif self.reason and self.verdict == "unknown":
+            lines.append(f"unknown: {self.reason}")
+        return tuple(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A row that is listed beside the plot. kind: copy, not measured, unmodelled, impossible, unusable, other device."""
+
+    row: int
+    name: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """All that a renderer draws. columns: what picking shows, field by field, one value a row of the input."""
+
+    title: str
+    subtitle: str
+    bandwidths: tuple[Bandwidth, ...]
+    ceilings: tuple[Ceiling, ...]
+    kernels: tuple[Kernel, ...]
+    left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Bandwidth | None:
+        """The bandwidth under which a kernel without levels stands."""
+        return main_bandwidth(self.bandwidths)
+
+    @property
+    def ridges(self) -> tuple[tuple[float, float], ...]:
+        """Where each ceiling meets main memory, and the highest every other bandwidth."""
+        if not self.ceilings:
+            return ()
+        top = max(one.flops_s for one in self.ceilings)
+        found: dict[tuple[float, float], None] = {}
+        for wide in self.bandwidths:
+            for one in self.ceilings if wide == self.main else ():
+                found[ridge(one.flops_s, wide.bytes_s), one.flops_s] = None
+            found[ridge(top, wide.bytes_s), top] = None
+        return tuple(found)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels of memory that kernels have points at."""
+        return tuple(dict.fromkeys(level for kernel in self.kernels for level, _ in kernel.spots))
+
+
+def shortened(name: str, longest: int = LONGEST) -> str:
+    """A name for people: control characters escaped, the middle of a long one left out."""
+    name = printable(name[: 4 * longest] + name[-longest:] if len(name) > 5 * longest else name)
+    if len(name) <= longest:
+        return name
+    head = (longest - 1) * 2 // 3
+    return f"{name[:head]}…{name[len(name) - (longest - 1 - head) :]}"
+
+
+def percent(fraction: float) -> str:
+    value = 100 * fraction
+    return f"{value:.1f}%" if value >= 0.095 else f"{value:.2g}%"
+
+
+def times(factor: float) -> str:
+    return f"{factor:.1f}x" if factor < 9.95 else f"{factor:,.0f}x"
+
+
+def main_bandwidth(bandwidths: Sequence[Bandwidth]) -> Bandwidth | None:
+    """The last level of memory: by its name, else the slowest level; of several figures of one level the highest."""
+    named = [one for one in bandwidths if one.level in MAIN_MEMORY]
+    if not named and bandwidths:
+        slowest = min(bandwidths, key=lambda one: one.bytes_s).level
+        named = [one for one in bandwidths if one.level == slowest]
+    return max(named, key=lambda one: one.bytes_s, default=None)
+
+
+def roof_of(
+    spots: Sequence[tuple[str, float]], bandwidths: Sequence[Bandwidth], flops_s: float | None
+) -> tuple[tuple[tuple[str, float], ...], float | None]:
+    """The spots with the one that binds first, and its bandwidth: the level that attains least at its own intensity."""
+    main = main_bandwidth(bandwidths)
+
+    def over(spot: tuple[str, float]) -> float | None:
+        if not spot[0]:
+            return main.bytes_s if main else None
+        return max((one.bytes_s for one in bandwidths if one.level == spot[0]), default=None)
+
+    ranked = sorted(spots, key=lambda spot: attainable(spot[1], over(spot), flops_s) or math.inf)
+    return tuple(ranked), over(ranked[0])
+
+
+def placed(kernel: Kernel, bandwidths: Sequence[Bandwidth], ceilings: Sequence[Ceiling]) -> Kernel:
+    """The kernel under the roofs of its dtype: which limit binds, the percent of it, a lower ceiling that explains the rest."""
+    of_dtype = [one for one in ceilings if one.dtype == kernel.dtype and one.dtype is not None]
+    own = of_dtype or [one for one in ceilings if one.dtype is None]
+    flops_s = max((one.flops_s for one in own), default=None)
+    spots, bytes_s = roof_of(kernel.spots, bandwidths, flops_s)
+    roof = attainable(spots[0][1], bytes_s, flops_s)
+    p = point(kernel.rate / spots[0][1], kernel.rate, 1.0, bytes_s, flops_s)
+    lower = [one for one in own if flops_s is not None and one.flops_s < flops_s]
+    explains = below_ceiling(spots[0][1], kernel.rate, bytes_s, [one.flops_s for one in lower])
+    return replace(
+        kernel,
+        spots=spots,
+        fraction=kernel.rate / roof if roof else None,
+        bytes_s=bytes_s,
+        flops_s=flops_s,
+        axis=binds(spots[0][1], bytes_s, flops_s),
+        bound=bound(p),
+        below=next((one for one in lower if one.flops_s == explains), None),
+    )
+
+
+def meaning_of(name: str) -> str:
+    """What it means to stay under a ceiling of this name although memory would let the kernel pass."""
+    words = name.lower()
+    if "scalar" in words or "no vector" in words or "not vector" in words:
+        return "not vectorised"
+    if "no fma" in words or "no-fma" in words or "without fma" in words:
+        return "no fused multiply-add"
+    return ""
+
+
+def titled(kernels: Sequence[Kernel]) -> str:
+    """What to see: the kernel with most to win, by its share of the time where that is known."""
+    seen = [one for one in kernels if one.fraction is not None]
+    seen = [one for one in seen if one.verdict != "unknown"] or seen  # a row without a verdict ranks nothing
+    if not seen:
+        return "Roofline" if not kernels else "Roofline: no roof is known for these kernels"
+    if len(seen) == len(kernels) == 1:
+        (only,) = seen
+        return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"
+    if all(one.share is not None for one in seen):
+        first = max(seen, key=lambda one: (one.share or 0) * (1 - (one.fraction or 0)))
+        told = f"{first.share:.3g}% of the time at {percent(first.fraction or 0)} of its roof"
+        return f"{first.shown} has most to win: {told}{_explained(first)}"
+    first = min(seen, key=lambda one: one.fraction or 0)
+    return f"{first.shown} is farthest from its roof, at {percent(first.fraction or 0)}{_explained(first)}"
+
+
+def _explained(kernel: Kernel) -> str:
+    return f": {kernel.below.meaning}" if kernel.below is not None and kernel.below.meaning else ""
+
+
+def counted(kernels: Sequence[Kernel], left: Sequence[Left], basis: str) -> str:
+    """The line under the title: how many, the middle of them, what was left out, on what basis."""
+    parts = []
+    fractions = sorted(one.fraction for one in kernels if one.fraction is not None)
+    number = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'}"
+    if len(fractions) > 1:
+        middle = len(fractions) // 2
+        median = fractions[middle] if len(fractions) % 2 else (fractions[middle - 1] + fractions[middle]) / 2
+        number += f", median {percent(median)} of the roof"
+    parts.append(number)
+    if left:
+        parts.append(f"{len(left)} listed, not drawn")
+    return "; ".join([*parts, *([basis] if basis else [])])
+
+
+def impossible(kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Left]]:
+    """Those that can be, and those over their roof: the model, the peak or the time of such a row is wrong."""
+    right, wrong = [], []
+    for one in kernels:
+        if one.fraction is not None and one.fraction > ROUNDING:
+            roof = quantity(one.roof or 0.0, "FLOP/s")
+            why = f"{quantity(one.rate, 'FLOP/s')} is {one.fraction:.3g} times its roof of {roof}"
+            wrong.append(Left(row=one.row, name=one.name, kind="impossible", why=why))
+        else:
+            right.append(one)
+    return right, wrong

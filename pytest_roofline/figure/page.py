@@ -1,0 +1,233 @@
+"""The interactive page: plotpress' live figure with the row of each kernel, filters, and the exports, in one file."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from roofline_engine.entry import FIELDS
+
+from . import marks, vega
+from .drawing import Drawing, draw, laid
+from .layout import NARROW, WIDE, Layout, arrange
+from .model import Model, shortened, times
+
+#: Stands in vl-convert's bundled page where the specification goes.
+MARKER = '{"roofline":"specification"}'
+#: Nothing is fetched, whatever is written in a name. Vega's engine builds its functions from text.
+_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+#: With more kernels the page has one drawing, which a narrow screen scrolls.
+_TWO_DRAWINGS = 1000
+
+
+class Live(NamedTuple):
+    """plotpress' document taken apart: the SVG, its data by id, and the script that makes it live."""
+
+    svg: str
+    data: dict[str, str]
+    script: str
+
+
+def page(model: Model, engine: str | None) -> str:
+    """The page as one HTML document.
+
+    engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
+    """
+    legend = marks.legend(model)
+    wide, narrow = arrange(model, legend, WIDE), arrange(model, legend, NARROW)
+    spec = vega.specification(model, wide)
+    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another engine's work, and starts slowly
+        compiling = beside.submit(vega.compiled, spec, rows=False)
+        drawn = {"wide": draw(model, wide)}
+        if len(model.kernels) <= _TWO_DRAWINGS:
+            drawn["narrow"] = draw(model, narrow)
+        live = {name: _live(one, wide if name == "wide" else narrow) for name, one in drawn.items()}
+        data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
+        lite = json.dumps(spec, separators=(",", ":"))
+        pick = json.dumps(_pick(model, wide), separators=(",", ":"))
+        compiled = json.dumps(compiling.result(), separators=(",", ":"))
+    parts = [
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>{html.escape(model.title)}</title><style>{_style()}</style></head><body><main>",
+        f"<h1>{html.escape(model.title)}</h1>",
+        _controls(engine is not None),
+        f'<div id="figure" data-drawing="wide">{_of(live["wide"])}</div>',
+        _sections(model),
+        "</main>",
+    ]
+    if "narrow" in live:
+        parts.append(f'<template id="narrow">{_of(live["narrow"])}</template>')
+        parts.append(f"<script>{_CHOOSE}</script>")
+    parts += [
+        _json("plotpress-pick", pick),
+        _json("roofline-page", data),
+        _json("roofline-vega-lite", lite),
+        _json("roofline-vega", compiled),
+    ]
+    if engine is not None:
+        parts.append(f'<script type="text/plain" id="roofline-engine">{_inert(engine)}</script>')
+    parts.append(f"<script>{_asset('page.js')}</script>")
+    parts.append("<script>window.PLOTPRESS_OPTIONS=[];window.PLOTPRESS_OPTION_CONFIG={};</script>")
+    parts.append(f"<script>{live['wide'].script}</script></body></html>\n")
+    return "".join(parts)
+
+
+#: Before plotpress' script reads the figure.
+_CHOOSE = (
+    "if(matchMedia('(max-width:640px)').matches){var f=document.getElementById('figure');f.dataset.drawing='narrow';"
+    "f.replaceChildren(document.getElementById('narrow').content.cloneNode(true));}"
+)
+
+
+@cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    rules = []
+    for light, dark in marks.DARK.items():
+        for attribute in ("fill", "stroke"):
+            rules.append(f'#plotpress-svg [{attribute}="{light}" i]{{{attribute}:{dark}}}')
+    return f"{_asset('page.css')}@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
+
+
+def _live(drawn: Drawing, layout: Layout) -> Live:
+    document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
+    head, end, rest = document.partition("</svg>")
+    svg = laid(head[head.index("<svg ") :] + end, drawn.over)
+    data = {}
+    script = ""
+    for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", rest, re.DOTALL):
+        named = re.search(r'id="([^"]+)"', attributes)
+        if named:
+            data[named.group(1)] = text
+        elif not text.startswith("window.PLOTPRESS_"):
+            script = text
+    if not script or "plotpress-meta" not in data:
+        raise ValueError("this version of plotpress writes another page than this one is made for: 0.42 is known to do")
+    meta = json.loads(data["plotpress-meta"])
+    for one in meta.values():  # six digits after the point, which is none of a small intensity's
+        scale = layout.unit[0]
+        ends = {"xmin": layout.x[0], "xmax": layout.x[1], "ymin": layout.y[0] / scale, "ymax": layout.y[1] / scale}
+        one.update({name: vega.short(value) for name, value in ends.items()})
+    data["plotpress-meta"] = json.dumps(meta, separators=(",", ":"))
+    return Live(svg, data, script)
+
+
+def _of(live: Live) -> str:
+    return live.svg + "".join(_json(name, text) for name, text in live.data.items() if name != "plotpress-pick")
+
+
+def _json(name: str, text: str) -> str:
+    escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f'<script type="application/json" id="{name}">{escaped}</script>'
+
+
+def _inert(text: str) -> str:
+    """A whole page as the text of a script element; ``page.js`` undoes it."""
+    return re.sub(r"</(script)", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--")
+
+
+def _controls(live: bool) -> str:
+    links = [("vega-lite-json", "Vega-Lite JSON"), ("vega-json", "Vega JSON")]
+    if live:
+        links += [("vega-lite-live", "Vega-Lite, rendered live ↗"), ("vega-live", "Vega, rendered live ↗")]
+    anchors = "".join(f'<a id="{key}" href="#{key}" target="_blank">{text}</a>' for key, text in links)
+    return (
+        '<div id="controls" role="group" aria-label="filters">'
+        '<label hidden>dtype <select id="dtype"><option value="">all</option></select></label>'
+        '<label hidden>memory level <select id="level"><option value="">all</option></select></label>'
+        '<label hidden>share of time at least <input id="share" type="number" min="0" max="100" step="any" value="0"> %</label>'
+        '<label hidden>name <input id="search" type="search" size="14"></label>'
+        f'<span id="count" class="faint" aria-live="polite"></span><nav id="links" aria-label="exports">{anchors}</nav></div>'
+    )
+
+
+def _sections(model: Model) -> str:
+    parts = [
+        '<section id="row" aria-live="polite"><h2>Picked kernel</h2><div id="row-content" class="empty">'
+        "Nothing is picked. Choose Point Picking, then a point; or a name in the list.</div></section>",
+        '<section id="kernels"><h2>Kernels</h2><table><thead><tr><th>kernel</th><th class="number">of roof</th>'
+        '<th class="number time">of time</th></tr></thead><tbody id="kernels-body"></tbody></table></section>',
+    ]
+    rows = "".join(
+        f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
+        for one in model.left[:200]
+    )
+    notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in model.notes)
+    notes = f"<h2>Of the roofs</h2>{notes}" if notes else ""
+    if rows:
+        more = f" (the first 200 of {len(model.left)})" if len(model.left) > 200 else ""
+        head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
+        rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
+    if rows or notes:
+        parts.append(f'<section id="listed">{rows}{notes}</section>')
+    return "".join(parts)
+
+
+def _pick(model: Model, layout: Layout) -> dict[str, Any]:
+    """What plotpress snaps to: each kernel at each of its levels, in the order of the specification's rows."""
+    xs = [vega.short(x) for one in model.kernels for _, x in one.spots]
+    ys = [vega.short(one.rate / layout.unit[0]) for one in model.kernels for _ in one.spots]
+    names = [shortened(one.name, 48) for one in model.kernels for _ in one.spots]
+    series = {"kind": "scatter", "x": xs, "y": ys, "vals": {"kernel": names}, "label": None, "color": None}
+    return {"0": {"series": [series], "meshes": [], "pies": []}}
+
+
+def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[str, Any]:
+    rows = [one.row for one in model.kernels]
+    columns = {key: [values[row] for row in rows] for key, values in model.columns.items()}
+    own = {
+        "roof that binds": [one.axis for one in model.kernels],
+        "up to": [times(one.most) if one.most else None for one in model.kernels],
+    }
+    first = [0]
+    for one in model.kernels:
+        first.append(first[-1] + len(one.spots))
+    order = sorted(range(len(rows)), key=lambda at: (-(model.kernels[at].share or 0.0), model.kernels[at].fraction or 2.0, at))
+    return {
+        "unit": layout.unit[1],
+        "marker": MARKER,
+        "kernel_of_point": [at for at, one in enumerate(model.kernels) for _ in one.spots],
+        "order": order,
+        "columns": {key: packed(values) for key, values in {**own, **columns}.items() if any(v is not None for v in values)},
+        "fields": {key: [field.doc, field.unit, field.fmt] for key, field in FIELDS.items() if key in columns},
+        "drawings": {name: _marks(one) for name, one in drawn.items()},
+    }
+
+
+def _marks(drawn: Drawing) -> dict[str, Any]:
+    return {"series": drawn.series, "spots": drawn.spots, "labels": drawn.labels}
+
+
+def packed(values: Sequence[Any]) -> dict[str, Any]:
+    """A column, short: one value where all are alike, words by number since they repeat, figures to five digits.
+
+    Notes and lists of words are taken apart, whose parts repeat where the whole does not.
+    """
+    if all(one == values[0] for one in values):
+        return {"all": _digits(values[0])}
+    said = [one for one in values if one is not None]
+    if not all(isinstance(one, str) or (isinstance(one, list) and all(isinstance(part, str) for part in one)) for one in said):
+        return {"at": [_digits(one) for one in values]}
+    number: dict[str, int] = {}
+    at = []
+    for one in values:
+        parts = one.split("; ") if isinstance(one, str) else one
+        at.append(None if parts is None else [number.setdefault(part, len(number)) for part in parts])
+    return {"words": list(number), "at": at}
+
+
+def _digits(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    return [_digits(one) for one in value] if isinstance(value, list) else value

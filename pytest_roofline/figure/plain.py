@@ -1,0 +1,216 @@
+"""A plain table of kernels with ceilings, as JSON, a list of dicts or a data frame, to the model of the figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
+from roofline_engine.units import number, parse_dtype, quantity
+
+from .model import (
+    Bandwidth,
+    Ceiling,
+    Kernel,
+    Left,
+    Model,
+    counted,
+    impossible,
+    main_bandwidth,
+    meaning_of,
+    placed,
+    shortened,
+    titled,
+)
+
+BASES = ("rated", "measured", "given")
+#: Keys of a rate and of a bandwidth, with the factor to FLOP/s and bytes/s.
+_RATES = {"flops_s": 1.0, "gflops": 1e9}
+_BANDWIDTHS = {"bytes_s": 1.0, "gbs": 1e9}
+
+
+def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: str, title: str | None = None) -> Model:
+    """The figure of ``rows`` under ``roofs``, an object with ``ceilings`` and ``bandwidths``.
+
+    A row that cannot be drawn is listed with its reason. label: names the source in messages.
+
+    Raises:
+        ValueError: for a roof that cannot be meant, in one line.
+    """
+    ceilings = tuple(_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _each(roofs, "ceilings", label))
+    bandwidths = tuple(_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _each(roofs, "bandwidths", label))
+    kernels: list[Kernel] = []
+    left: list[Left] = []
+    for at, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
+            continue
+        name = shortened(str(row.get("name", f"row {at + 1}")))
+        try:
+            found = _kernel(row, at, name, bandwidths)
+        except ValueError as error:
+            left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
+            continue
+        if isinstance(found, Left):
+            left.append(found)
+        else:
+            kernels.append(placed(found, bandwidths, ceilings))
+    kernels, wrong = impossible(kernels)
+    left += wrong
+    bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
+    return Model(
+        title=title or titled(kernels),
+        subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
+        bandwidths=bandwidths,
+        ceilings=ceilings,
+        kernels=tuple(kernels),
+        left=tuple(sorted(left, key=lambda one: one.row)),
+        columns=_columns(rows, kernels),
+    )
+
+
+def _each(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, Mapping[str, Any]]]:
+    found = roofs.get(key, [])
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise ValueError(f"{label}: {key} is {type(found).__name__}, expected a list of objects")
+    for at, one in enumerate(found):
+        if not isinstance(one, Mapping):
+            raise ValueError(f"{label}: {key}[{at}] is {type(one).__name__}, expected an object")
+    return list(enumerate(found))
+
+
+def _figure(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float | None:
+    """The one figure of ``keys`` that is given, in SI; None where none is."""
+    given = [key for key in keys if one.get(key) is not None]
+    if len(given) > 1:
+        raise ValueError(f"{where}: both {given[0]} and {given[1]}, expected one")
+    return number(one[given[0]], f"{where} {given[0]}".strip()) * keys[given[0]] if given else None
+
+
+def _roof(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float:
+    value = _figure(one, keys, where)
+    if value is None:
+        raise ValueError(f"{where}: expected {' or '.join(keys)}")
+    if value <= 0:
+        raise ValueError(f"{where} is {value:g}, expected more than 0")
+    return value
+
+
+def _basis(one: Mapping[str, Any], where: str) -> str:
+    basis = one.get("basis", "given")
+    if basis not in BASES:
+        raise ValueError(f"{where}: basis is {basis!r}, expected {', '.join(BASES)}")
+    return str(basis)
+
+
+def _ceiling(one: Mapping[str, Any], where: str) -> Ceiling:
+    rate = _roof(one, _RATES, where)
+    name = shortened(str(one.get("name") or quantity(rate, "FLOP/s")), 40)
+    unit = one.get("unit")
+    return Ceiling(
+        name=name,
+        flops_s=rate,
+        dtype=_dtype(one.get("dtype")),
+        unit=None if unit is None else shortened(str(unit), 20),
+        basis=_basis(one, where),
+        meaning=meaning_of(name),
+    )
+
+
+def _bandwidth(one: Mapping[str, Any], where: str) -> Bandwidth:
+    rate = _roof(one, _BANDWIDTHS, where)
+    level = shortened(str(one.get("level") or ""), 20)
+    name = shortened(str(one.get("name") or level or quantity(rate, "B/s")), 40)
+    return Bandwidth(name=name, bytes_s=rate, level=level.lower(), basis=_basis(one, where))
+
+
+def _dtype(value: object) -> str | None:
+    """A dtype by the table's name where it has one; another word stays as it is, since it only has to match its ceiling."""
+    if value is None or value == "":
+        return None
+    try:
+        dtype = parse_dtype(value)
+    except ValueError:
+        return shortened(str(value), 20)
+    return dtype.peak or dtype.name
+
+
+def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Bandwidth]) -> Kernel | Left:
+    rate = _figure(row, _RATES, "")
+    moved = _figure(row, _BANDWIDTHS, "")
+    spots = _spots(row, bandwidths)
+    if rate is None and moved and len(spots) == 1 and not spots[0][0]:
+        rate = spots[0][1] * moved
+    if rate == 0 or (rate is None and moved):
+        main = main_bandwidth(bandwidths)
+        why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
+        if moved:
+            why += f"; {quantity(moved, 'B/s')}" + (f", {100 * moved / main.bytes_s:.1f}% of {main.name}" if main else "")
+        return Left(row=at, name=name, kind="copy", why=why)
+    if rate is None:
+        return Left(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")
+    if not rate > 0:
+        raise ValueError(f"its rate is {rate:g} FLOP/s, expected more than 0")
+    if not spots:
+        raise ValueError("no intensity: expected intensity, or intensities by level")
+    for level, value in spots:
+        if not value > 0:
+            raise ValueError(f"its intensity{' at ' + level if level else ''} is {value:g} FLOP/byte, expected more than 0")
+    share = row.get("share")
+    verdict = row.get("headroom_class")
+    before = _figure({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
+    earlier = None
+    if before is not None and before > 0:
+        old = row.get("before_intensity")
+        earlier = (float(number(old, "before_intensity", above=0)) if old is not None else spots[0][1], before)
+    return Kernel(
+        row=at,
+        name=name,
+        rate=rate,
+        spots=spots,
+        share=None if _empty(share) else float(number(share, "share", minimum=0)),
+        dtype=_dtype(row.get("dtype")),
+        verdict=str(verdict) if verdict in HEADROOM_CLASSES else "none",
+        before=earlier,
+        basis=shortened(str(row.get("measurement_basis") or row.get("basis") or ""), 40),
+    )
+
+
+def _empty(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
+    many, one = row.get("intensities"), row.get("intensity")
+    if isinstance(many, Mapping) and many:
+        known = {wide.level for wide in bandwidths}
+        unknown = [level for level in many if str(level).lower() not in known]
+        if unknown:
+            told = shortened(str(unknown[0]), 20)
+            raise ValueError(f"no bandwidth has the level {told!r} of its intensities, there are {', '.join(sorted(known))}")
+        return tuple((str(level).lower(), float(number(value, f"intensity at {level}"))) for level, value in many.items())
+    return () if one is None else (("", float(number(one, "intensity"))),)
+
+
+_OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:
+    """The row as it was given: picking shows it beside what the figure worked out."""
+    given = [row if isinstance(row, Mapping) else {} for row in rows]
+    keys = list(dict.fromkeys(str(key) for row in given for key in row if str(key) not in _OWN))
+    keys = [key for key in keys if not key.startswith("before_")][:60]
+    return {key: [_plain(row.get(key)) for row in given] for key in [*[k for k in FIELDS if k in keys], *_others(keys)]}
+
+
+def _others(keys: Sequence[str]) -> list[str]:
+    return [key for key in keys if key not in FIELDS]
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return shortened(str(value), 400)

@@ -1,0 +1,293 @@
+"""An artifact of ``analyze`` or a report of a run to the model of the figure: the engine's own percentages, its own roofs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roofline_engine.entry import FIELDS
+from roofline_engine.roofs import below_ceiling, binds
+from roofline_engine.units import parse_dtype, printable, quantity
+
+from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, shortened, titled
+
+#: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
+_COMPARABLE = ("live", "previous")
+_ENGINES = {"matrix": "flops", "vector": "vector"}
+
+
+def model(document: Mapping[str, Any], label: str, device: str | None = None, title: str | None = None) -> Model:
+    """The figure of the rows of one device of ``document``.
+
+    device: which one, where a report has several; the one with most rows otherwise.
+
+    Raises:
+        ValueError: for a device that the document does not have.
+    """
+    entries = [one if isinstance(one, Mapping) else {} for one in document["entries"]]
+    name, peaks = _device(document, entries, label, device)
+    bandwidths = _bandwidths(peaks)
+    kernels: list[Kernel] = []
+    left: list[Left] = []
+    used: dict[tuple[str, str], None] = {}
+    for at, entry in enumerate(entries):
+        shown = shortened(str(entry.get("short_name") or entry.get("name") or f"row {at + 1}"))
+        other = entry.get("device") if name is not None else None
+        if other is not None and other != name:
+            why = f"of another device, {shortened(str(other), 40)}: --device draws it"
+            left.append(Left(row=at, name=shown, kind="other device", why=why))
+            continue
+        found = _kernel(entry, at, shown, peaks)
+        if isinstance(found, Left):
+            left.append(found)
+            continue
+        kernels.append(found[0])
+        used.update(dict.fromkeys(found[1]))
+    ceilings = _ceilings(peaks, used)
+    kernels = [_explained(one, ceilings) for one in kernels]
+    roof = [f"peaks: {peaks.get('source', 'unknown')}, {peaks.get('confidence', 'low')} confidence"] if peaks else []
+    product = peaks.get("product") or peaks.get("gfx") or name
+    basis = ", ".join([*([shortened(str(product), 40)] if product else ["no device known"]), *roof])
+    if any(one.share is None for one in kernels):
+        kernels = [_without_share(one) for one in kernels]
+    return Model(
+        title=title or titled(kernels),
+        subtitle=counted(kernels, left, basis),
+        bandwidths=bandwidths,
+        ceilings=ceilings,
+        kernels=tuple(kernels),
+        left=tuple(left),
+        notes=(shortened(str(peaks["note"]), 400),) if peaks.get("note") else (),
+        columns=_columns(entries),
+    )
+
+
+def _without_share(kernel: Kernel) -> Kernel:
+    from dataclasses import replace
+
+    return kernel if kernel.share is None else replace(kernel, share=None)
+
+
+def _device(
+    document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], label: str, device: str | None
+) -> tuple[str | None, Mapping[str, Any]]:
+    """Which device's rows are drawn, and its peaks; an artifact has one without a name."""
+    devices = document.get("devices")
+    peaks = document.get("peaks")
+    if not isinstance(devices, Mapping) or not devices:
+        if device is not None:
+            raise ValueError(f"{label}: rows of one device alone, --device has nothing to choose")
+        return None, peaks if isinstance(peaks, Mapping) else {}
+    if device is not None and device not in devices:
+        raise ValueError(f"{label}: no device {printable(device)!r}, there are {', '.join(map(printable, devices))}")
+    rows = Counter(str(one["device"]) for one in entries if one.get("device") in devices and _finite(one, "achieved_flops"))
+    name = device or max(devices, key=lambda one: rows[one])
+    found = devices[name]
+    return name, found if isinstance(found, Mapping) else {}
+
+
+def _finite(entry: Mapping[str, Any], key: str) -> float | None:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _above(entry: Mapping[str, Any], key: str) -> float | None:
+    value = _finite(entry, key)
+    return value if value is not None and value > 0 else None
+
+
+def _rate(peaks: Mapping[str, Any], engine: str, dtype: str) -> float | None:
+    table = peaks.get(_ENGINES[engine])
+    return _above(table, dtype) if isinstance(table, Mapping) else None
+
+
+def _bandwidths(peaks: Mapping[str, Any]) -> tuple[Bandwidth, ...]:
+    found = []
+    rated = _above(peaks, "hbm_bw_bytes_s")
+    if rated:
+        basis = "measured" if peaks.get("source") == "measured" else "rated"
+        found.append(Bandwidth(name=f"memory, {basis}", bytes_s=rated, level="memory", basis=basis))
+    reached = peaks.get("achievable")
+    measured = _above(reached, "hbm_bw_bytes_s") if isinstance(reached, Mapping) else None
+    if measured:
+        found.append(Bandwidth(name="memory, measured", bytes_s=measured, level="memory", basis="measured"))
+    return tuple(found)
+
+
+def _axis(entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> tuple[str, str, float] | None:
+    """Unit, dtype and rate of the compute roof that the row was held against: the one that gives its ridge point."""
+    spelled = entry.get("dtype")
+    try:
+        dtype = parse_dtype(spelled).peak
+    except ValueError:
+        return None
+    ridge_point, wide = _above(entry, "ridge_point"), _above(peaks, "hbm_bw_bytes_s")
+    util, achieved = _above(entry, "compute_util"), _above(entry, "achieved_flops")
+    rate = ridge_point * wide if ridge_point and wide else achieved / util if util and achieved else None
+    if dtype is None or rate is None:
+        return None
+    for engine in _ENGINES:
+        listed = _rate(peaks, engine, dtype)
+        if listed is not None and abs(rate / listed - 1) < 1e-6:
+            return engine, dtype, listed
+    return None
+
+
+def _kernel(
+    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any]
+) -> tuple[Kernel, list[tuple[str, str]]] | Left:
+    def left(kind: str, why: str) -> Left:
+        return Left(row=at, name=name, kind=kind, why=why)
+
+    reason = str(entry.get("unknown_reason") or "")
+    if entry.get("modeled") is False or reason == "unmodelled":
+        first = str(entry.get("notes") or "").partition("; ")[0]
+        return left("unmodelled", f"no model of its work{': ' + shortened(first, 160) if first else ''}")
+    if _above(entry, "t_unit_ms") is None and _above(entry, "t_ms") is None:
+        return left("not measured", "no time, so no rate")
+    raw, axis = _finite(entry, "roofline_pct_raw"), entry.get("roof_axis")
+    if entry.get("suspect") or (raw is not None and raw > 1):
+        told = f"{raw:.3g} times its {axis} roof" if raw is not None else "its rate is no evidence"
+        return left("impossible", f"{told}: the work model, the peak or the time is wrong")
+    if _finite(entry, "flops_est") == 0:
+        wide, part = _above(entry, "achieved_bw_bytes_s"), _above(entry, "roofline_pct")
+        told = f"; {quantity(wide, 'B/s')}" if wide else ""
+        told += f", {100 * part:.1f}% of the memory roof" if part else ""
+        return left("copy", f"does no FLOPs, so it has no place on this plot{told}")
+    rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
+    if rate is None or intensity is None:
+        return left("unusable", "no positive finite rate and intensity")
+    found = _axis(entry, peaks)
+    wide = _above(peaks, "hbm_bw_bytes_s")
+    flops_s = found[2] if found else None
+    share = _finite(entry, "pct_gpu_time")
+    verdict = str(entry.get("headroom_class") or "unknown")
+    kernel = Kernel(
+        row=at,
+        name=name,
+        rate=rate,
+        spots=(("", intensity),),
+        fraction=_above(entry, "roofline_pct"),
+        bytes_s=wide,
+        flops_s=flops_s,
+        axis=binds(intensity, wide, flops_s) or (str(axis) if axis else None),
+        bound=str(entry.get("bound_type") or "unknown"),
+        verdict=verdict if verdict in FIELDS["headroom_class"].choices else "unknown",
+        reason=reason,
+        share=share if share is not None and share >= 0 else None,
+        dtype=found[1] if found else None,
+        before=_before(entry, intensity, rate),
+        span=_span(entry, intensity, rate),
+        basis=", ".join(str(entry[key]) for key in ("measurement_basis", "confidence") if entry.get(key)),
+        interval=_interval(entry),
+    )
+    axes = [(found[0], found[1])] if found else []
+    return kernel, axes
+
+
+def _before(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[float, float] | None:
+    base, now = entry.get("baseline"), entry.get("measurement")
+    if not (isinstance(base, Mapping) and isinstance(now, Mapping)) or base.get("kind") not in _COMPARABLE:
+        return None
+    old, new = _above(base, "t_s"), _above(now, "t_s")
+    return (intensity, rate * new / old) if old and new else None
+
+
+def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """The candidates for the work of one unit, where they differ, else the quartiles of its time."""
+    t_ms = _above(entry, "t_unit_ms")
+    ends = []
+    for one in entry.get("byte_models") or ():
+        if isinstance(one, Mapping) and one.get("in_range") is not False and one.get("feasible") is not False and t_ms:
+            nbytes, flops = _above(one, "bytes"), _above(one, "flops")
+            if nbytes and flops:
+                ends.append((flops / nbytes, flops / (t_ms / 1e3)))
+    ends.sort()
+    if len(ends) > 1 and ends[-1][0] / ends[0][0] >= WIDE:
+        return ends[0], ends[-1]
+    if ends and max(y for _, y in ends) / min(y for _, y in ends) >= WIDE:
+        by_rate = sorted(ends, key=lambda end: end[1])
+        return by_rate[0], by_rate[-1]
+    now = entry.get("measurement")
+    if isinstance(now, Mapping):
+        t, fast, slow = (_above(now, key) for key in ("t_s", "q1_s", "q3_s"))
+        if t and fast and slow and slow / fast >= WIDE:
+            return (intensity, rate * t / slow), (intensity, rate * t / fast)
+    return None
+
+
+def _interval(entry: Mapping[str, Any]) -> str:
+    span = entry.get("roofline_pct_range")
+    if not isinstance(span, Sequence) or len(span) != 2 or not all(isinstance(end, (int, float)) for end in span):
+        return ""
+    low, high = (f"{100 * end:.1f}" for end in span)
+    return f"{low}% of roof" if low == high else f"{low} to {high}% of roof"
+
+
+def _ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) -> tuple[Ceiling, ...]:
+    """The compute roofs that rows stand under, the vector units' of the same dtypes, and what was measured of them."""
+    wanted = dict(used)
+    for _, dtype in used:
+        for engine in _ENGINES:
+            wanted.setdefault((engine, dtype), None)
+    if not wanted:  # no row to say: the widest vector and matrix rates that are common
+        wanted = dict.fromkeys((engine, dtype) for engine in _ENGINES for dtype in ("bf16", "fp32"))
+    basis = "measured" if peaks.get("source") == "measured" else "rated"
+    reached = peaks.get("achievable")
+    found = []
+    for engine, dtype in wanted:
+        rate = _rate(peaks, engine, dtype)
+        twin = _rate(peaks, "matrix", dtype)
+        if rate is None or (engine == "vector" and rate == twin):
+            continue
+        meaning = "no faster than vector units" if engine == "vector" and twin else ""
+        found.append(Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
+        low = _rate(reached, engine, dtype) if isinstance(reached, Mapping) else None
+        if low is not None:
+            name = f"{dtype} {engine}, measured"
+            found.append(Ceiling(name=name, flops_s=low, dtype=dtype, unit=engine, basis="measured"))
+    return tuple(sorted(found, key=lambda one: (-one.flops_s, one.name)))
+
+
+def _explained(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
+    from dataclasses import replace
+
+    lower = [one for one in ceilings if one.dtype == kernel.dtype and one.meaning and one.flops_s < (kernel.flops_s or 0)]
+    under = below_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
+    return kernel if under is None else replace(kernel, below=next(one for one in lower if one.flops_s == under))
+
+
+#: Shown by the figure itself, or too long for a row.
+_ELSEWHERE = {"name", "short_name", "byte_models", "arithmetic_intensity", "achieved_flops", "roofline_pct", "dtype"}
+_ELSEWHERE |= {"pct_gpu_time", "bound_type", "headroom_class"}
+_LONGEST_NOTE = 600
+
+
+def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The fields of the entries in the order of their definition, then what a run adds."""
+    columns: dict[str, list[Any]] = {}
+    for key in FIELDS:
+        if key not in _ELSEWHERE:
+            columns[key] = [_value(entry.get(key)) for entry in entries]
+    for key in ("nodeid", "kernel", "device", "failed"):
+        columns[key] = [_value(entry.get(key)) for entry in entries]
+    for key, inner in (("work", "source"), ("measurement", "source"), ("check", "status"), ("check", "message")):
+        values = [entry.get(key) for entry in entries]
+        columns[f"{key} {inner}"] = [_value(one.get(inner)) if isinstance(one, Mapping) else None for one in values]
+    return {key: values for key, values in columns.items() if any(one not in (None, "", []) for one in values)}
+
+
+def _value(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return shortened(value, _LONGEST_NOTE)
+    if isinstance(value, (list, tuple)):
+        return [_value(one) for one in value[:8]]
+    return None

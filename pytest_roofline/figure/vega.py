@@ -1,0 +1,403 @@
+"""The figure as a small Vega-Lite specification: exact vertices, a legend, tooltips, and zoom by drag and wheel.
+
+The Vega of it is compiled by vl-convert, whose engine renders either.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from . import marks
+from .drawing import back_x, back_y, detailed, leftward
+from .layout import LINE, SMALL, Layout, ceiling_box, ceiling_start, ceiling_words, level_tags, slope_ends
+from .model import Bandwidth, Ceiling, Model, percent
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+VERSION = "6.4"
+#: Pixels of one line of a legend, as Vega sets it at this size.
+ROW = 10.8
+LEGEND = {
+    "title": None,
+    "orient": "none",
+    "labelLimit": 400,
+    "labelFontSize": SMALL,
+    "symbolSize": 50,
+    "fillColor": marks.PAPER,
+    "padding": 3,
+    "rowPadding": 1,
+}
+_TIPS = (
+    ("name", "kernel"),
+    ("of_roof", "percent of roof"),
+    ("interval", "range"),
+    ("bound", "limiter"),
+    ("below", "what that means"),
+    ("verdict", "verdict"),
+    ("reason", "reason"),
+    ("basis", "basis"),
+    ("share", "share of time, %"),
+    ("dtype", "dtype"),
+    ("level", "level"),
+    ("intensity", "intensity, FLOP/B"),
+)
+_POINT = {"type": "point", "filled": True, "opacity": 1, "clip": True}
+_HALO = {"stroke": marks.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
+
+
+def specification(model: Model, layout: Layout) -> dict[str, Any]:
+    """The Vega-Lite specification of one drawing; ``datasets`` holds all figures, in FLOP/byte and the unit of the axis."""
+    unit = layout.unit[1]
+    x = _axis(
+        "intensity",
+        "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(model.levels) > 1 else "DRAM traffic)"),
+        layout.x,
+    )
+    y = _axis("rate", f"attained performance ({unit})", (layout.y[0] / layout.unit[0], layout.y[1] / layout.unit[0]))
+    place = {"x": x, "y": y}
+    return {
+        "$schema": SCHEMA,
+        "description": model.title,
+        "title": {
+            "text": list(layout.title),
+            "subtitle": [*layout.subtitle, *layout.footer],
+            "anchor": "start",
+            "fontSize": 12.5,
+            "subtitleFontSize": 9,
+            "subtitleColor": marks.FAINT,
+        },
+        "width": round(layout.frame.w),
+        "height": round(layout.frame.h),
+        "background": marks.PAPER,
+        "config": {
+            "font": "Helvetica, Arial, sans-serif",
+            "view": {"stroke": marks.INK},
+            "axis": {
+                "gridColor": marks.GRID,
+                "gridWidth": 0.6,
+                "titleFontWeight": "normal",
+                "titleFontSize": 10,
+                "labelFontSize": 9,
+            },
+        },
+        "datasets": datasets(model, layout),
+        "layer": [_roofs(model, layout, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
+        "resolve": {"scale": dict.fromkeys(("color", "strokeDash", "shape", "size"), "independent")},
+    }
+
+
+def _axis(field: str, title: str, domain: tuple[float, float]) -> dict[str, Any]:
+    ends = [short(domain[0]), short(domain[1])]
+    axis = {"format": "~g", "values": ticks(*domain)}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "axis": axis,
+        "scale": {"type": "log", "domain": ends, "nice": False},
+    }
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Decades, thinned where there are many; with 2 and 5 between them where there are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    step = max(1, math.ceil((last - first) / 12))
+    found = [float(f"1e{one}") for one in range(first, last + 1, step)]
+    if sum(low <= one <= high for one in found) < 3:
+        found = [float(f"{digit}e{one}") for one in range(first, last + 1) for digit in (1, 2, 5)]
+    return [one for one in found if low <= one <= high]
+
+
+def short(value: float) -> float:
+    """Seven digits: more than a pixel, fewer bytes."""
+    return float(f"{value:.7g}")
+
+
+def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each layer."""
+    scale = layout.unit[0]
+    roofs: list[dict[str, Any]] = []
+    for wide, _, _ in marks.bandwidths(model):
+        start, end = slope_ends(model, wide, layout.x, layout.y)
+        if start < end:
+            roofs += [_vertex(marks.named(wide), at, at * wide.bytes_s / scale) for at in (start, end)]
+    for top, _, _ in marks.ceilings(model):
+        start = ceiling_start(model, top.flops_s, layout.x)
+        roofs += [_vertex(marks.named(top), at, top.flops_s / scale) for at in (start, layout.x[1])]
+    ways: list[dict[str, Any]] = []
+    ranges: list[dict[str, Any]] = []
+    for at in detailed(model, layout):
+        one = model.kernels[at]
+        rate = one.rate / scale
+        if len(one.spots) > 1:
+            xs = sorted(x for _, x in one.spots)
+            ways.append(_way("levels", xs[0], rate, xs[-1], rate))
+        if one.before is not None:
+            ways.append(_way("before", one.before[0], one.before[1] / scale, one.intensity, rate))
+        if one.span is not None:
+            (ax, ay), (bx, by) = one.span
+            ranges.append(_way("range", ax, ay / scale, bx, by / scale))
+        if at in layout.arrows and one.far:
+            ways.append(_way("roof", one.intensity, rate, one.intensity, (one.roof or one.rate) / scale))
+    for label in layout.labels:
+        if label.leader is not None:
+            (ax, ay), (bx, by) = label.leader
+            ends = back_x(layout, ax), back_y(layout, ay) / scale, back_x(layout, bx), back_y(layout, by) / scale
+            ways.append(_way("label", *ends))
+    return {
+        "roofs": roofs,
+        "ridges": [_vertex("", x, y / scale) for x, y in model.ridges],
+        "ways": ways,
+        "ranges": ranges,
+        "kernels": kernels(model, layout),
+        "labels": _labels(model, layout),
+        "names": _named(model, layout),
+    }
+
+
+def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
+    """One row for each point: a kernel has one at each level of memory that was counted."""
+    found = []
+    several = len(model.levels) > 1
+    for one, wide in zip(model.kernels, layout.diameters):
+        for level, x in one.spots:
+            row = {
+                "name": one.name,
+                "intensity": short(x),
+                "rate": short(one.rate / layout.unit[0]),
+                "of_roof": "unknown" if one.fraction is None else percent(one.fraction),
+                "verdict": marks.VERDICTS[one.verdict][1],
+                "bound": marks.BOUNDS[one.bound][2],
+                "area": round(0.785 * wide * wide),
+            }
+            if several:
+                row["level"] = level.upper()
+            for key, value in (("basis", one.basis), ("interval", one.interval), ("dtype", one.dtype), ("reason", one.reason)):
+                if value:
+                    row[key] = value
+            if one.share is not None:
+                row["share"] = short(one.share)
+            if one.below is not None:
+                row["below"] = one.told
+            found.append(row)
+    return found
+
+
+def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
+    """Each label where the layout has it, as pixels from its point."""
+    found = []
+    for label in layout.labels:
+        one = model.kernels[label.kernel]
+        box = label.box
+        left = leftward(layout, model, label)
+        for at, words in enumerate(label.lines):
+            found.append(
+                {
+                    "intensity": short(one.intensity),
+                    "rate": short(one.rate / layout.unit[0]),
+                    "text": words,
+                    "align": "right" if left else "left",
+                    "dx": round(box.x + (box.w if left else 0.0) - layout.px(one.intensity), 1),
+                    "dy": round(box.y + LINE * (at + 1) - 2 - layout.py(one.rate), 1),
+                }
+            )
+    return found
+
+
+def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
+    """The words of the roofs, each at the place that the layout gives it."""
+    found = []
+    colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
+    spots = [(words, px, py, -angle, colours[one]) for one, words, px, py, angle in layout.slopes]
+    if layout.flat is not None:
+        spots.append((*layout.flat, 0.0, marks.INK))
+    for words, px, py, angle, colour in spots:
+        row = _vertex("", back_x(layout, px), back_y(layout, py) / layout.unit[0])
+        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": "left"})
+    for top, colour, _ in marks.ceilings(model):
+        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
+        row = _vertex("", back_x(layout, box.x + box.w), back_y(layout, box.y + box.h - 2.5) / layout.unit[0])
+        found.append({**row, "text": ceiling_words(top, layout.unit), "angle": 0, "colour": colour, "align": "right"})
+    if len(model.levels) > 1:
+        for one, wide in zip(model.kernels[:12], layout.diameters):
+            for words, at, box in level_tags(one, wide, layout.frame, layout.x, layout.y):
+                row = _vertex("", back_x(layout, at), back_y(layout, box.y + box.h - 1) / layout.unit[0])
+                found.append({**row, "text": words, "angle": 0, "colour": marks.FAINT, "align": "center"})
+    return found
+
+
+def _vertex(roof: str, intensity: float, rate: float) -> dict[str, Any]:
+    row = {"intensity": short(intensity), "rate": short(rate)}
+    return {"roof": roof, **row} if roof else row
+
+
+def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
+    return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
+
+
+def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
+    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*marks.ceilings(model), *marks.bandwidths(model)]
+    names = [marks.named(one) for one, _, _ in roofs]
+    dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
+    legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
+    return {
+        "data": {"name": "roofs"},
+        "mark": {"type": "line", "clip": True, "strokeWidth": 1.9},
+        "encoding": {
+            **place,
+            "color": {
+                "field": "roof",
+                "type": "nominal",
+                "scale": {"domain": names, "range": [colour for _, colour, _ in roofs]},
+                "legend": legend,
+            },
+            "strokeDash": {
+                "field": "roof",
+                "type": "nominal",
+                "scale": {"domain": names, "range": dashes},
+                "legend": legend,
+            },
+        },
+    }
+
+
+def _legend(layout: Layout, kind: str) -> dict[str, Any]:
+    """A legend where the layout has the lines of its kind."""
+    kinds = [one.kind for one in layout.legend]
+    box, frame = layout.legend_box, layout.frame
+    before = kinds.index(kind)
+    return {
+        **LEGEND,
+        "legendX": round(box.x - frame.x, 1),
+        "legendY": round(box.y - frame.y + ROW * before + 3 * len(set(kinds[:before])), 1),
+    }
+
+
+def _ridges(place: dict[str, Any]) -> dict[str, Any]:
+    mark = {**_POINT, "size": 20, "color": marks.INK}
+    return {"data": {"name": "ridges"}, "mark": mark, "encoding": place}
+
+
+def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
+    ends = {**place, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
+    thin = {"type": "rule", "clip": True, "color": marks.FAINT, "strokeWidth": 1}
+    dashes = {"condition": {"test": "datum.kind == 'roof'", "value": [1, 2]}, "value": [1, 0]}
+    wide = {"type": "rule", "clip": True, "color": marks.INK, "strokeWidth": 2.6, "opacity": 0.45}
+    widths = {"condition": {"test": "datum.kind == 'label'", "value": 0.6}, "value": 1}
+    return [
+        {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
+        {
+            "data": {"name": "ways"},
+            "transform": [{"filter": "datum.kind == 'before'"}],
+            "mark": {**_POINT, "fill": marks.PAPER, "stroke": marks.FAINT, "strokeWidth": 1, "size": 28},
+            "encoding": place,
+        },
+        {
+            "data": {"name": "ways"},
+            "transform": [{"filter": "datum.kind == 'roof'"}],
+            "mark": {
+                "type": "point",
+                "shape": "triangle-up",
+                "filled": True,
+                "opacity": 1,
+                "size": 25,
+                "clip": True,
+                "yOffset": 3.5,
+            },
+            "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": marks.FAINT}},
+        },
+        {"data": {"name": "ranges"}, "mark": wide, "encoding": ends},
+    ]
+
+
+def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
+    verdicts = [value for key, value in marks.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
+    bounds = [value for key, value in marks.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
+    plain = all(one.verdict == "none" for one in model.kernels)
+    used = {key for row in kernels(model, layout) for key in row}
+    return {
+        "data": {"name": "kernels"},
+        "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],
+        "mark": {**_POINT, "stroke": marks.PAPER, "strokeWidth": 0.8},
+        "encoding": {
+            **place,
+            "color": {
+                "field": "verdict",
+                "type": "nominal",
+                "scale": {"domain": [text for _, text in verdicts], "range": [colour for colour, _ in verdicts]},
+                "legend": None if plain else {**_legend(layout, "colour"), "symbolType": "circle", "symbolStrokeWidth": 0},
+            },
+            "shape": {
+                "field": "bound",
+                "type": "nominal",
+                "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
+                "legend": {**_legend(layout, "shape"), "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0}
+                if bounds
+                else None,
+            },
+            "size": {"field": "area", "type": "quantitative", "scale": None, "legend": None},
+            "tooltip": [
+                {"field": key, "title": title, "type": "quantitative" if key in ("share", "intensity", "rate") else "nominal"}
+                for key, title in (*_TIPS, ("rate", layout.unit[1]))
+                if key in used
+            ],
+        },
+    }
+
+
+def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each label twice: a halo of paper, then the letters."""
+    shape = {
+        "type": "text",
+        "clip": True,
+        "align": {"expr": "datum.align"},
+        "baseline": "alphabetic",
+        "fontSize": SMALL,
+        "dx": {"expr": "datum.dx"},
+        "dy": {"expr": "datum.dy"},
+    }
+    text = {**place, "text": {"field": "text", "type": "nominal"}}
+    roof = {"type": "text", "clip": True, "align": {"expr": "datum.align"}, "baseline": "alphabetic", "fontSize": SMALL}
+    along = {**roof, "angle": {"expr": "datum.angle"}}
+    colour = {"color": {"field": "colour", "type": "nominal", "scale": None}}
+    return [
+        {"data": {"name": "names"}, "mark": {**along, **_HALO}, "encoding": text},
+        {"data": {"name": "names"}, "mark": along, "encoding": {**text, **colour}},
+        {"data": {"name": "labels"}, "mark": {**shape, **_HALO}, "encoding": text},
+        {"data": {"name": "labels"}, "mark": {**shape, "color": marks.INK}, "encoding": text},
+    ]
+
+
+def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
+    """The Vega of a specification.
+
+    Its form alone is compiled, whose time does not grow with the rows; they are put in after, or left out for ``rows`` False.
+    """
+    import vl_convert
+
+    hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
+    found: dict[str, Any] = vl_convert.vegalite_to_vega(hollow, vl_version=VERSION)
+    for one in found["data"]:
+        if one["name"] in spec["datasets"]:
+            one["values"] = spec["datasets"][one["name"]] if rows else []
+    return found
+
+
+def text(spec: dict[str, Any]) -> str:
+    """A specification as JSON in ASCII, a row of data a line, that no name ends when it stands in a script of a page."""
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+    def lines(rows: list[Any]) -> str:
+        return "[\n" + ",\n".join(map(encode, rows)) + "\n]" if rows else "[]"
+
+    parts = []
+    for key, value in spec.items():
+        if key == "datasets":
+            told = ",\n".join(f"{encode(name)}: {lines(rows)}" for name, rows in value.items())
+            parts.append(f"{encode(key)}: {{\n{told}\n}}")
+        elif isinstance(value, list):
+            parts.append(f"{encode(key)}: {lines(value)}")
+        else:
+            parts.append(f"{encode(key)}: {encode(value)}")
+    return "{\n" + ",\n".join(parts).replace("<", "\\u003c") + "\n}\n"

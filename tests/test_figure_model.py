@@ -1,0 +1,361 @@
+"""The figure as values: percentages, ridges, what is left out, and labels that collide with nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXAMPLE, GEMM, MI300X, Run, gemm_row, run_tool
+from figure_data import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
+
+from pytest_roofline.figure import marks
+from pytest_roofline.figure.layout import NARROW, WIDE, Box, Layout, Size, arrange
+from pytest_roofline.figure.model import Model, percent, shortened
+from pytest_roofline.figure.output import of_document
+from roofline_engine import roofs
+
+
+def model(document: dict[str, Any], **options: Any) -> Model:
+    return of_document(document, "table.json", **options)
+
+
+def table(*kernels: Any, **roof: Any) -> Model:
+    return model({**GPU, **roof, "kernels": list(kernels)})
+
+
+def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
+    made = model(document)
+    return made, arrange(made, marks.legend(made), size)
+
+
+# The specification's table.
+
+
+def test_each_kernel_has_its_percent_of_the_roof_that_binds() -> None:
+    made = model(SEVEN)
+    assert [percent(one.fraction or 0) for one in made.kernels] == SEVEN_OF_ROOF
+    assert [one.axis for one in made.kernels] == ["memory"] * 4 + ["compute"] * 3
+    for one in made.kernels:  # the definition itself
+        assert one.fraction == pytest.approx(one.rate / min(one.intensity * BANDWIDTH * 1e9, PEAK * 1e9))
+
+
+def test_ceilings_and_ridges_are_the_specifications() -> None:
+    made = model(SEVEN)
+    assert sorted((one.flops_s / 1e9 for one in made.ceilings), reverse=True) == [1840, 920, 115]
+    assert sorted((round(x, 2) for x, _ in made.ridges), reverse=True) == [9.02, 4.51, 0.56]
+
+
+def test_the_naive_gemm_alone_is_told_that_it_is_not_vectorised() -> None:
+    made = model(SEVEN)
+    assert {one.name: one.told for one in made.kernels if one.told} == {"dense GEMM (naive)": "not vectorised"}
+    assert made.title == "dense GEMM (naive) is farthest from its roof, at 5.9%: not vectorised"
+
+
+@pytest.mark.parametrize(
+    ("intensity", "gflops", "told"),
+    [
+        (0.52, 96, ""),  # under the scalar ceiling, left of its ridge at 0.56: the bandwidth alone explains it
+        (0.6, 96, "not vectorised"),
+        (0.6, 116, ""),  # over the scalar ceiling, left of the ridge without FMA
+        (5.0, 800, "no fused multiply-add"),
+        (5.0, 930, ""),
+        (5.0, 100, "not vectorised"),  # the lowest ceiling says most
+    ],
+)
+def test_a_lower_ceiling_explains_only_what_is_right_of_its_ridge(intensity: float, gflops: float, told: str) -> None:
+    made = model({**SEVEN, "kernels": [{"name": "k", "intensity": intensity, "gflops": gflops}]})
+    assert made.kernels[0].told == told
+
+
+def test_the_label_says_how_far_the_roof_is() -> None:
+    labels = {one.name: one.label() for one in model(SEVEN).kernels}
+    assert labels["FFT, 1M point"] == ("FFT, 1M point", "74.7% of roof, up to 1.3x")  # 1 / 0.747 = 1.34
+    assert labels["stream triad"] == ("stream triad", "91.5% of roof")
+    assert labels["dense GEMM (naive)"][1:] == ("5.9% of roof, up to 17x", "not vectorised")
+
+
+# Roofs.
+
+
+def test_a_roof_is_two_or_three_exact_vertices() -> None:
+    assert roofs.vertices(100.0, 1000.0, 1.0, 100.0) == ((1.0, 100.0), (10.0, 1000.0), (100.0, 1000.0))
+    assert roofs.vertices(100.0, 1000.0, 20.0, 100.0) == ((20.0, 1000.0), (100.0, 1000.0))
+    assert roofs.vertices(100.0, 1000.0, 0.1, 5.0) == ((0.1, 10.0), (5.0, 500.0))
+
+
+def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
+    made, layout = laid(V100)
+    decade_x = layout.px(10.0) - layout.px(1.0)
+    decade_y = layout.py(1e9) - layout.py(1e10)
+    for wide, _, _, _, degrees in layout.slopes:
+        low, high = layout.x[0] * 2, layout.x[1] / 2
+        middle = math.sqrt(low * high)
+        rise = layout.py(low * wide.bytes_s) - layout.py(high * wide.bytes_s)
+        assert rise / (layout.px(high) - layout.px(low)) == pytest.approx(decade_y / decade_x)
+        assert layout.py(middle * wide.bytes_s) == pytest.approx(
+            (layout.py(low * wide.bytes_s) + layout.py(high * wide.bytes_s)) / 2
+        )
+        assert degrees == pytest.approx(math.degrees(math.atan(decade_y / decade_x)))
+    assert len({degrees for *_, degrees in layout.slopes}) == 1
+    assert len(made.bandwidths) == 3
+
+
+def test_a_kernel_stands_at_each_level_and_is_held_to_the_one_that_binds() -> None:
+    made = model(V100)
+    (gpp,) = made.kernels
+    assert dict(gpp.spots) == {"l1": 0.865, "l2": 2.25, "hbm": 2.58}
+    # L1 12401, L2 6743, HBM 2138 GFLOP/s: HBM is the least
+    assert gpp.spots[0] == ("hbm", 2.58)
+    assert gpp.fraction == pytest.approx(2085.8 / (2.58 * 828.758))
+    assert made.main is not None
+    assert made.main.name == "HBM"
+
+
+def test_a_kernel_without_a_level_stands_under_main_memory_and_the_best_figure_of_it() -> None:
+    (one,) = table({"name": "k", "intensity": 1, "gflops": 1000, "dtype": "fp32"}).kernels
+    assert one.bytes_s == 2039e9
+
+
+def test_a_dtype_has_its_own_ceiling_and_no_other() -> None:
+    made = table(
+        {"name": "single", "intensity": 1e4, "gflops": 9750, "dtype": "torch.float32"},
+        {"name": "half", "intensity": 1e4, "gflops": 9750, "dtype": "bf16"},
+        {"name": "none", "intensity": 1e4, "gflops": 9750},
+    )
+    assert [one.flops_s for one in made.kernels] == [19500e9, 312000e9, None]
+    assert made.kernels[0].fraction == 0.5
+
+
+# What is not drawn.
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "why"),
+    [
+        ({"intensity": 0, "gflops": 5}, "unusable", "intensity is 0"),
+        ({"intensity": -1, "gflops": 5}, "unusable", "intensity is -1"),
+        ({"intensity": math.nan, "gflops": 5}, "unusable", "nan"),
+        ({"intensity": 1, "gflops": math.inf}, "unusable", "inf"),
+        ({"intensity": 1, "gflops": -5}, "unusable", "more than 0"),
+        ({"intensity": "1,234.5x", "gflops": 5}, "unusable", "expected a number"),
+        ({"intensity": True, "gflops": 5}, "unusable", "expected a number"),
+        ({"gflops": 5}, "unusable", "no intensity"),
+        ({"intensity": 1, "gflops": 5, "flops_s": 5e9}, "unusable", "both"),
+        ({"intensities": {"L9": 1}, "gflops": 5}, "unusable", "no bandwidth has the level 'L9'"),
+        ({"intensity": 1}, "not measured", "no rate"),
+        ({"intensity": 0, "gflops": 0, "gbs": 1019.5}, "copy", "1.02 TB/s, 50.0% of HBM"),
+        ({"gbs": 1019.5}, "copy", "no FLOPs are given"),
+        ({"intensity": 1, "gflops": 4078, "dtype": "fp32"}, "impossible", "2 times its roof of 2.039 TFLOP/s"),
+        (7, "unusable", "not an object"),
+    ],
+)
+def test_what_has_no_place_on_the_plot_is_listed_with_its_reason(row: Any, kind: str, why: str) -> None:
+    good = {"name": "good", "intensity": 1, "gflops": 1000, "dtype": "fp32"}
+    made = table(row if isinstance(row, int) else {"name": "odd", **row}, good)
+    assert [one.name for one in made.kernels] == ["good"]
+    (left,) = made.left
+    assert left.kind == kind
+    assert why in left.why
+    assert "1 listed, not drawn" in made.subtitle
+    layout = arrange(made, marks.legend(made))
+    assert any(why.split(" ")[0] in line for line in layout.footer)
+
+
+def test_a_bandwidth_reached_at_an_intensity_is_a_rate() -> None:
+    (one,) = table({"name": "triad", "intensity": 0.083, "gbs": 1000, "dtype": "fp32"}).kernels
+    assert one.rate == pytest.approx(83e9)
+
+
+@pytest.mark.parametrize(
+    ("roof", "told"),
+    [
+        ({"ceilings": [{"name": "a"}]}, r"ceilings\[0\]: expected flops_s or gflops"),
+        ({"ceilings": [{"gflops": 0}]}, "more than 0"),
+        ({"ceilings": [{"gflops": math.nan}]}, r"ceilings\[0\] gflops is nan"),
+        ({"ceilings": [3]}, r"ceilings\[0\] is int"),
+        ({"bandwidths": {"gbs": 1}}, "bandwidths is dict, expected a list"),
+        ({"bandwidths": [{"gbs": 1, "basis": "guessed"}]}, "basis is 'guessed', expected rated, measured, given"),
+    ],
+)
+def test_a_roof_that_cannot_be_meant_is_an_error(roof: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        table(**roof)
+
+
+def test_a_document_of_no_kind_known_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"table.json: nothing to draw in it: expected a report or an artifact"):
+        model({"rows": []})
+
+
+def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
+    (one,) = table({"name": NASTY, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
+    assert len(one.name) <= 120
+    assert len(one.shown) <= 30
+    assert one.name.startswith("</script><img")
+    assert one.name.isprintable()
+    assert one.name.endswith("\\x00\\u202e")
+    assert shortened("plain") == "plain"
+
+
+# From an artifact and from a report.
+
+
+def test_an_artifacts_percentages_are_its_own(tmp_path: Path) -> None:
+    assert run_tool("analyze", EXAMPLE, "--out", tmp_path).code == 0
+    artifact = json.loads((tmp_path / "profile_roofline.json").read_text())
+    made = model(artifact)
+    entries = {entry["short_name"]: entry for entry in artifact["entries"]}
+    assert {one.name: one.fraction for one in made.kernels} == {name: entry["roofline_pct"] for name, entry in entries.items()}
+    for one in made.kernels:  # and the roof drawn over each is the one that gives them
+        assert one.rate / (one.roof or 0) == pytest.approx(one.fraction)
+    assert [one.name for one in made.ceilings] == ["fp8 matrix", "bf16 matrix"]
+    assert made.subtitle.endswith("gfx950, peaks: table, high confidence")
+    attention = next(one for one in made.kernels if "attention" in one.name)
+    assert attention.span is not None  # 1024 to 2048 tokens
+    assert attention.span[1][1] / attention.span[0][1] == pytest.approx(2.0, rel=0.02)
+
+
+def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
+    run.env(**MI300X).topn(
+        gemm_row("timed"),
+        gemm_row("too_fast", t_ms=0.001),
+        gemm_row("copies", t_ms=0.1),
+        gemm_row("unknown_kernel"),
+    ).shapes(
+        timed=[GEMM],
+        too_fast=[GEMM],
+        copies=[{"op": "copy", "rows": 8192, "cols": 8192, "dtype": "bf16"}],
+    )
+    artifact = run.analyze()
+    made = model(artifact)
+    assert [one.name for one in made.kernels] == ["timed"]
+    assert {one.name: one.kind for one in made.left} == {
+        "too_fast": "impossible",
+        "copies": "copy",
+        "unknown_kernel": "unmodelled",
+    }
+
+
+def test_a_device_is_chosen_by_name_or_by_most_rows() -> None:
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 1e12,
+        "arithmetic_intensity": 1.0,
+        "roofline_pct": 0.5,
+        "headroom_class": "underperforming",
+        "bound_type": "latency",
+    }
+    peaks = {"product": "a", "hbm_bw_bytes_s": 2e12, "flops": {}, "vector": {}, "source": "table", "confidence": "high"}
+    report = {
+        "entries": [{**entry, "device": "A"}, {**entry, "device": "B"}, {**entry, "device": "B"}],
+        "devices": {"A": peaks, "B": {**peaks, "product": "b"}},
+    }
+    assert len(model(report).kernels) == 2
+    assert len(model(report, device="A").kernels) == 1
+    assert [one.kind for one in model(report, device="A").left] == ["other device"] * 2
+    with pytest.raises(ValueError, match="no device 'C', there are A, B"):
+        model(report, device="C")
+
+
+def test_a_baseline_of_the_same_kind_is_the_point_before() -> None:
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 1e12,
+        "arithmetic_intensity": 1.0,
+        "roofline_pct": 0.5,
+        "measurement": {"t_s": 1e-3, "q1_s": 0.9e-3, "q3_s": 1.25e-3},
+        "baseline": {"kind": "previous", "t_s": 2e-3},
+    }
+    peaks = {"hbm_bw_bytes_s": 2e12}
+    (one,) = model({"entries": [entry], "peaks": peaks}).kernels
+    assert one.before == (1.0, 5e11)
+    assert one.span == ((1.0, pytest.approx(8e11)), (1.0, pytest.approx(1e12 / 0.9)))
+    (other,) = model({"entries": [{**entry, "baseline": {"kind": "eager", "t_s": 2e-3}}], "peaks": peaks}).kernels
+    assert other.before is None
+
+
+# On paper.
+
+
+def boxes_of(layout: Layout) -> list[Box]:
+    return [label.box for label in layout.labels]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
+    made, layout = laid(many(40), size)
+    boxes = boxes_of(layout)
+    assert len(boxes) >= (25 if size is WIDE else 8)
+    for at, box in enumerate(boxes):
+        assert box.inside(layout.frame)
+        assert not any(box.hits(other) for other in boxes[at + 1 :])
+        assert not (size.inside and box.hits(layout.legend_box))
+        for one, wide in zip(made.kernels, layout.diameters):
+            disc = Box(layout.px(one.intensity) - wide / 2, layout.py(one.rate) - wide / 2, wide, wide)
+            assert not box.hits(disc)
+
+
+def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None:
+    made, layout = laid(many(2000))
+    assert 0 < len(layout.labels) <= 40
+    named = [made.kernels[label.kernel].share or 0 for label in layout.labels]
+    ranked = sorted((one.share or 0 for one in made.kernels), reverse=True)
+    assert min(named) >= ranked[39]
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        [],
+        [{"name": "one", "intensity": 3, "gflops": 500, "dtype": "fp32"}],
+        [{"name": f"same_{at}", "intensity": 3, "gflops": 500, "dtype": "fp32"} for at in range(30)],
+        [
+            {"name": "least", "intensity": 1e-5, "gflops": 1e-5, "dtype": "fp32"},
+            {"name": "most", "intensity": 1e5, "gflops": 1e5, "dtype": "bf16"},
+        ],
+        [{"name": "under the legend", "intensity": 1e4, "gflops": 30, "dtype": "bf16"}],
+    ],
+    ids=["none", "one", "one point", "ten decades", "low right"],
+)
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -> None:
+    made, layout = laid({**GPU, "kernels": kernels}, size)
+    for one in made.kernels:
+        spot = Box(layout.px(one.intensity), layout.py(one.rate), 0, 0)
+        assert spot.grown(4).inside(layout.frame)
+        assert not (size.inside and spot.grown(1).hits(layout.legend_box))
+    for x, y in made.ridges:
+        assert Box(layout.px(x), layout.py(y), 0, 0).inside(layout.frame)
+    assert all(box.inside(layout.frame) for box in boxes_of(layout))
+
+
+def test_nothing_at_all_is_still_a_figure() -> None:
+    made, layout = laid({"kernels": []})
+    assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
+    assert layout.x[0] < layout.x[1]
+
+
+def test_areas_grow_with_the_share() -> None:
+    rows = [{"name": str(share), "intensity": 1, "gflops": 100, "dtype": "fp32", "share": share} for share in (64, 16, 0)]
+    _, layout = laid({**GPU, "kernels": rows})
+    large, middle, small = (wide**2 for wide in layout.diameters)
+    assert middle - small == pytest.approx((large - small) / 4, rel=0.15)  # in steps
+
+
+def test_the_title_ranks_by_what_is_left_of_the_time_and_by_rows_with_a_verdict() -> None:
+    row = {"intensity": 1, "dtype": "fp32"}
+    made = table(
+        {**row, "name": "short", "gflops": 200, "share": 1, "headroom_class": "underperforming"},
+        {**row, "name": "long", "gflops": 1000, "share": 60, "headroom_class": "moderate"},
+        {**row, "name": "unsure", "gflops": 20, "share": 39, "headroom_class": "unknown"},
+    )
+    assert made.title == "long has most to win: 60% of the time at 49.0% of its roof"

@@ -16,7 +16,7 @@ from typing import Any
 
 from .plain import raised
 from .work.capture import Outcome, capture, own_call
-from .work.capture.record import Captured
+from .work.capture.record import META, Captured
 from .work.capture.replaced import replaced
 from .work.capture.surroundings import names_of
 from .work.capture.timers import Observed, observing
@@ -143,3 +143,8 @@ def declared(captured: Captured) -> tuple[Declared | None, str]:
 def interpreted(captured: Captured | None) -> bool:
     """Whether a captured call ran in Triton's interpreter, so that its time is no kernel's."""
     return captured is not None and any(INTERPRETED in note for note in captured.notes)
+
+
+def timeless(captured: Captured | None) -> bool:
+    """Whether the time that a call took is no kernel's: it ran in an interpreter, or on tensors without memory."""
+    return captured is not None and (interpreted(captured) or META in captured.notes)

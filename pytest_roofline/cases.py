@@ -143,8 +143,8 @@ class Cases:
         nodeid: str = "",
         captured: Captured | None = None,
     ) -> Case:
-        if capturing.interpreted(captured):
-            measurement = None  # Python's
+        if capturing.timeless(captured):
+            measurement = None
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
         earlier = self.baselines.get(nodeid) if baseline is None else None
@@ -245,7 +245,7 @@ def _timed_as(case: Case, watched: Watched) -> Captured | None:
     """What was captured of the timed call whose time a returned figure is; None where it may be one of several."""
     t_s = case.measurement.t_s if case.measurement is not None else 0.0
     near = [one for one in watched.observed if abs(one.measurement.t_s - t_s) <= _ROUNDED * t_s]
-    found = [one.captured for one in near if one.captured is not None]
+    found = [one.captured for one in near if one.captured]
     works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in found]
     return found[0] if found and works.count(works[0]) == len(works) else None
 

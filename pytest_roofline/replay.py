@@ -44,7 +44,7 @@ OPTIONS = (
     Option("--fail-on", "KIND[,KIND]", f"exit 1 on {', '.join(KINDS)}"),
     Option("--fail-under", "PCT", "exit 1 where a row is under this percent of its roof"),
     Option("--json", what="print the report as one JSON document"),
-    Option("--verbose", what="or -v: the basis of each figure; twice: the notes", short="v"),
+    Option("--verbose", what="the basis of each figure; twice: the notes", short="v"),
 )
 
 

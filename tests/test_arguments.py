@@ -14,7 +14,7 @@ OPTIONS = (
     Option("--share-pct", "PCT", default="5"),
     Option("--share-max", "N"),
     Option("--how", "HOW", choices=("fast", "slow")),
-    Option("--with", "FILE", many=True),
+    Option("--with", "FILE", many=True, short="w"),
     Option("--json"),
     Option("--verbose", short="v"),
 )
@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str, str
         (["-", "--share-max", "-"], {"place": "-", "share_pct": "5", "share_max": "-"}),
         (["--", "--json"], {"place": "--json", "share_pct": "5"}),
         (["a", "--json", "b", "c"], {"place": "a", "others": ["b", "c"], "share_pct": "5", "json": 1}),
-        (["a", "--with", "x", "--with=y"], {"place": "a", "share_pct": "5", "with": ["x", "y"]}),
+        (["a", "--with", "x", "--with=y", "-w", "z"], {"place": "a", "share_pct": "5", "with": ["x", "y", "z"]}),
         (["a", "--how", "slow"], {"place": "a", "share_pct": "5", "how": "slow"}),
         (["a", "-v"], {"place": "a", "share_pct": "5", "verbose": 1}),
         (["a", "-vv", "--verb"], {"place": "a", "share_pct": "5", "verbose": 3}),
@@ -62,6 +62,7 @@ def test_values_come_by_name_and_by_place(
         ([], "missing PLACE"),
         (["a", "--nope"], "unknown option --nope"),
         (["a", "-x"], "unknown option -x"),
+        (["a", "-ww", "x"], "unknown option -ww"),
         (["a", "--share=1"], "ambiguous option --share"),
         (["a", "--share-pct"], "--share-pct: expected PCT"),
         (["a", "--share-pct", "--json"], "--share-pct: expected PCT"),
@@ -78,7 +79,7 @@ def test_the_help_names_every_option_and_what_it_is_for(capsys: pytest.CaptureFi
     status, out, err = said(capsys, "a", "--nope", "--help")
     assert (status, err) == (0, "")
     for option in OPTIONS:
-        assert f"  {option.shown}" in out
+        assert f" {option.shown}" in out
     assert "go there" in out
 
 

@@ -63,12 +63,20 @@ def test_trace_and_script():
     module = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(16, 4), torch.nn.LayerNorm(4)))
     assert module(X).shape == (8, 4)
 
+def test_script_what_is_stepped_aside_for():
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    assert torch.jit.script(layer)(X[None]).shape == (1, 8, 16)
+    assert torch.compile(layer, backend="eager")(X[None]).shape == (1, 8, 16)
+    assert "__call__" not in vars(torch.nn.MultiheadAttention)  # what compiles finds torch as it is
+
 def test_export():
     class Module(torch.nn.Module):
         def forward(self, x, w):
             return softmax(x, w)
     exported = torch.export.export(Module(), (X, W))
     assert close(exported.module()(X, W), softmax(X, W))
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    assert torch.export.export(layer, (X[None],)).module()(X[None]).shape == (1, 8, 16)
 
 def test_symbolic_trace():
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -192,13 +192,44 @@ def test_torchs_causal_mask_is_aligned_at_the_top_left(n_q: int, n_kv: int, pair
     assert found.bytes == 4 * 2 * 3 * 8 * (2 * n_q + 2 * keys)
 
 
-def test_a_mask_of_values_is_read_and_counted_as_hiding_nothing(torch: Any) -> None:
-    q, mask = torch.ones(1, 2, 16, 8), torch.zeros(16, 16)
-    captured = capture(attend, torch, "MATH", q, q.clone(), q.clone(), attn_mask=mask)
-    full = work("attn_prefill", batch=1, n_q_heads=2, n_kv_heads=2, head_dim=8, seq_q=16, causal=False, dtype="fp32")
+MASKS = [
+    ("hides nothing", lambda t: t.zeros(16, 16), 256, 4 * 256),
+    ("of values", lambda t: t.full((16, 16), float("-inf")).triu(1), 136, 4 * 256),  # 16 x 17 / 2
+    ("of truths", lambda t: t.ones(16, 16, dtype=t.bool).tril(), 136, 256),
+    ("of a head", lambda t: t.ones(1, 1, 16, 16, dtype=t.bool).tril(), 136, 256),
+    ("expanded", lambda t: (t.arange(16) < 4).expand(16, 16), 64, 16),  # four keys each
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mask", "pairs", "nbytes"), [case[1:] for case in MASKS], ids=[case[0] for case in MASKS])
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_mask_is_read_and_its_pairs_are_those_that_it_leaves(
+    mask: Callable[[Any], Any], pairs: int, nbytes: int, backward: bool, torch: Any
+) -> None:
+    """Two products forward, four backward where the scores were kept: 2 FLOPs x 2 heads x 8 a pair each."""
+    q, k, v = (torch.ones(1, 2, 16, 8, requires_grad=backward) for _ in range(3))
+    given = mask(torch)
+
+    def step() -> Any:
+        out = attend(torch, "MATH", q, k, v, attn_mask=given)
+        return torch.autograd.grad(out, (q, k, v), torch.ones_like(out)) if backward else out
+
+    captured = capture(step)
     assert captured.work is not None
-    assert (captured.work.flops, captured.work.bytes) == (full.flops, full.bytes + 4 * 16 * 16)
-    assert captured.notes == ("attention under a mask: its pairs counted as if it hid none",)
+    assert captured.sure
+    assert captured.work.flops == (6 if backward else 2) * 2 * 2 * 8 * pairs
+    if not backward:
+        assert captured.work.bytes == 4 * 4 * (2 * 16 * 8) + nbytes
+
+
+def test_a_mask_that_cannot_be_looked_at_bounds_the_pairs(torch: Any) -> None:
+    q, mask = torch.empty(1, 2, 16, 8, device="meta"), torch.empty(16, 16, device="meta")
+    captured = capture(F(torch).scaled_dot_product_attention, q, q.clone(), q.clone(), mask)
+    assert captured.work is not None
+    assert (captured.work.flops, captured.sure) == (2 * 2 * 2 * 8 * 256, False)
+    assert "attention under a mask of which it is not known what it hides: counted as if it hid nothing" in captured.notes
+    one, keys = torch.ones(1, 2, 1, 8), torch.ones(1, 2, 16, 8)
+    assert not capture(F(torch).scaled_dot_product_attention, one, keys, keys.clone(), torch.arange(16)[None] < 4).sure
 
 
 def test_one_query_is_a_step_of_decoding(torch: Any) -> None:
@@ -327,6 +358,28 @@ def test_what_is_kept_for_the_backward_pass_is_written(torch: Any) -> None:
     assert captured.notes == ("512 B that it keeps beside its result, such as for a backward pass, count as written",)
 
 
+def test_what_stays_for_the_next_call_may_make_it_do_more(torch: Any) -> None:
+    """A cache that grows by a row a call: what was timed was shorter, what is watched is the longest."""
+    held = {"keys": torch.ones(4, 16)}
+
+    def step(key: Any) -> Any:
+        held["keys"] = torch.cat([held["keys"], key])
+        return held["keys"].sum()
+
+    captured = capture(step, torch.ones(1, 16))
+    assert captured.work is not None
+    assert not captured.sure
+    assert "where it keeps more at each call, a call does more each time" in captured.notes[0]
+    # What a dictionary or an object brings back is its result.
+    out = type("Out", (), {})()
+
+    def named(x: Any) -> Any:
+        out.last = x + 1
+        return {"out": out}
+
+    assert capture(named, torch.ones(4)).sure
+
+
 @pytest.mark.parametrize(
     ("call", "nbytes"),
     [
@@ -415,6 +468,8 @@ TABLES = [
     ("masked_fill_", lambda t: (lambda x, m: x.masked_fill_(m, 2.0), table(t), t.arange(16000).view(1000, 16) < 48),
      16000 + 48 * 4, 0),
     ("mask of rows", lambda t: (lambda x, m: x.masked_fill_(m[:, None], 2.0), table(t), t.arange(1000) < 3), 1000 + 3 * ROW, 0),
+    ("masked_scatter_", lambda t: (lambda x, m, s: x.masked_scatter_(m, s), t.zeros(8, 8), t.arange(64).view(8, 8) < 3,
+                                   t.ones(64)), 64 + 2 * 3 * 4, 0),
     # Read: each row once, however often it is asked for.
     ("embedding", lambda t: (F(t).embedding, t.zeros(4, dtype=t.int64), table(t)), ROW + 4 * ROW + 4 * 8, 0),
     ("index", lambda t: (lambda x, i: x[i], table(t), some(t)), 3 * ROW + GIVEN, 0),
@@ -463,7 +518,7 @@ def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
     assert captured.work is not None
     assert captured.work.bytes == 2 * 4 * ROW + 4 * 8
     assert not captured.sure
-    assert captured.notes == ("which rows its indices name is not known: the bytes of its table are an upper bound",)
+    assert "which rows its indices name is not known: the bytes of its table are an upper bound" in captured.notes
 
 
 def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
@@ -504,7 +559,7 @@ def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
     assert watch.finish().operations == 1
     with Watch(own=True) as nested:
         torch.mm(a, a)
-    assert nested.finish().reason == "a mode of torch is active around the test"
+    assert nested.finish().reason == "other modes of torch are active"
     inner.__exit__(None, None, None)
     assert not _dispatch_modes(torch)
     assert not torch.overrides._get_current_function_mode_stack()
@@ -585,6 +640,29 @@ def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: floa
     fn, *args = call(torch)
     found = done(fn, *args)
     assert (found.bytes, found.flops) == (nbytes, flops)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "options", "streams", "flops"),
+    [
+        # Parameter and gradient read and the parameter written; each state read and written.
+        ("SGD", {}, 3, 2),
+        ("SGD", {"momentum": 0.9}, 5, 4),
+        ("Adam", {}, 7, 14),
+        ("AdamW", {}, 7, 14),
+        ("Adam", {"amsgrad": True}, 9, 14),
+    ],
+)
+def test_a_fused_step_of_an_optimiser(optimiser: str, options: dict[str, Any], streams: int, flops: int, torch: Any) -> None:
+    """100 and 50 parameters; Adam also reads and writes how many steps were taken, of each 4 B, and adds one."""
+    parameters = [torch.nn.Parameter(torch.ones(size)) for size in (100, 50)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    step = getattr(torch.optim, optimiser)(parameters, lr=0.1, fused=True, **options).step
+    step()
+    counters = 0 if optimiser == "SGD" else 2
+    found = done(step)
+    assert (found.bytes, found.flops) == (streams * 4 * 150 + counters * 2 * 4, flops * 150 + counters)
 
 
 OVERLAPS = [

@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+import types
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -397,12 +399,9 @@ def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> No
 
 
 def test_a_triton_without_what_is_wrapped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Module:
-        __version__ = "9.9"
-
-        class CompiledKernel:
-            pass
-
-    monkeypatch.setitem(sys.modules, "triton", Module)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", Module)  # type: ignore[arg-type]
+    for name in ("triton", "triton.compiler.compiler"):
+        module = types.ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)
+        vars(module).update(__version__="9.9", CompiledKernel=type("CompiledKernel", (), {}))
+        monkeypatch.setitem(sys.modules, name, module)
     assert unseen() == "Triton 9.9 has no triton.compiler.compiler.CompiledKernel.launch_metadata"

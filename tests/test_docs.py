@@ -38,7 +38,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger", "check", "unmodified"]
+PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger", "check", "unmodified", "figure"]
 
 
 @pytest.mark.parametrize("name", PLUGIN_PAGES)
@@ -172,4 +172,4 @@ def test_no_page_and_no_code_names_a_machines_paths() -> None:
         path = ROOT / name
         if name == "tests/test_docs.py" or not path.is_file():
             continue
-        assert not pattern.search(path.read_text(encoding="utf-8")), name
+        assert not pattern.search(path.read_bytes().decode("utf-8", "replace")), name

@@ -11,11 +11,12 @@ import pytest
 from conftest import EXAMPLE, GEMM, MI300X, Run, gemm_row, run_tool
 from figure_data import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
 
+from pytest_roofline.ceilings.machine import Machine
+from pytest_roofline.ceilings.record import Ceiling, Ceilings
 from pytest_roofline.figure import marks
 from pytest_roofline.figure.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.figure.model import Model, percent, shortened
 from pytest_roofline.figure.output import of_document
-from roofline_engine import roofs
 
 
 def model(document: dict[str, Any], **options: Any) -> Model:
@@ -80,12 +81,6 @@ def test_the_label_says_how_far_the_roof_is() -> None:
 # Roofs.
 
 
-def test_a_roof_is_two_or_three_exact_vertices() -> None:
-    assert roofs.vertices(100.0, 1000.0, 1.0, 100.0) == ((1.0, 100.0), (10.0, 1000.0), (100.0, 1000.0))
-    assert roofs.vertices(100.0, 1000.0, 20.0, 100.0) == ((20.0, 1000.0), (100.0, 1000.0))
-    assert roofs.vertices(100.0, 1000.0, 0.1, 5.0) == ((0.1, 10.0), (5.0, 500.0))
-
-
 def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
     made, layout = laid(V100)
     decade_x = layout.px(10.0) - layout.px(1.0)
@@ -129,6 +124,15 @@ def test_a_dtype_has_its_own_ceiling_and_no_other() -> None:
     assert made.kernels[0].fraction == 0.5
 
 
+def test_a_measured_ceiling_under_the_rated_one_explains_nothing() -> None:
+    """Nearly every kernel is under it; a lower ceiling of the same kind does."""
+    measured = {"name": "bf16, reached by a GEMM", "gflops": 200000, "dtype": "bf16", "basis": "measured"}
+    half = {"name": "AVX2", "gflops": 90000, "dtype": "bf16", "basis": "rated"}
+    rows = {"ceilings": [*GPU["ceilings"], measured, half]}
+    kernels = [{"name": str(rate), "intensity": 1e4, "gflops": rate, "dtype": "bf16"} for rate in (150000, 80000)]
+    assert [one.told for one in table(*kernels, **rows).kernels] == ["", "under AVX2"]
+
+
 # What is not drawn.
 
 
@@ -145,6 +149,8 @@ def test_a_dtype_has_its_own_ceiling_and_no_other() -> None:
         ({"gflops": 5}, "unusable", "no intensity"),
         ({"intensity": 1, "gflops": 5, "flops_s": 5e9}, "unusable", "both"),
         ({"intensities": {"L9": 1}, "gflops": 5}, "unusable", "no bandwidth has the level 'L9'"),
+        ({"intensity": 1e300, "gflops": 5}, "unusable", "out of the range"),
+        ({"intensity": 1, "flops_s": 1e-200}, "unusable", "out of the range"),
         ({"intensity": 1}, "not measured", "no rate"),
         ({"intensity": 0, "gflops": 0, "gbs": 1019.5}, "copy", "1.02 TB/s, 50.0% of HBM"),
         ({"gbs": 1019.5}, "copy", "no FLOPs are given"),
@@ -175,6 +181,7 @@ def test_a_bandwidth_reached_at_an_intensity_is_a_rate() -> None:
         ({"ceilings": [{"name": "a"}]}, r"ceilings\[0\]: expected flops_s or gflops"),
         ({"ceilings": [{"gflops": 0}]}, "more than 0"),
         ({"ceilings": [{"gflops": math.nan}]}, r"ceilings\[0\] gflops is nan"),
+        ({"ceilings": [{"gflops": 1e300}]}, "out of the range"),
         ({"ceilings": [3]}, r"ceilings\[0\] is int"),
         ({"bandwidths": {"gbs": 1}}, "bandwidths is dict, expected a list"),
         ({"bandwidths": [{"gbs": 1, "basis": "guessed"}]}, "basis is 'guessed', expected rated, measured, given"),
@@ -283,6 +290,64 @@ def test_a_baseline_of_the_same_kind_is_the_point_before() -> None:
     assert other.before is None
 
 
+def measured_cpu() -> dict[str, Any]:
+    """A CPU of 100 GB/s and 800 GFLOP/s in fp64, half of it without FMA, an eighth by scalar code, with one cache."""
+    figures = [
+        ("read", "bandwidth", "DRAM", 100e9),
+        ("triad", "bandwidth", "DRAM", 80e9),
+        ("read", "bandwidth", "L2", 900e9),
+        ("vector_fma", "compute", None, 800e9),
+        ("vector", "compute", None, 400e9),
+        ("scalar", "compute", None, 100e9),
+    ]
+    items = tuple(
+        Ceiling(name=name, kind=kind, level=level, dtype="fp64", threads=8, value=value, median=value, rounds=5, method="carm")
+        for name, kind, level, value in figures
+    )
+    machine = Machine(cpu="a CPU", arch="x86_64", cores=8, memory_bytes=2**34, cache_bytes=2**25)
+    record = Ceilings(machine=machine, method="carm", date="2026-01-01T00:00:00Z", clock_mhz=3000, call_s=1e-7, items=items)
+    return {"peaks": record.peaks().to_dict(), **record.to_json()}
+
+
+def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
+    record = measured_cpu()
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "dtype": "fp64",
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 60e9,
+        "arithmetic_intensity": 16.0,
+        "ridge_point": 8.0,
+        "roofline_pct": 60 / 800,
+    }
+    report = {"entries": [{**entry, "device": "cpu"}], "devices": {"cpu": record["peaks"]}}
+    bare, full = model(report), model(report, ceilings=record)
+    assert [one.told for one in bare.kernels] == [""]
+    assert [one.told for one in full.kernels] == ["not vectorised"]
+    assert [(one.name, one.flops_s) for one in full.ceilings] == [
+        ("fp64 vector", 800e9),
+        ("fp64 no FMA", 400e9),
+        ("fp64 scalar", 100e9),
+    ]
+    assert [(one.name, one.bytes_s) for one in full.bandwidths] == [
+        ("memory, measured", 100e9),
+        ("DRAM triad", 80e9),
+        ("L2 read", 900e9),
+    ]
+    assert full.kernels[0].fraction == bare.kernels[0].fraction
+    alone = model(record)
+    assert len(alone.ceilings) == 3
+    assert alone.kernels == ()
+    with pytest.raises(ValueError, match="its rows are not of a CPU"):
+        model({**report, "devices": {"cpu": {**record["peaks"], "product": "mi300x"}}}, ceilings=record)
+    with pytest.raises(ValueError, match="no ceilings of roofline peaks measure: schema is None"):
+        model(report, ceilings={})
+    with pytest.raises(ValueError, match="its roofs are its own"):
+        model(SEVEN, ceilings=record)
+
+
 # On paper.
 
 
@@ -302,6 +367,16 @@ def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
         for one, wide in zip(made.kernels, layout.diameters):
             disc = Box(layout.px(one.intensity) - wide / 2, layout.py(one.rate) - wide / 2, wide, wide)
             assert not box.hits(disc)
+
+
+def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
+    near = [{"name": f"measured {at}", "gflops": 312000 - 2000 * at, "dtype": "bf16"} for at in range(5)]
+    _, layout = laid({**many(10), "ceilings": near})
+    boxes = [box for _, _, box in layout.tags]
+    assert len(boxes) == 5
+    for at, box in enumerate(boxes):
+        assert box.inside(layout.frame)
+        assert not any(box.hits(other) for other in boxes[at + 1 :])
 
 
 def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None:
@@ -341,6 +416,8 @@ def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -
 def test_nothing_at_all_is_still_a_figure() -> None:
     made, layout = laid({"kernels": []})
     assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
+    assert layout.unit[1] == "GFLOP/s"
+    assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: the list says why"
     assert layout.x[0] < layout.x[1]
 
 

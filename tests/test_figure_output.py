@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from figure_data import GPU, NASTY, SEVEN, V100, many
 from plugin_run import Project
 
@@ -211,6 +213,18 @@ def test_five_thousand_kernels_are_a_page_of_under_five_megabytes_in_under_two_s
             break
     assert min(times) < 2
     assert (tmp_path / "o.html").stat().st_size < 5e6
+
+
+def test_the_pictures_of_the_docs_are_what_their_command_draws() -> None:
+    spec = importlib.util.spec_from_file_location("make_figures", ROOT / "docs" / "make_figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    drawn = dict(made.drawings())
+    assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "figures").glob("*.svg")}
+    for name, table in (("cpu", SEVEN), ("v100", V100)):
+        assert json.loads((ROOT / "examples" / "figure" / f"{name}.json").read_text(encoding="utf-8")) == table
 
 
 # The command.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import EXAMPLE, run_tool
 from figure_data import GPU, NASTY, SEVEN, V100, many
 
 from pytest_roofline.figure import output
@@ -40,6 +41,9 @@ TABLES: dict[str, dict[str, Any]] = {
             {"name": "most", "intensity": 1e5, "gflops": 1e5, "dtype": "bf16"},
         ],
     },
+    "roofs": {**GPU, "kernels": []},
+    "nothing": {"kernels": []},
+    "one": {**GPU, "kernels": [{"name": "one", "intensity": 3, "gflops": 500, "dtype": "fp32"}]},
     "nasty": {**GPU, "kernels": [{"name": NASTY, "intensity": 3, "gflops": 2000, "dtype": "fp32", "note": NASTY}]},
 }
 
@@ -55,9 +59,11 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    for name, table in TABLES.items():
+    assert run_tool("analyze", EXAMPLE, "--out", folder).code == 0
+    artifact = json.loads((folder / "profile_roofline.json").read_text(encoding="utf-8"))
+    for name, table in {**TABLES, "serving": artifact}.items():
         output.write(output.of_document(table, name), str(folder / f"{name}.html"))
-    return {name: folder / f"{name}.html" for name in TABLES}
+    return {path.stem: path for path in folder.glob("*.html")}
 
 
 class Opened:
@@ -240,6 +246,31 @@ def test_eleven_decades_are_picked_from_and_zoomed(opened: Any, name: str) -> No
     before = page.ticks()
     page.tool("zoom")
     page.drag((0.05, 0.6), (0.3, 0.95))
+    assert page.ticks() != before
+
+
+def test_the_row_of_an_artifact_says_basis_range_limiter_route_and_notes(opened: Any) -> None:
+    page = opened("serving")
+    page.spot("kernel_paged_attention_2d")
+    row = page.row()
+    assert row["percent of roof"] == "17.8%"
+    assert row["range"] == "11.9 to 23.8% of roof"
+    assert row["limiter"] == "latency bound: neither roof is near"
+    assert row["basis"] == "model, medium"
+    assert row["route"] == "occupancy_track"
+    assert "context 1536 = isl + osl/2" in row["notes"]
+    assert row["hbm util"] == "0.178"
+    assert row["expected e2e gain pct"].startswith("5.70 % of GPU time saved")
+    assert row["bytes est"].endswith(" MB")
+
+
+@pytest.mark.parametrize(("name", "count"), [("nothing", "0 kernels"), ("roofs", "0 kernels"), ("one", "1 kernel")])
+def test_few_or_no_kernels_are_a_page_too(opened: Any, name: str, count: str) -> None:
+    page = opened(name)
+    assert page.page.locator("#count").inner_text() == count
+    before = page.ticks()
+    page.tool("zoom")
+    page.drag((0.3, 0.3), (0.6, 0.6))
     assert page.ticks() != before
 
 

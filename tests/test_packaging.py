@@ -95,7 +95,9 @@ def test_the_sdist_builds_and_tests_itself(built: tuple[Path, Path]) -> None:
 def plugin_files() -> set[str]:
     folder = ROOT / "pytest_roofline"
     return {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix == ".py" or path.name == "py.typed"
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".css", ".js") or path.name == "py.typed"
     }
 
 

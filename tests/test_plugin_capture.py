@@ -98,6 +98,9 @@ TORCH = """
     def test_nothing_of_ours():
         assert 1
 
+    def test_meta(benchmark):
+        benchmark(mm, A.to("meta"), B.to("meta"))
+
     def test_returns_a_tensor_count(benchmark):
         assert benchmark(mm, A, B).shape == (64, 16)
 """
@@ -136,6 +139,8 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     assert rows["test_layer_norm"]["roof_s"] == pytest.approx(4 * (2 * 8 * 128 + 2 * 128) / 8e12, rel=1e-6)
     assert work("test_own_call_by_name") == ("captured", 2 * 4 * 8 * 128, 5 * 8 * 128, "A")
     assert "test_nothing_of_ours" not in rows
+    assert work("test_meta")[:3] == ("captured", MM_BYTES, MM_FLOPS)
+    assert rows["test_meta"]["measurement"] is rows["test_meta"]["roofline_pct"] is None  # nothing was computed
 
 
 @needs_torch

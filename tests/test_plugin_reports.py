@@ -210,7 +210,7 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
 @pytest.mark.parametrize(
     ("option", "named"),
     [
-        ("--roofline-report=pdf:x", "'pdf'"),
+        ("--roofline-report=docx:x", "'docx'"),
         ("--roofline-report=json", "json needs a destination"),
         ("--roofline-report=term:x", "term takes no destination"),
         ("--roofline-fail-on=beyond", "'beyond'"),
@@ -254,10 +254,10 @@ def test_a_key_that_cannot_be_meant(project: Project, toml: str, named: str) -> 
 
 
 def test_an_unknown_report_of_the_projects_table(project: Project) -> None:
-    project.toml('[tool.roofline]\nreport = ["pdf"]').write(test_a="def test_one(): pass")
+    project.toml('[tool.roofline]\nreport = ["docx"]').write(test_a="def test_one(): pass")
     ran = project.run(report=False)
     assert ran.code == 4
-    assert "'pdf'" in ran.out
+    assert "'docx'" in ran.out
 
 
 def test_a_broken_roofline_toml(project: Project) -> None:

@@ -11,8 +11,9 @@ from roofline_engine.units import printable
 from .output import SUFFIXES, needed, of_document, suffix_of, write
 
 OPTIONS = (
-    Option("path", "REPORT", "a report, an artifact, or JSON with ceilings, bandwidths and kernels", required=True),
+    Option("path", "REPORT", "a report, an artifact, a table in JSON, or measured ceilings alone", required=True),
     Option("--output", "FILE", f"ends in {', '.join(SUFFIXES)}; repeatable", many=True, required=True, short="o"),
+    Option("--ceilings", "FILE", "what roofline peaks measure --json printed: caches, no FMA, scalar, beside a report's roofs"),
     Option("--device", "NAME", "whose rows, where a report has several devices"),
     Option("--title", "TEXT", "in place of the one that says what to see"),
 )
@@ -28,7 +29,8 @@ def run(options: Options) -> int:
         suffix_of(path)
     needed()
     label = printable(os.path.basename(options.path))
-    model = of_document(read_json(options.path), label, options.device, options.title)
+    ceilings = read_json(options.ceilings) if options.ceilings else None
+    model = of_document(read_json(options.path), label, options.device, options.title, ceilings)
     for path in options.output:
         write(model, path)
         print(f"wrote {printable(path)}")

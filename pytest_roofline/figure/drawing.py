@@ -15,9 +15,7 @@ from .layout import (
     Entry,
     Label,
     Layout,
-    ceiling_box,
     ceiling_start,
-    ceiling_words,
     level_tags,
     slope_ends,
 )
@@ -38,6 +36,7 @@ class Drawing(NamedTuple):
     """
 
     figure: Any
+    title: str
     over: str
     series: dict[int, list[int]]
     spots: dict[int, list[int]]
@@ -45,13 +44,13 @@ class Drawing(NamedTuple):
 
     def svg(self) -> str:
         """The drawing as one SVG document."""
-        return laid(self.figure.to_svg(), self.over)
+        return self.laid(self.figure.to_svg())
 
-
-def laid(svg: str, over: str) -> str:
-    """``over`` laid on top of plotpress' SVG."""
-    head, _, _ = svg.rpartition("</svg>")
-    return f"{head}{over}</svg>"
+    def laid(self, svg: str) -> str:
+        """plotpress' SVG of the figure with what belongs on top of it, and its title for who does not see it."""
+        head, _, _ = svg.rpartition("</svg>")
+        named = f'<svg role="img" aria-label="{html.escape(self.title)}" '
+        return f"{head.replace('<svg ', named, 1)}{self.over}</svg>"
 
 
 def draw(model: Model, layout: Layout) -> Drawing:
@@ -76,7 +75,7 @@ def draw(model: Model, layout: Layout) -> Drawing:
     if len(model.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, _over(model, layout), {}, {}, [])
+    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [])
     _roofs(axes, model, layout, drawn)
     _ways(axes, model, layout, drawn)
     _points(axes, model, layout, drawn)
@@ -206,9 +205,9 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     if layout.flat is not None:
         words, px, py = layout.flat
         text(px, py, words, None, fontsize=TEXT)
-    for top, colour, _ in marks.ceilings(model):
-        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
-        text(box.x + box.w, box.y + box.h - 2.5, ceiling_words(top, layout.unit), None, color=colour, ha="right")
+    shades = {top: colour for top, colour, _ in marks.ceilings(model)}
+    for top, words, box in layout.tags:
+        text(box.x + box.w, box.y + box.h - 2.5, words, None, color=shades[top], ha="right")
     if len(model.levels) > 1:
         for at, one in enumerate(model.kernels[:12]):
             for words, middle, box in level_tags(one, layout.diameters[at], layout.frame, layout.x, layout.y):
@@ -231,7 +230,7 @@ def _text(x: float, y: float, words: str, size: float, colour: str = marks.INK, 
 
 def _over(model: Model, layout: Layout) -> str:
     """Title, what was left out, and the legend: plotpress' own would show a circle for every shape."""
-    parts = [f"<title>{html.escape(model.title, quote=False)}</title>"]
+    parts = []
     y = 20.0
     for line in layout.title:
         parts.append(_text(16, y, line, 12.5, more=' font-weight="bold"'))

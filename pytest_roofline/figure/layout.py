@@ -105,6 +105,7 @@ class Layout:
     legend: tuple[Entry, ...]
     legend_box: Box
     slopes: tuple[tuple[Bandwidth, str, float, float, float], ...]
+    tags: tuple[tuple[Ceiling, str, Box], ...]
     flat: tuple[str, float, float] | None
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
@@ -156,7 +157,7 @@ def text_width(text: str, size: float = TEXT) -> float:
 
 def unit_of(rates: Iterable[float]) -> tuple[float, str]:
     """The unit in which the highest rate has two to four digits before the point, as 1840 GFLOP/s has."""
-    top = max(rates, default=1e9)
+    top = max(rates)
     return next((unit for unit in UNITS if top >= 10 * unit[0]), UNITS[-1])
 
 
@@ -219,7 +220,7 @@ def footer(left: Sequence[Left], notes: Sequence[str], wide: float, most: int = 
 
 def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     """The drawing of a model."""
-    unit = unit_of([one.flops_s for one in model.ceilings] or [one.rate for one in model.kernels] or [1e9])
+    unit = unit_of([one.flops_s for one in model.ceilings] or [one.rate for one in model.kernels] or [1e10])
     wide = size.width - 32
     title = tuple(textwrap.wrap(model.title, int(wide / (0.56 * 12.5)), max_lines=3, placeholder=" …")) or ("Roofline",)
     subtitle = tuple(textwrap.wrap(model.subtitle, int(wide / (0.5 * TEXT)), max_lines=3, placeholder=" …"))
@@ -239,8 +240,10 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         box = Box(frame.x, frame.y + frame.h + 44, legend_w, legend_h)
     sizes = diameters(model)
     inner = frame.grown(-2)
-    slopes, flat, taken = _limits(model, frame, x, y, unit, [box] if size.inside and legend else [])
-    labels = _labels(model, frame, x, y, sizes, inner, [*taken, *([box] if size.inside and legend else [])])
+    tags = _tags(model, frame, y, unit)
+    keep = [tag for _, _, tag in tags] + ([box] if size.inside and legend else [])
+    slopes, flat, taken = _limits(model, frame, x, y, keep)
+    labels = _labels(model, frame, x, y, sizes, inner, [*taken, *keep])
     return Layout(
         size=size,
         frame=frame,
@@ -252,6 +255,7 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         legend=tuple(legend),
         legend_box=box,
         slopes=slopes,
+        tags=tags,
         flat=flat,
         title=title,
         subtitle=subtitle,
@@ -288,8 +292,7 @@ def _limits(
     frame: Box,
     x: tuple[float, float],
     y: tuple[float, float],
-    unit: tuple[float, str],
-    taken: list[Box],
+    taken: Sequence[Box],
 ) -> tuple[tuple[tuple[Bandwidth, str, float, float, float], ...], tuple[str, float, float] | None, list[Box]]:
     """The words along the slopes and over the roof, with their boxes."""
     decade_x = frame.w / math.log10(x[1] / x[0])
@@ -347,9 +350,6 @@ def _limits(
     if len(model.levels) > 1:
         for kernel, size in zip(model.kernels[:12], diameters(model)):
             boxes += [box for _, _, box in level_tags(kernel, size, frame, x, y)]
-    # each ceiling's own name stands on its line, at the right edge
-    for ceiling in model.ceilings:
-        boxes.append(ceiling_box(ceiling, unit, frame, _py(frame, y, ceiling.flops_s)))
     return tuple(words), flat, boxes
 
 
@@ -373,10 +373,20 @@ def slope_ends(model: Model, one: Bandwidth, x: tuple[float, float], y: tuple[fl
     return max(x[0], y[0] / one.bytes_s), min(x[1], min(top, y[1]) / one.bytes_s)
 
 
-def ceiling_box(one: Ceiling, unit: tuple[float, str], frame: Box, at: float) -> Box:
-    """Where a ceiling's words stand: on its line, at the right edge."""
-    wide = text_width(ceiling_words(one, unit), SMALL)
-    return Box(frame.x + frame.w - wide - 6, at - 12, wide, 11)
+def _tags(model: Model, frame: Box, y: tuple[float, float], unit: tuple[float, str]) -> tuple[tuple[Ceiling, str, Box], ...]:
+    """Each ceiling's words at the right end of its line: over it, under it where the one above is near, else further left."""
+    found: list[tuple[Ceiling, str, Box]] = []
+    for one in sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name)):
+        words = ceiling_words(one, unit)
+        wide, at = text_width(words, SMALL), _py(frame, y, one.flops_s)
+        right = frame.x + frame.w - 6
+        over, under = Box(right - wide, at - 12, wide, 11), Box(right - wide, at + 1, wide, 11)
+        taken = [box for _, _, box in found]
+        box = next((box for box in (over, under) if not any(box.hits(other) for other in taken)), over)
+        while any(box.hits(other) for other in taken) and box.x > frame.x + wide:
+            box = Box(box.x - 12, box.y, wide, box.h)
+        found.append((one, words, box))
+    return tuple(found)
 
 
 def level_tags(

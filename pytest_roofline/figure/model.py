@@ -22,6 +22,7 @@ WORTH_AN_ARROW = 1.15
 WIDE = 1.1
 #: Longest name that is shown whole: a C++ template may have thousands of characters.
 LONGEST, LONGEST_LABEL = 120, 30
+_SENSIBLE = (1e-30, 1e30)
 #: A rate over its roof by less than this is the rounding of printed figures.
 ROUNDING = 1.005
 
@@ -166,6 +167,19 @@ class Model:
         return tuple(dict.fromkeys(level for kernel in self.kernels for level, _ in kernel.spots))
 
 
+def ranged(value: float, what: str) -> float:
+    """A positive intensity, rate or bandwidth that a drawing can hold.
+
+    Raises:
+        ValueError: naming ``what``.
+    """
+    if not value > 0:
+        raise ValueError(f"{what} is {value:g}, expected more than 0")
+    if not _SENSIBLE[0] <= value <= _SENSIBLE[1]:
+        raise ValueError(f"{what} is {value:g}, out of the range of any machine")
+    return value
+
+
 def shortened(name: str, longest: int = LONGEST) -> str:
     """A name for people: control characters escaped, the middle of a long one left out."""
     name = printable(name[: 4 * longest] + name[-longest:] if len(name) > 5 * longest else name)
@@ -216,7 +230,8 @@ def placed(kernel: Kernel, bandwidths: Sequence[Bandwidth], ceilings: Sequence[C
     spots, bytes_s = roof_of(kernel.spots, bandwidths, flops_s)
     roof = attainable(spots[0][1], bytes_s, flops_s)
     p = point(kernel.rate / spots[0][1], kernel.rate, 1.0, bytes_s, flops_s)
-    lower = [one for one in own if flops_s is not None and one.flops_s < flops_s]
+    bases = {one.basis for one in own if one.flops_s == flops_s}  # a measured ceiling under a rated one explains nothing
+    lower = [one for one in own if flops_s is not None and one.flops_s < flops_s and one.basis in bases]
     explains = below_ceiling(spots[0][1], kernel.rate, bytes_s, [one.flops_s for one in lower])
     return replace(
         kernel,
@@ -240,12 +255,13 @@ def meaning_of(name: str) -> str:
     return ""
 
 
-def titled(kernels: Sequence[Kernel]) -> str:
+def titled(kernels: Sequence[Kernel], left: Sequence[Left]) -> str:
     """What to see: the kernel with most to win, by its share of the time where that is known."""
     seen = [one for one in kernels if one.fraction is not None]
     seen = [one for one in seen if one.verdict != "unknown"] or seen  # a row without a verdict ranks nothing
     if not seen:
-        return "Roofline" if not kernels else "Roofline: no roof is known for these kernels"
+        nothing = "No row has a place on this plot: the list says why" if left else "Roofline"
+        return "Roofline: no roof is known for these kernels" if kernels else nothing
     if len(seen) == len(kernels) == 1:
         (only,) = seen
         return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"

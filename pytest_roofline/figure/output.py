@@ -9,7 +9,7 @@ from typing import Any
 
 from roofline_engine.artifact import write_whole
 
-from .model import Model
+from .model import Model, shortened
 
 #: How to get what the figure needs, in one line.
 EXTRA = "the figure needs the extra 'plot': pip install 'pytest-roofline[plot]'"
@@ -29,22 +29,30 @@ def needed() -> None:
         raise MissingExtraError(f"{EXTRA} (not found: {', '.join(missing)})")
 
 
-def of_document(document: Any, label: str, device: str | None = None, title: str | None = None) -> Model:
-    """The model of a parsed report, artifact, or plain table.
+def of_document(document: Any, label: str, device: str | None = None, title: str | None = None, ceilings: Any = None) -> Model:
+    """The model of a parsed report, artifact, plain table, or record of a CPU's ceilings.
+
+    ceilings: such a record, whose caches and lower ceilings are drawn beside the roofs of a report's rows.
 
     Raises:
         ValueError: for a document of no kind known, in one line that names ``label``.
     """
-    from . import plain, rows
+    from . import machine, plain, rows
 
+    title = None if title is None else shortened(title, 300)
     if isinstance(document, Mapping):
         if isinstance(document.get("entries"), list):
-            return rows.model(document, label, device, title)
+            more = None if ceilings is None else machine.measured(ceilings, "--ceilings")
+            return rows.model(document, label, device, title, more)
+        if ceilings is not None:
+            raise ValueError(f"{label}: no rows in it that measured ceilings could be drawn over, its roofs are its own")
+        if machine.is_record(document):
+            return machine.model(document, label, title)
         if isinstance(document.get("kernels"), list):
             if device is not None:
                 raise ValueError(f"{label}: a table has one set of roofs, --device has nothing to choose")
             return plain.model(document["kernels"], document, label, title)
-    expected = "a report or an artifact (entries), or a table (kernels, ceilings, bandwidths)"
+    expected = "a report or an artifact (entries), a table (kernels, ceilings, bandwidths), or measured ceilings"
     raise ValueError(f"{label}: nothing to draw in it: expected {expected}")
 
 

@@ -188,7 +188,8 @@
       });
       body.replaceChildren.apply(body, rows);
       var more = count > rows.length ? '; the first ' + rows.length + ' are listed' : '';
-      byId('count').textContent = count === kernels.length ? count + ' kernels' + more : count + ' of ' + kernels.length + ' kernels' + more;
+      var all = kernels.length + (kernels.length === 1 ? ' kernel' : ' kernels');
+      byId('count').textContent = (count === kernels.length ? all : count + ' of ' + all) + more;
     }
     function spot(kernel) { /* where a kernel is on the screen now */
       var found = null;

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from roofline_engine.entry import FIELDS
 
 from . import marks, vega
-from .drawing import Drawing, draw, laid
+from .drawing import Drawing, draw
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Model, shortened, times
+from .model import Model, shortened
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'
@@ -40,14 +40,15 @@ def page(model: Model, engine: str | None) -> str:
     engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
     """
     legend = marks.legend(model)
-    wide, narrow = arrange(model, legend, WIDE), arrange(model, legend, NARROW)
+    layouts = {"wide": arrange(model, legend, WIDE)}
+    if len(model.kernels) <= _TWO_DRAWINGS:
+        layouts["narrow"] = arrange(model, legend, NARROW)
+    wide = layouts["wide"]
     spec = vega.specification(model, wide)
     with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another engine's work, and starts slowly
         compiling = beside.submit(vega.compiled, spec, rows=False)
-        drawn = {"wide": draw(model, wide)}
-        if len(model.kernels) <= _TWO_DRAWINGS:
-            drawn["narrow"] = draw(model, narrow)
-        live = {name: _live(one, wide if name == "wide" else narrow) for name, one in drawn.items()}
+        drawn = {name: draw(model, layout) for name, layout in layouts.items()}
+        live = {name: _live(one, layouts[name]) for name, one in drawn.items()}
         data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
         lite = json.dumps(spec, separators=(",", ":"))
         pick = json.dumps(_pick(model, wide), separators=(",", ":"))
@@ -103,7 +104,7 @@ def _style() -> str:
 def _live(drawn: Drawing, layout: Layout) -> Live:
     document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
     head, end, rest = document.partition("</svg>")
-    svg = laid(head[head.index("<svg ") :] + end, drawn.over)
+    svg = drawn.laid(head[head.index("<svg ") :] + end)
     data = {}
     script = ""
     for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", rest, re.DOTALL):
@@ -188,7 +189,7 @@ def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[st
     columns = {key: [values[row] for row in rows] for key, values in model.columns.items()}
     own = {
         "roof that binds": [one.axis for one in model.kernels],
-        "up to": [times(one.most) if one.most else None for one in model.kernels],
+        "up to": [f"{one.most:.3g}x" if one.most else None for one in model.kernels],
     }
     first = [0]
     for one in model.kernels:

@@ -20,6 +20,7 @@ from .model import (
     main_bandwidth,
     meaning_of,
     placed,
+    ranged,
     shortened,
     titled,
 )
@@ -60,7 +61,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     left += wrong
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
-        title=title or titled(kernels),
+        title=title or titled(kernels, left),
         subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
         bandwidths=bandwidths,
         ceilings=ceilings,
@@ -92,9 +93,7 @@ def _roof(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> floa
     value = _figure(one, keys, where)
     if value is None:
         raise ValueError(f"{where}: expected {' or '.join(keys)}")
-    if value <= 0:
-        raise ValueError(f"{where} is {value:g}, expected more than 0")
-    return value
+    return ranged(value, where)
 
 
 def _basis(one: Mapping[str, Any], where: str) -> str:
@@ -150,13 +149,11 @@ def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Ban
         return Left(row=at, name=name, kind="copy", why=why)
     if rate is None:
         return Left(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")
-    if not rate > 0:
-        raise ValueError(f"its rate is {rate:g} FLOP/s, expected more than 0")
+    ranged(rate, "its rate in FLOP/s")
     if not spots:
         raise ValueError("no intensity: expected intensity, or intensities by level")
     for level, value in spots:
-        if not value > 0:
-            raise ValueError(f"its intensity{' at ' + level if level else ''} is {value:g} FLOP/byte, expected more than 0")
+        ranged(value, f"its intensity at {level}" if level else "its intensity")
     share = row.get("share")
     verdict = row.get("headroom_class")
     before = _figure({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
@@ -199,13 +196,12 @@ _OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops
 def _columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:
     """The row as it was given: picking shows it beside what the figure worked out."""
     given = [row if isinstance(row, Mapping) else {} for row in rows]
-    keys = list(dict.fromkeys(str(key) for row in given for key in row if str(key) not in _OWN))
-    keys = [key for key in keys if not key.startswith("before_")][:60]
-    return {key: [_plain(row.get(key)) for row in given] for key in [*[k for k in FIELDS if k in keys], *_others(keys)]}
-
-
-def _others(keys: Sequence[str]) -> list[str]:
-    return [key for key in keys if key not in FIELDS]
+    keys = dict.fromkeys(key for row in given for key in row if key not in _OWN and not str(key).startswith("before_"))
+    known = [key for key in FIELDS if key in keys]
+    return {
+        shortened(str(key), 60): [_plain(row.get(key)) for row in given]
+        for key in (*known, *(key for key in keys if key not in FIELDS))
+    }
 
 
 def _plain(value: object) -> object:

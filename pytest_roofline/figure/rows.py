@@ -5,26 +5,34 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roofline_engine.entry import FIELDS
 from roofline_engine.roofs import below_ceiling, binds
 from roofline_engine.units import parse_dtype, printable, quantity
 
-from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, shortened, titled
+from .machine import Measured, added
+from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, ranged, shortened, titled
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
 _ENGINES = {"matrix": "flops", "vector": "vector"}
 
 
-def model(document: Mapping[str, Any], label: str, device: str | None = None, title: str | None = None) -> Model:
+def model(
+    document: Mapping[str, Any],
+    label: str,
+    device: str | None = None,
+    title: str | None = None,
+    more: Measured | None = None,
+) -> Model:
     """The figure of the rows of one device of ``document``.
 
-    device: which one, where a report has several; the one with most rows otherwise.
+    device: which one, where a report has several; the one with most rows otherwise. more: what was measured of a CPU.
 
     Raises:
-        ValueError: for a device that the document does not have.
+        ValueError: for a device that the document does not have, and for ``more`` of another.
     """
     entries = [one if isinstance(one, Mapping) else {} for one in document["entries"]]
     name, peaks = _device(document, entries, label, device)
@@ -46,6 +54,10 @@ def model(document: Mapping[str, Any], label: str, device: str | None = None, ti
         kernels.append(found[0])
         used.update(dict.fromkeys(found[1]))
     ceilings = _ceilings(peaks, used)
+    if more is not None:
+        if peaks.get("product") != "cpu":
+            raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
+        bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
     kernels = [_explained(one, ceilings) for one in kernels]
     roof = [f"peaks: {peaks.get('source', 'unknown')}, {peaks.get('confidence', 'low')} confidence"] if peaks else []
     product = peaks.get("product") or peaks.get("gfx") or name
@@ -53,7 +65,7 @@ def model(document: Mapping[str, Any], label: str, device: str | None = None, ti
     if any(one.share is None for one in kernels):
         kernels = [_without_share(one) for one in kernels]
     return Model(
-        title=title or titled(kernels),
+        title=title or titled(kernels, left),
         subtitle=counted(kernels, left, basis),
         bandwidths=bandwidths,
         ceilings=ceilings,
@@ -65,8 +77,6 @@ def model(document: Mapping[str, Any], label: str, device: str | None = None, ti
 
 
 def _without_share(kernel: Kernel) -> Kernel:
-    from dataclasses import replace
-
     return kernel if kernel.share is None else replace(kernel, share=None)
 
 
@@ -161,6 +171,11 @@ def _kernel(
     rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
     if rate is None or intensity is None:
         return left("unusable", "no positive finite rate and intensity")
+    try:
+        ranged(rate, "its rate in FLOP/s")
+        ranged(intensity, "its intensity")
+    except ValueError as error:
+        return left("unusable", str(error))
     found = _axis(entry, peaks)
     wide = _above(peaks, "hbm_bw_bytes_s")
     flops_s = found[2] if found else None
@@ -254,8 +269,6 @@ def _ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) ->
 
 
 def _explained(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
-    from dataclasses import replace
-
     lower = [one for one in ceilings if one.dtype == kernel.dtype and one.meaning and one.flops_s < (kernel.flops_s or 0)]
     under = below_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
     return kernel if under is None else replace(kernel, below=next(one for one in lower if one.flops_s == under))

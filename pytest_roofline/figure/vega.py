@@ -11,7 +11,7 @@ from typing import Any
 
 from . import marks
 from .drawing import back_x, back_y, detailed, leftward
-from .layout import LINE, SMALL, Layout, ceiling_box, ceiling_start, ceiling_words, level_tags, slope_ends
+from .layout import LINE, SMALL, Layout, ceiling_start, level_tags, slope_ends
 from .model import Bandwidth, Ceiling, Model, percent
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -215,10 +215,10 @@ def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
     for words, px, py, angle, colour in spots:
         row = _vertex("", back_x(layout, px), back_y(layout, py) / layout.unit[0])
         found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": "left"})
-    for top, colour, _ in marks.ceilings(model):
-        box = ceiling_box(top, layout.unit, layout.frame, layout.py(top.flops_s))
+    shades = {top: colour for top, colour, _ in marks.ceilings(model)}
+    for top, words, box in layout.tags:
         row = _vertex("", back_x(layout, box.x + box.w), back_y(layout, box.y + box.h - 2.5) / layout.unit[0])
-        found.append({**row, "text": ceiling_words(top, layout.unit), "angle": 0, "colour": colour, "align": "right"})
+        found.append({**row, "text": words, "angle": 0, "colour": shades[top], "align": "right"})
     if len(model.levels) > 1:
         for one, wide in zip(model.kernels[:12], layout.diameters):
             for words, at, box in level_tags(one, wide, layout.frame, layout.x, layout.y):

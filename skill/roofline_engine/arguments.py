@@ -134,7 +134,8 @@ def _named(word: str, words: Iterator[str], options: Sequence[Option], values: d
 def _found(name: str, options: Sequence[Option]) -> list[Option]:
     """Of the whole name, else of names that start so; ``-vv`` is ``-v`` twice."""
     if not name.startswith("--"):
-        return [option for option in options if option.short and name == "-" + option.short * (len(name) - 1)]
+        times = len(name) - 1
+        return [one for one in options if one.short and name == "-" + one.short * (1 if one.metavar else times)]
     whole = [option for option in options if option.name == name]
     return whole or [option for option in options if option.name.startswith(name)]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
-_WHAT = "Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage. --version prints the version"
+_WHAT = "Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage"
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Command] = ()) -> int:
@@ -53,7 +53,7 @@ def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tupl
     command: Command | None = None
     table: Sequence[Option] = ()
     if list(given) == ["--version"]:
-        print(f"{prog} {_version()}")
+        print(prog, _version())
         return lambda options: DONE, Options()
     try:
         command, rest = chosen(given, commands)
@@ -67,19 +67,14 @@ def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tupl
 
 
 def _version() -> str:
-    """SKILL.md's, the one that the package has."""
+    """SKILL.md's, which is the package's."""
     from .peaktable import skill_dir
 
     folder = skill_dir()
-    if folder is not None:
-        try:
-            with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
-                stated = [line.split('"')[1] for line in stream if line.startswith('  version: "')]
-        except OSError:
-            stated = []
-        if stated:
-            return stated[0]
-    return "of unknown version: SKILL.md was not found"
+    if folder is None:
+        return "unknown: SKILL.md was not found"
+    with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
+        return next((line.split('"')[1] for line in stream if line.startswith('  version: "')), "unknown")
 
 
 def _refuse(message: str) -> int:

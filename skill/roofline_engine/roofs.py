@@ -1,8 +1,7 @@
-"""The geometry of a roofline: what is attainable at an intensity, where the limits meet, where a line starts and ends.
+"""The geometry of a roofline: what is attainable at an intensity, where limits meet, which lower ceiling explains a rate.
 
 Intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s. On log-log axes a bandwidth is a straight line of slope
-one and a compute ceiling a flat one (Williams, Waterman and Patterson, CACM 52(4), 2009), so two or three points draw a roof
-exactly, whatever its range.
+one and a compute ceiling a flat one (Williams, Waterman and Patterson, CACM 52(4), 2009), so two points draw a limit exactly.
 """
 
 from __future__ import annotations
@@ -27,13 +26,6 @@ def binds(intensity: float, bytes_s: float | None, flops_s: float | None) -> str
     if not (bytes_s and flops_s):
         return None
     return "compute" if intensity > ridge(flops_s, bytes_s) else "memory"
-
-
-def vertices(bytes_s: float, flops_s: float, low: float, high: float) -> tuple[tuple[float, float], ...]:
-    """The roof between two intensities: both ends, and the ridge between them where it lies there."""
-    corner = ridge(flops_s, bytes_s)
-    ends = [low, corner, high] if low < corner < high else [low, high]
-    return tuple((x, flops_s if x == corner else min(x * bytes_s, flops_s)) for x in ends)
 
 
 def below_ceiling(intensity: float, rate: float, bytes_s: float | None, ceilings: Iterable[float]) -> float | None:

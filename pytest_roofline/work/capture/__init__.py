@@ -6,7 +6,7 @@ No framework is imported that the user's code has not imported itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from ...timing.arrays import held_by, kinds, loaded
@@ -64,9 +64,7 @@ def own_call() -> Iterator[OwnCall]:
         yield OwnCall(lambda: watch.leave(TIMED), lambda name: under_test(name, watch.seen, watch.problem))
 
 
-@contextmanager
-def _kernels(watch: Any) -> Iterator[None]:
-    from . import torch_traces, triton_launches
+def _kernels(watch: Any) -> AbstractContextManager[object]:
+    from . import triton_launches
 
-    with triton_launches.watching(watch.region, watch.seen, lambda: not watch.problem), torch_traces.untraced(watch):
-        yield
+    return triton_launches.watching(watch.region, watch.seen, lambda: not watch.problem)

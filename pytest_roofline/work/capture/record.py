@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from roofline_engine.models import Work
 
+META = "its tensors are on the meta device, where nothing is computed"
+
 
 class Region(NamedTuple):
     """What an operation touches of one allocation.

@@ -19,11 +19,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...timing.arrays import loaded
 from .replaced import replaced
 
+#: The ways into torch._C's tracer, whose check reads values where modes see none; the last is that of torch.onnx.
+_TRACERS = ("trace", "trace_module", "_get_trace_graph")
 #: Modules of torch that choose between kernels by whether a function mode is active (torch/nn/modules/activation.py and
 #: transformer.py, "why_not_sparsity_fast_path").
 _FAST_PATHS = ("MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer")
 COMPILED = "it runs code of torch.compile, which does not compile under a watch"
-OTHERS = "a mode of torch is active around the test"
+TRACED = "it traces with torch.jit, which does not run while it is watched"
+OTHERS = "other modes of torch are active"
 THREADS = "it starts threads, and what they do is not seen"
 
 
@@ -46,14 +49,17 @@ def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]]
                 leave(COMPILED)
             return original(callback)
 
-        def fast(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            return aside(lambda: original(*args, **kwargs))
+        def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
+            return aside(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
 
         stack.enter_context(replaced(torch, "compile", compiling))
         if compiler is not None:
             stack.enter_context(replaced(compiler, "_callback_from_stance", called))
         for name in _FAST_PATHS:
-            stack.enter_context(replaced(getattr(torch.nn, name), "forward", fast))
+            kind = getattr(torch.nn, name)
+            if "__call__" not in vars(kind):  # forward itself is torch.jit's to read
+                kind.__call__ = fast
+                stack.callback(delattr, kind, "__call__")
         yield
 
 
@@ -79,6 +85,21 @@ def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
+def untraced(leave: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs a call: leave(why) before it traces."""
+
+    def tracing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        leave(TRACED)
+        return original(*args, **kwargs)
+
+    with ExitStack() as stack:
+        for name in _TRACERS:
+            stack.enter_context(replaced(torch.jit, name, tracing))
+        yield
+
+
+@contextmanager
 def told_of_threads(tell: Callable[[str], None]) -> Iterator[None]:
     """While the block runs a call: tell(why) where it hands work to another thread."""
 
@@ -94,6 +115,14 @@ def others() -> bool:
     """Whether modes of somebody else are active, but for the one of a default device."""
     functions = [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
     return bool(torch._C._len_torch_dispatch_stack()) or any(type(one) is not DeviceContext for one in functions)
+
+
+def alone(function: TorchFunctionMode, dispatch: TorchDispatchMode) -> bool:
+    """Whether these modes are the last that were put on, and no tracer is active."""
+    functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    if not functions or operations != 1:
+        return False
+    return torch._C._get_function_stack_at(functions - 1) is function and torch._C._get_dispatch_stack_at(0) is dispatch
 
 
 def take_off_function(mode: TorchFunctionMode) -> None:

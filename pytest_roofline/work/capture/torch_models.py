@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from .record import Region
 
 
@@ -40,6 +42,19 @@ class Call:
     def get(self, name: str, default: Any = None) -> Any:
         value = self.values.get(name)
         return default if value is None else value
+
+
+#: More indices than these are not sorted to find those that repeat, nor more elements of a mask counted.
+MOST_LOOKED_AT = 1 << 22
+
+
+def readable(call: Call, tensor: Any) -> bool:
+    """Whether looking at what a tensor holds is safe, and cheap beside the call."""
+    if not call.looks or tensor.device.type == "meta" or tensor.numel() > MOST_LOOKED_AT:
+        return False
+    if tensor.device.type != "cuda":
+        return True
+    return not (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode())
 
 
 class Part(NamedTuple):
@@ -187,6 +202,12 @@ def optimiser(algorithm: str) -> Callable[[Call], Model]:
             "grad_dtype": call["grads"][0].dtype,
             "state_dtype": states[0].dtype,
         }
-        return Model("optimiser", sizes)
+        # torch says that it writes gradients, which it does where it takes a scale out of them alone.
+        grads = () if call.get("grad_scale") is not None else {id(tensor) for tensor in call["grads"]}
+        written = [tensor for tensor in call.writes if id(tensor) not in grads]
+        model = Model("optimiser", sizes, writes=written)
+        if not call.get("amsgrad"):
+            return model
+        return model._replace(exact=True, note="AMSGrad's maximum left out of the FLOPs")
 
     return build

@@ -29,7 +29,7 @@ from .torch_models import (
     topk,
 )
 from .torch_products import attention, attention_backward, convolution, convolution_backward, linear, product, scaled_mm
-from .torch_touched import flat, gather, indexed, masked, nll_loss, places, rows, scatter, slice_scatter
+from .torch_touched import flat, gather, indexed, masked, masked_scatter, nll_loss, places, rows, scatter, slice_scatter
 from .torch_windows import adaptive, pool
 
 
@@ -105,7 +105,7 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
     "scatter_reduce": scatter(places, "src", adds=True),
     "put": scatter(flat, "source"),
     "masked_fill": scatter(masked),
-    "masked_scatter": scatter(masked),
+    "masked_scatter": masked_scatter,
     **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), slice_scatter),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), nll_loss),
     # Streams without a tag of torch's: maps with a few operations an element.

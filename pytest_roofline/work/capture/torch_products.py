@@ -6,7 +6,7 @@ Imports torch, so it is imported only where the user's code already did.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from roofline_engine.ops_matmul import positions_met
 
 from .covered import SOME
-from .torch_models import Call, Model, Part
+from .torch_models import Call, Model, Part, readable
 
 
 def matrix_dtype(tensor: Any, *, convolution: bool = False) -> Any:
@@ -147,20 +147,46 @@ def convolution_backward(call: Call) -> list[Model]:
     return found
 
 
+MASKED = "attention under a mask of which it is not known what it hides: counted as if it hid nothing"
+
+
 def attention(call: Call) -> Model:
-    """Scaled dot-product attention. One query without a mask is a step of decoding."""
+    """Scaled dot-product attention. One query is a step of decoding."""
     q, k, v = call["query"], call["key"], call["value"]
-    causal, keys = bool(call.get("is_causal", False)), k.shape[-2]
-    sizes = _attention(q, k, v, causal=causal)
-    mask = call.get("attn_mask", call.get("attn_bias"))
-    extra = (mask,) if isinstance(mask, torch.Tensor) else ()
-    note = "attention under a mask: its pairs counted as if it hid none" if extra else ""
-    charged = () if sizes["seq_kv"] < keys else (q, k, v)  # else they are more than the engine counts
+    sizes = _attention(q, k, v, causal=bool(call.get("is_causal", False)))
+    mask = _mask(call)
+    extra = () if mask is None else (mask,)
+    charged = () if sizes["seq_kv"] < k.shape[-2] else (q, k, v)  # else they are more than the engine counts
+    pairs = _unhidden(call, mask, sizes)
+    hides = pairs != _all_pairs(sizes)
     if sizes["seq_q"] > 1:
-        return Model("attn_prefill", sizes, charged=charged, extra=extra, note=note)
+        sizes.update({"pairs": pairs} if mask is not None and hides and pairs is not None else {})
+        unsure = mask is not None and pairs is None
+        return Model("attn_prefill", sizes, charged=charged, extra=extra, partly=unsure, note=MASKED if unsure else "")
     sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype", "seq_kv")}
     sizes.update(seq_len=sizes.pop("seq_kv"), kv_dtype=k.dtype)
-    return Model("attn_decode", sizes, charged=charged[1:], extra=extra, note=note)
+    unsure = mask is not None and hides
+    note = MASKED if unsure else ""
+    return Model("attn_decode", sizes, charged=charged[1:], extra=extra, partly=unsure, note=note)
+
+
+def _mask(call: Call) -> Any:
+    mask = call.get("attn_mask", call.get("attn_bias"))
+    return mask if isinstance(mask, torch.Tensor) else None
+
+
+def _all_pairs(sizes: Mapping[str, Any]) -> int:
+    return int(sizes["batch"] * sizes["seq_q"] * sizes["seq_kv"])
+
+
+def _unhidden(call: Call, mask: Any, sizes: Mapping[str, Any]) -> int | None:
+    """(query, key) pairs of a batch, per head, that a mask leaves; None where that cannot be looked up."""
+    if mask is None or not readable(call, mask):
+        return None
+    left = int((mask if mask.dtype == torch.bool else ~torch.isneginf(mask)).sum())
+    heads = sizes["n_q_heads"]
+    pairs, rest = divmod(left * _all_pairs(sizes) * heads, mask.numel() * heads)  # a mask is expanded over what it lacks
+    return None if rest else pairs
 
 
 def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
@@ -194,4 +220,11 @@ def _heads(tensor: Any) -> tuple[int, ...]:
 def attention_backward(call: Call, algorithm: str = "flash") -> Model:
     q, k, v = call["query"], call["key"], call["value"]
     sizes = _attention(q, k, v, causal=call.get("is_causal", False))
-    return Model("attn_backward", {**sizes, "algorithm": algorithm})
+    mask = _mask(call)
+    if mask is None:
+        return Model("attn_backward", {**sizes, "algorithm": algorithm})
+    pairs = _unhidden(call, mask, sizes)
+    hides = {"pairs": pairs} if pairs is not None and pairs != _all_pairs(sizes) else {}
+    unsure = pairs is None
+    sizes = {**sizes, **hides, "algorithm": algorithm}
+    return Model("attn_backward", sizes, extra=(mask,), partly=unsure, note=MASKED if unsure else "")

@@ -5,7 +5,7 @@ Imports torch, so it is imported only where the user's code already did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -100,3 +100,16 @@ def tensors_of(value: Any) -> list[Any]:
         elif isinstance(item, (list, tuple)):
             found += tensors_of(item)
     return found
+
+
+def held_in(value: Any, depth: int = 4) -> list[Any]:
+    """The tensors of what a call returned: also those of dictionaries and of objects."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        items: Iterable[Any] = value.values()
+    elif isinstance(value, (list, tuple, set)):
+        items = value
+    else:
+        items = vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, type) else ()
+    return [tensor for item in items for tensor in held_in(item, depth - 1)] if depth else []

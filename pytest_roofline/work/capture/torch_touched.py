@@ -13,23 +13,12 @@ from typing import Any
 import torch
 
 from .covered import LISTED, SOME
-from .torch_models import UNKNOWN, Call, Model, Part, copied, elementwise
+from .torch_models import MOST_LOOKED_AT, UNKNOWN, Call, Model, Part, copied, elementwise, readable
 
-#: More indices than these are not sorted to find those that repeat.
-MOST_INDICES = 1 << 22
 #: Stretches of a table that are listed one by one, so that what two look-ups share is known.
 MOST_LISTED = 4096
 REPEATED = "which rows its indices name is not known: the bytes of its table are an upper bound"
 _key = count()
-
-
-def readable(call: Call, index: Any) -> bool:
-    """Whether looking at the indices is safe, and cheap beside the call."""
-    if not call.looks or index.device.type == "meta" or index.numel() > MOST_INDICES:
-        return False
-    if index.device.type != "cuda":
-        return True
-    return not (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode())
 
 
 def _touched(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
@@ -53,7 +42,7 @@ def _part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any], r
     whole = table.numel() * table.element_size()
     many = math.prod(torch.broadcast_shapes(*(index.shape for index in indices)))
     bound = Part(float(min(many * row, whole)), (SOME, next(_key)), False)
-    if many > MOST_INDICES or not all(readable(call, index) for index in indices):
+    if many > MOST_LOOKED_AT or not all(readable(call, index) for index in indices):
         return bound
     try:
         place = 0
@@ -199,6 +188,14 @@ def scatter(find: Finds, source: str = "", *, adds: bool = False) -> Callable[[C
         return _bounded(model, part)
 
     return build
+
+
+def masked_scatter(call: Call) -> Model:
+    """As many of the values, from the first on, as the mask has places."""
+    model, source = scatter(masked)(call), call["source"]
+    part = masked(call, call["self"])
+    used = int(part.nbytes) // call["self"].element_size() * source.element_size()
+    return model._replace(part={**model.part, id(source): Part(float(used), (SOME, next(_key)), part.exact)})
 
 
 def slice_scatter(call: Call) -> Model:

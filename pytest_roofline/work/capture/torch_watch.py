@@ -21,15 +21,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from roofline_engine.units import quantity
 
 from .generators import as_before
-from .record import Captured, Region, Seen
-from .torch_aside import OTHERS, others, take_off_dispatch, take_off_function, told_of_threads, uncompiled, unhindered
+from .record import META, Captured, Region, Seen
+from .torch_aside import (
+    OTHERS,
+    alone,
+    others,
+    take_off_dispatch,
+    take_off_function,
+    told_of_threads,
+    uncompiled,
+    unhindered,
+    untraced,
+)
 from .torch_composites import COMPOSITES, FUSED, Composite
 from .torch_models import Call
 from .torch_ops import CHECKS
 from .torch_seen import SCHEMAS, Decomposed, Schema, engine_work, merged, schema, seen
-from .torch_storage import Storages, foreign, tensors_of, why_not
+from .torch_storage import Storages, foreign, held_in, tensors_of, why_not
 from .total import distinct, total
 
+FOR_BACKWARD = "{} that it keeps beside its result, such as for a backward pass, count as written"
+STAYS = "{} that it keeps beside its result count as written: where it keeps more at each call, a call does more each time"
 #: Seconds that recording may take of one call, beside the call itself.
 BUDGET_S = 10.0
 
@@ -75,6 +87,7 @@ class Watch:
         self._inside = 0  # of a function that is recorded as a whole, or of a check
         self._steps: list[str] = []  # the operations inside of it
         self._steps_only = False
+        self._meta = False
         self._compiled = False
         self._checks: set[int] = set()  # storages of the results of a test's checks
         self._decomposed: list[Decomposed] = []
@@ -87,6 +100,7 @@ class Watch:
         if self._own and others():
             self.problem = OTHERS
             return self
+        self._around.enter_context(untraced(self.leave))
         if self._own:
             self._around.enter_context(unhindered(self.leave, self._aside))
         else:
@@ -115,10 +129,14 @@ class Watch:
         """End the recording and the watch."""
         self.give_up(why)
         self._take_off()
+        self._around.close()
 
     def _aside(self, call: Callable[[], Any]) -> Any:
         """A call without the watch."""
         if self.problem or self._inside:
+            return call()
+        if not alone(self._functions, self._dispatch):  # it could not be put back where it was
+            self.leave(OTHERS)
             return call()
         self._take_off()
         try:
@@ -136,23 +154,29 @@ class Watch:
             try:
                 operations = merged(self.seen, self._decomposed)
                 kept = self._storages.kept()
-                done = total("torch", operations, made=self._storages.made, kept=kept, notes=self._beside(value, kept))
+                notes, stays = self._beside(value, kept)
+                done = total("torch", operations, made=self._storages.made, kept=kept, notes=notes)
+                done = done._replace(sure=done.sure and not stays)
                 return done._replace(launches=None) if self._compiled else done
             except Exception as error:
                 self._failed(error)
         return Captured("torch", reason=self.problem, operations=len(self.seen))
 
-    def _beside(self, value: Any, kept: set[int]) -> list[str]:
-        """What a reader has to know of the whole."""
-        notes = []
-        returned = {self._storages.number(tensor) for tensor in tensors_of(value)}
+    def _beside(self, value: Any, kept: set[int]) -> tuple[list[str], bool]:
+        """What a reader has to know of the whole, and whether the call leaves something for the next one."""
+        notes, stays = [], False
+        results = held_in(value)
+        returned = {self._storages.number(tensor) for tensor in results}
         beside = [region for item in self.seen for region in item.writes if region.storage in kept - returned]
         if value is not None and beside:
+            stays = not any(tensor.requires_grad for tensor in results)
             nbytes = quantity(distinct(beside), "B")
-            notes.append(f"{nbytes} that it keeps beside its result, such as for a backward pass, count as written")
+            notes.append(STAYS.format(nbytes) if stays else FOR_BACKWARD.format(nbytes))
         if self._compiled:
             notes.append("compiled: watched as the operations it is compiled from, so its launches are not known")
-        return notes
+        if self._meta:
+            notes.append(META)
+        return notes, stays
 
     # What the modes call.
 
@@ -268,6 +292,7 @@ class Watch:
             self._checks.update(regions[id(tensor)].storage for tensor in results)
             return
         writes = changed + fresh
+        self._meta = self._meta or writes[0].is_meta
         if not any(regions[id(tensor)].nbytes for tensor in writes):
             return
         reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
@@ -316,6 +341,7 @@ class Watch:
         for region in regions.values():
             if not region.nbytes:
                 return
+        self._meta = self._meta or writes[0].is_meta
         call = Call(composite.name, values, reads, writes, regions, looks=not self._own)
         self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
         if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):

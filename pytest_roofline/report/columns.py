@@ -92,7 +92,7 @@ def _seconds(row: Annotation) -> float | None:
 
 def _intensity(row: Annotation) -> str:
     value = row.entry.arithmetic_intensity
-    return "-" if value is None else f"{value:.3g}"
+    return f"{value:.3g}" if value else "-"  # 0 is of a copy, and of a kernel whose FLOPs nobody counted
 
 
 COLUMNS = (

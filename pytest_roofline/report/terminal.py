@@ -96,7 +96,9 @@ def _untimed(rows: Sequence[Annotation], verbosity: int) -> Iterator[Line]:
 
 def _moved(row: Annotation) -> str:
     entry = row.entry
-    moved = f"{quantity(entry.bytes_est, 'B')}, {quantity(entry.flops_est or 0, 'FLOP')}" if entry.bytes_est else "no work"
+    moved = quantity(entry.bytes_est, "B") if entry.bytes_est else "no work"
+    if entry.bytes_est and entry.flops_est:  # a kernel that does none, or whose FLOPs nobody counted, is of its bytes alone
+        moved += f", {quantity(entry.flops_est, 'FLOP')}"
     return moved if row.roof_s is None else f"{moved}: {duration(row.roof_s)} at the roof"
 
 

@@ -27,7 +27,7 @@ from .surroundings import names_of
 
 #: Also of Pallas, whose interpreter is a program of XLA's.
 INTERPRETED = "ran in an interpreter: its time is not a kernel's"
-NO_DOT = "no tl.dot in it: held against the memory roof"
+NO_DOT = "no tl.dot in it: its FLOPs are not counted, it is held against the memory roof alone"
 DOT = "FLOPs not known: it uses tl.dot and its launch_metadata gives none"
 
 #: What multiplies matrices: triton.language, and the instructions that Gluon and TLX name.

@@ -267,6 +267,28 @@ def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
     }
 
 
+def test_an_artifact_without_dtypes_has_the_roofs_of_its_ridge_points() -> None:
+    """As published artifacts are: ridge point x bandwidth is the compute roof, and the arrow ends there, not at the slope."""
+    peaks = {"hbm_bw_bytes_s": 8e12, "flops": {"bf16": 2.5e15, "fp4": 1e16}, "source": "table", "confidence": "high"}
+    row = {"t_ms": 1.0, "arithmetic_intensity": 512.0, "achieved_flops": 1e14, "roofline_pct": 0.04, "modeled": True}
+    made = model(
+        {
+            "entries": [
+                {**row, "name": "flat", "ridge_point": 312.5},
+                {**row, "name": "slope", "ridge_point": 1250.0, "roofline_pct": 0.024},
+                {**row, "name": "unlisted", "ridge_point": 100.0, "roofline_pct": 0.125},
+            ],
+            "peaks": peaks,
+        }
+    )
+    assert {one.name: (one.axis, one.tip) for one in made.kernels} == {
+        "flat": ("compute", 2.5e15),
+        "slope": ("memory", 512 * 8e12),
+        "unlisted": ("compute", 8e14),
+    }
+    assert {one.name: one.flops_s for one in made.ceilings} == {"bf16 matrix": 2.5e15, "fp4 matrix": 1e16}
+
+
 def test_a_device_is_chosen_by_name_or_by_most_rows() -> None:
     entry = {
         "name": "k",

@@ -18,6 +18,8 @@ from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, sensi
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
 _ENGINES = {"matrix": "flops", "vector": "vector"}
+#: Two dtypes differ by far more; a ridge point is printed with four digits or more.
+_SAME = 1e-3
 
 
 def model(
@@ -145,22 +147,27 @@ def _bandwidths(peaks: Mapping[str, Any]) -> tuple[Bandwidth, ...]:
     return tuple(found)
 
 
-def _axis(entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> tuple[str, str, float] | None:
-    """Unit, dtype and rate of the compute roof that the row was held against: the one that gives its ridge point."""
-    spelled = entry.get("dtype")
-    try:
-        dtype = parse_dtype(spelled).peak
-    except ValueError:
-        return None
+def _compute_roof(entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> float | None:
+    """The rate of the compute roof that the row was held against: what gives its ridge point, else its utilisation."""
     ridge_point, wide = _above(entry, "ridge_point"), _above(peaks, "hbm_bw_bytes_s")
+    if ridge_point and wide:
+        return ridge_point * wide
     util, achieved = _above(entry, "compute_util"), _above(entry, "achieved_flops")
-    rate = ridge_point * wide if ridge_point and wide else achieved / util if util and achieved else None
-    if dtype is None or rate is None:
-        return None
-    for engine in _ENGINES:
-        listed = _rate(peaks, engine, dtype)
-        if listed is not None and abs(rate / listed - 1) < 1e-6:
-            return engine, dtype, listed
+    return achieved / util if util and achieved else None
+
+
+def _listed(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> tuple[str, str, float] | None:
+    """Unit, dtype and rate of the peak that is this compute roof; of an artifact without dtypes, the first of that rate."""
+    try:
+        own = parse_dtype(entry.get("dtype")).peak
+    except ValueError:
+        own = None
+    for engine, table in _ENGINES.items():
+        rates = peaks.get(table)
+        for dtype in [own] if own else rates if isinstance(rates, Mapping) else ():
+            listed = _rate(peaks, engine, dtype)
+            if listed is not None and abs(rate / listed - 1) < _SAME:
+                return engine, dtype, listed
     return None
 
 
@@ -178,7 +185,8 @@ def _kernel(
         return left("not measured", "no time, so no rate")
     raw, axis = _finite(entry, "roofline_pct_raw"), _word(entry, "roof_axis")
     if entry.get("suspect") or (raw is not None and raw > 1):
-        told = f"{raw:.3g} times its {axis} roof" if raw is not None else "its rate is no evidence"
+        which = "" if axis == "unknown" else f"{axis} "
+        told = f"{raw:.3g} times its {which}roof" if raw is not None else "its rate is no evidence"
         return left("impossible", f"{told}: the work model, the peak or the time is wrong")
     if _finite(entry, "flops_est") == 0:
         wide, part = _above(entry, "achieved_bw_bytes_s"), _above(entry, "roofline_pct")
@@ -188,9 +196,10 @@ def _kernel(
     rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
     if rate is None or intensity is None:
         return left("unusable", "no rate and intensity that a machine could have")
-    found = _axis(entry, peaks)
+    flops_s = _compute_roof(entry, peaks)
+    found = _listed(flops_s, entry, peaks) if flops_s else None
+    flops_s = found[2] if found else flops_s
     wide = _above(peaks, "hbm_bw_bytes_s")
-    flops_s = found[2] if found else None
     share = _finite(entry, "pct_gpu_time")
     kernel = Kernel(
         row=at,
@@ -205,7 +214,7 @@ def _kernel(
         verdict=_one_of(entry, "headroom_class"),
         reason=reason,
         share=share if share is not None and share >= 0 else None,
-        dtype=found[1] if found else None,
+        dtype=found[1] if found and entry.get("dtype") else None,
         before=_before(entry, intensity, rate),
         span=_span(entry, intensity, rate),
         basis=", ".join(_word(entry, key) for key in ("measurement_basis", "confidence") if entry.get(key)),

@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 import time
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,6 +208,14 @@ class Capture:
         self.log.append("captured")
 
 
+def stand_in(name: str, **attributes: object) -> ModuleType:
+    """A module that looks as if it had been imported."""
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
+    vars(module).update(attributes)
+    return module
+
+
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """A torch with one CUDA device in use, number 1; each flush and each event is logged."""
@@ -227,7 +236,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
             log.append(f"buffer of {4 * size}")
         return "buffer"
 
-    torch = SimpleNamespace(
+    torch = stand_in(
+        "torch",
         Tensor=Tensor,
         cuda=cuda,
         zeros=zeros,
@@ -237,7 +247,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
         version=SimpleNamespace(hip=None),
         xpu=SimpleNamespace(synchronize=lambda: log.append("wait for xpu")),
     )
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", torch)
     for name in ("jax", "cupy"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     return log
@@ -433,7 +443,7 @@ def test_cupy_is_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
         runtime=SimpleNamespace(is_hip=False),
     )
     monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=ndarray, cuda=cuda, zeros=zeros))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cupy", stand_in("cupy", ndarray=ndarray, cuda=cuda, zeros=zeros))
     _, found = measure(kernel(log), ndarray(), settings=QUICK)
     assert (found.clock, found.cache, found.t_s) == ("device-event", "cold", 1e-3)
 

@@ -59,7 +59,8 @@ def test_each_shape_of_test_is_a_row(project: Project) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\nroofline_scripts = unmodified/op_tests/*_sweep.py\n")
     quick = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.05")
     ran = project.spawn("unmodified", *quick, "--roofline-device=cpu", plugins=("benchmark",))
-    assert set(ran.counts) == {"passed"}, ran.out
+    # On some machine a gain exceeds its target, which is a warning.
+    assert set(ran.counts) - {"warning", "warnings"} == {"passed"}, ran.out
     rows = {row["nodeid"].removeprefix("unmodified/"): row for row in ran.report["entries"]}
 
     # S1, parametrized and not timed: fp32 rows in and out and a row of weights, 4 FLOPs an element.

@@ -92,6 +92,12 @@ def gemm_row(name: str = "gemm_kernel", pct: float = 20.0, t_ms: float = 0.05, *
     return {"name": name, "pct_gpu_time": pct, "base_latency_ms": t_ms, "editable": True, **keys}
 
 
+@pytest.fixture(scope="session")
+def ceilings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs keep what they measure of this machine's CPU: once for all of them, for it takes seconds."""
+    return tmp_path_factory.mktemp("ceilings")
+
+
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return Project(pytester, monkeypatch)
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path) -> Project:
+    return Project(pytester, monkeypatch, ceilings)

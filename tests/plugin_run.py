@@ -77,14 +77,17 @@ class Ran(NamedTuple):
 
 
 class Project:
-    """A folder with tests in it. Its runs see no plugin, cache or CI variable of the machine around."""
+    """A folder with tests in it. Its runs see no plugin, cache or CI variable of the machine around.
 
-    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    ceilings: where its runs keep what they measure of this machine's CPU.
+    """
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path) -> None:
         self.pytester, self.path = pytester, pytester.path
         (self.path / "pyproject.toml").touch()
         self.env = {
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "ROOFLINE_CACHE_DIR": str(self.path / "cache"),
+            "ROOFLINE_CACHE_DIR": str(ceilings),
             "COLUMNS": "200",
         }
         for name, value in self.env.items():

@@ -245,8 +245,8 @@ def outcomes(text: str) -> dict[str, str]:
     return {words[1]: words[0] for words in lines}
 
 
-def test_every_test_comes_out_as_it_does_unwatched(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = Project(pytester, monkeypatch).write(test_own=TESTS)
+def test_every_test_comes_out_as_it_does_unwatched(project: Project) -> None:
+    project.write(test_own=TESTS)
     alone = outcomes(project.spawn("-rA", on=False).out)
     assert {name for name, outcome in alone.items() if outcome != "PASSED"} == {"test_own.py::test_fails"}
     assert len(alone) == TESTS.count("\ndef test_") + 1
@@ -281,10 +281,10 @@ def test_softmax_on_the_meta_device():
 """
 
 
-def test_what_is_watched_of_a_test_and_what_is_not(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_watched_of_a_test_and_what_is_not(project: Project) -> None:
     """Softmax of 8 x 128 floats: read and written once. Where torch compiles, nothing is told; where it chooses its kernels
     by whether it is watched, it runs by itself and the rest is told."""
-    project = Project(pytester, monkeypatch).write(test_own=WATCHED)
+    project.write(test_own=WATCHED)
     ran = project.spawn("--roofline-device=MI355X")
     assert set(ran.counts) == {"passed"}
     told = {name: (row["bytes_est"], row["stage"]) for name, row in ran.rows.items()}

@@ -42,7 +42,7 @@ PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger",
 
 
 @pytest.mark.parametrize("name", PLUGIN_PAGES)
-def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path) -> None:
+def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path, ceilings: Path) -> None:
     """Blocks whose first line names a file are that file, JSON is before.json; commands are run and print what is shown."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     page = ROOT / "docs" / f"{name}.md"
@@ -57,7 +57,7 @@ def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path) ->
         (tmp_path / "before.json").write_text(block)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "COLUMNS": "100", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
-    environment["ROOFLINE_CACHE_DIR"] = str(tmp_path / "cache")
+    environment["ROOFLINE_CACHE_DIR"] = str(ceilings)
     shown, ran = "", 0
     for line in "".join(blocks(page, "console")).splitlines():
         if not line.startswith("$ "):

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -45,12 +46,12 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """A command of the page, in a copy of the examples, with a cache of ceilings of its own. Rows by the test's name."""
+def run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Callable[..., Run]:
+    """A command of the page, in a copy of the examples. Rows by the test's name."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    environment |= {"ROOFLINE_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "120"}
+    environment |= {"ROOFLINE_CACHE_DIR": str(ceilings), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "120"}
 
     def go(command: str, *options: str) -> Run:
         words, report = shlex.split(command), folder / "report.json"

@@ -18,11 +18,6 @@ BENCHMARK = ("benchmark",)
 QUICK = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.01", "--roofline-device=MI355X")
 
 
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return Project(pytester, monkeypatch)
-
-
 # torch, in processes of their own: it cannot be imported twice in one.
 
 TORCH = """

@@ -26,11 +26,6 @@ PLANTED = {
 }
 
 
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return Project(pytester, monkeypatch)
-
-
 def work(row: dict[str, Any]) -> tuple[str | None, float | None, float | None]:
     return row["work"]["source"], row["bytes_est"], row["flops_est"]
 

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from roofline_engine.models import work
 
 from ...plain import raised
 from ...timing.arrays import loaded
 from . import numpy_ops as ops
-from .covered import SOME, strided
+from . import numpy_parts as parts
+from .covered import strided
 from .generators import as_before
-from .record import Captured, Region, Seen
+from .record import Captured, Part, Region, Seen, part_of
 from .replaced import replaced
 from .sized import sized
 from .surroundings import put, surroundings
@@ -27,8 +28,6 @@ from .total import total
 MOST_OPERATIONS = 10_000
 #: Longer lists and dictionaries are not looked through for arrays.
 MOST_ITEMS = 1_000
-#: Indices, or elements of a mask, beyond which it is not looked for those that repeat.
-MOST_KEYS = 1 << 22
 _NONE: Mapping[int, Any] = {}
 #: Functions that make arrays, under which name a call finds them; asarray and its kin would drop the view that records.
 _MAKERS = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "array", "asarray", "asanyarray", "ascontiguousarray")
@@ -179,7 +178,7 @@ class _Watch:
                 writes,
                 partial(ops.of_ufunc, ufunc, method, reads, writes, options),
                 out,
-                parts=self.masked(mask, [*reads, *writes]),
+                used=self._of(parts.masked, mask, [*reads, *writes]),
             )
         if out is None:
             return self.result(result)
@@ -215,8 +214,8 @@ class _Watch:
             mask = given[3] if len(given) > 3 else named.get("where")
             mask = mask if isinstance(mask, self.np.ndarray) else None
             reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            parts = self.masked(mask, [*reads, *writes])
-            self.add(label, reads, writes, lambda: ops.moved(writes[0]), target, parts=parts)
+            used = self._of(parts.masked, mask, [*reads, *writes])
+            self.add(label, reads, writes, lambda: ops.moved(writes[0]), target, used=used)
         elif name in ("concatenate", "where"):
             self.add(label, reads, writes, lambda: ops.moved(writes[0]) if writes else ops.UNKNOWN, target)
         elif name == "einsum" and given and isinstance(given[0], str):
@@ -235,10 +234,10 @@ class _Watch:
             if results and self.number(results[0]) < 0:
                 key = (args[0] if args else options.get("indices")) if name == "take" else None
                 axis = args[1] if len(args) > 1 else options.get("axis")
-                parts = {} if key is None else {id(base): self.taken(base, self._bare(key), axis, results[0].size)}
+                used = {} if key is None else {id(base): self._of(parts.taken, base, self._bare(key), axis, results[0].size)}
                 if name == "compress":
-                    parts = {id(base): _some(base, results[0].size)}
-                self.add(f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), parts=parts)
+                    used = {id(base): parts.some(base, results[0].size)}
+                self.add(f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), used=used)
         elif name in _REDUCES:
             self.add(f"ndarray.{name}", [base], results, lambda: ops.reduced(base, results))
         else:
@@ -257,8 +256,8 @@ class _Watch:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
         if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
-            parts = {id(base): self.named(base, key, result.size)}
-            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), parts=parts)
+            used = {id(base): self._of(parts.named, base, key, result.size)}
+            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), used=used)
         return self.result(result)
 
     def set(self, array: Any, key: Any, value: Any) -> None:
@@ -269,8 +268,8 @@ class _Watch:
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
-        parts = {} if inside else {id(base): self.named(base, key, target.size)}
-        self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, parts=parts)
+        used = {} if inside else {id(base): self._of(parts.named, base, key, target.size)}
+        self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, used=used)
 
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self._busy:
@@ -323,14 +322,14 @@ class _Watch:
         writes: Sequence[Any],
         model: Callable[[], ops.Model],
         target: Any = None,
-        parts: Mapping[int, _Part] = _NONE,
+        used: Mapping[int, Part] = _NONE,
     ) -> None:
-        """target: what the caller gave to be written. parts: what is used of an array, by its ``id``."""
+        """target: what the caller gave to be written. used: what is used of an array, by its ``id``."""
         if len(self.seen) >= MOST_OPERATIONS or (writes and not any(array.size for array in writes)):
             return
-        inputs = [_used(self.region(array), parts.get(id(array))) for array in reads]
-        outputs = [_used(self.region(array, made=target is None), parts.get(id(array))) for array in writes]
-        seen = Seen(name, tuple(inputs), tuple(outputs), flops=None, partly=not all(part.exact for part in parts.values()))
+        inputs = [part_of(self.region(array), used.get(id(array))) for array in reads]
+        outputs = [part_of(self.region(array, made=target is None), used.get(id(array))) for array in writes]
+        seen = Seen(name, tuple(inputs), tuple(outputs), flops=None, partly=not all(part.exact for part in used.values()))
         try:
             found = model()
             note = found.note
@@ -349,44 +348,10 @@ class _Watch:
         finally:
             self._busy = False
 
-    def masked(self, mask: Any, arrays: Sequence[Any]) -> dict[int, _Part]:
-        """Of arrays that a mask is laid over, the elements where it is set."""
-        if mask is None:
-            return {}
+    def _of(self, find: Callable[..., Any], *given: Any) -> Any:
+        """What one of the functions of ``numpy_parts`` finds."""
         with self._aside():
-            shape = self.np.broadcast_shapes(*(array.shape for array in arrays), mask.shape)
-            count = int(self.np.count_nonzero(self.np.broadcast_to(mask, shape)))
-        key = hash(mask.tobytes()) if mask.size <= MOST_KEYS else id(mask)
-        return {
-            id(array): _Part(float(count * array.itemsize), (SOME, key), array.shape == shape)
-            for array in arrays
-            if array is not mask and array.shape == shape
-        }
-
-    def named(self, base: Any, key: Any, many: int) -> _Part:
-        """What is used of an array by an index of arrays, of which some may name the same element; ``many`` if none do."""
-        np, kinds = self.np, self.arrays(key if isinstance(key, (list, tuple)) else [key])
-        if kinds and all(array.dtype.kind == "b" for array in kinds):
-            return _some(base, many)  # a mask names each element once
-        if not isinstance(key, tuple):
-            return self.taken(base, key, 0, many)
-        if base.size > MOST_KEYS:
-            return _some(base, many, exact=False)
-        with self._aside():
-            return self._counted(base, np.arange(base.size).reshape(base.shape)[key], 1)
-
-    def taken(self, base: Any, key: Any, axis: Any, many: int) -> _Part:
-        """The rows of an array along an axis, or the elements of all of it, that are named."""
-        with self._aside():
-            keys = self.np.asarray(key)
-            if keys.dtype.kind not in "iu" or keys.size > MOST_KEYS:
-                return _some(base, many, exact=keys.dtype.kind == "b")
-            length = base.size if axis is None else base.shape[axis]
-            return self._counted(base, keys % length, base.size // length)
-
-    def _counted(self, base: Any, places: Any, elements: int) -> _Part:
-        found = self.np.unique(places)
-        return _Part(float(found.size * elements * base.itemsize), (SOME, hash(found.tobytes())), True)
+            return find(self.np, *given)
 
     def number(self, array: Any) -> int:
         """Of the allocation that an array lies in; -1 for one that has not been seen."""
@@ -418,25 +383,6 @@ class _Watch:
             return Captured("numpy", reason=reason, operations=len(self.seen))
         kept = {number for reference, number in self._owners.values() if reference() is not None}
         return total("numpy", self.seen, made=self.made, kept=kept)._replace(launches=None)
-
-
-class _Part(NamedTuple):
-    """How much of an array is used. view: which bytes. exact: else at most so many."""
-
-    nbytes: float
-    view: tuple[int, ...]
-    exact: bool
-
-
-_parts = count()
-
-
-def _some(array: Any, elements: int, *, exact: bool = True) -> _Part:
-    return _Part(float(elements * array.itemsize), (SOME, next(_parts)), exact)
-
-
-def _used(region: Region, part: _Part | None) -> Region:
-    return region if part is None or part.nbytes >= region.nbytes else region._replace(nbytes=part.nbytes, view=part.view)
 
 
 def _subclass(np: Any, watch: _Watch) -> Any:

@@ -22,6 +22,21 @@ class Region(NamedTuple):
     whole: float
 
 
+class Part(NamedTuple):
+    """How much of an array is used. view: which bytes, as ``covered`` writes it; None for all. exact: else at most so many."""
+
+    nbytes: float
+    view: tuple[int, ...] | None
+    exact: bool
+
+
+def part_of(region: Region, part: Part | None) -> Region:
+    """The region of an array of which a part alone is used."""
+    if part is None or part.view is None or part.nbytes >= region.nbytes:
+        return region
+    return region._replace(nbytes=part.nbytes, view=part.view)
+
+
 class Seen(NamedTuple):
     """One operation as it ran.
 

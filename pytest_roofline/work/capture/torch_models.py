@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .record import Region
+from .record import Part, Region
 
 
 class Call:
@@ -55,14 +55,6 @@ def readable(call: Call, tensor: Any) -> bool:
     if tensor.device.type != "cuda":
         return True
     return not (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode())
-
-
-class Part(NamedTuple):
-    """How much of a tensor is used. view: which bytes, as ``covered`` writes it; None for all. exact: else at most so many."""
-
-    nbytes: float
-    view: tuple[int, ...] | None
-    exact: bool
 
 
 class Model(NamedTuple):

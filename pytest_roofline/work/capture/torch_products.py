@@ -14,7 +14,8 @@ import torch
 from roofline_engine.ops_matmul import positions_met
 
 from .covered import SOME
-from .torch_models import Call, Model, Part, readable
+from .record import Part
+from .torch_models import Call, Model, readable
 
 
 def matrix_dtype(tensor: Any, *, convolution: bool = False) -> Any:

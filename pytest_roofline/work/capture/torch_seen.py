@@ -5,7 +5,7 @@ Imports torch, so it is imported only where the user's code already did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,8 +13,8 @@ import torch
 
 from roofline_engine.models import Work, work
 
-from .record import Region, Seen
-from .torch_models import Call, Model, Part
+from .record import Seen, part_of
+from .torch_models import Call, Model
 from .torch_ops import FREE, TABLE, WRITE_ONLY, model_of
 from .total import distinct
 
@@ -88,7 +88,8 @@ def seen(label: str, call: Call, model: Model, launches: int = 1) -> Seen:
     regions = call.regions
     read, written = [regions[id(tensor)] for tensor in reads], [regions[id(tensor)] for tensor in writes]
     if model.part:
-        read, written = _used(read, reads, model.part), _used(written, writes, model.part)
+        read = [part_of(region, model.part.get(id(tensor))) for region, tensor in zip(read, reads)]
+        written = [part_of(region, model.part.get(id(tensor))) for region, tensor in zip(written, writes)]
     note, done, flops, between = model.note, None, None, _between(reads, writes)
     if model.op is not None:
         try:
@@ -121,17 +122,6 @@ def _between(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
         if tensor.device != first and tensor.dim():
             return True
     return False
-
-
-def _used(regions: Sequence[Region], tensors: Sequence[Any], part: Mapping[int, Part]) -> list[Region]:
-    """The regions of tensors of which a part alone is used."""
-    used = []
-    for region, tensor in zip(regions, tensors):
-        some = part.get(id(tensor))
-        if some is not None and some.view is not None and some.nbytes < region.nbytes:
-            region = region._replace(nbytes=some.nbytes, view=some.view)
-        used.append(region)
-    return used
 
 
 def engine_work(model: Model) -> Work:

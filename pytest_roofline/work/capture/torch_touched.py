@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from .covered import LISTED, SOME
-from .torch_models import MOST_LOOKED_AT, UNKNOWN, Call, Model, Part, copied, elementwise, readable
+from .record import Part
+from .torch_models import MOST_LOOKED_AT, UNKNOWN, Call, Model, copied, elementwise, readable
 
 #: Stretches of a table that are listed one by one, so that what two look-ups share is known.
 MOST_LISTED = 4096

@@ -30,6 +30,17 @@ OTHERS = "other modes of torch are active"
 THREADS = "it starts threads, and what they do is not seen"
 
 
+def _telling(tell: Callable[[str], None], why: str) -> Callable[..., Any]:
+    """For ``replaced``: tell(why), then the original."""
+
+    def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        tell(why)
+        return original(*args, **kwargs)
+
+    return call
+
+
 @contextmanager
 def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]], Any]) -> Iterator[None]:
     """While the block runs a test: leave(why) before torch compiles, aside(call) around what chooses its kernels by modes.
@@ -40,10 +51,6 @@ def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]]
     with ExitStack() as stack:
         compiler = loaded("torch._dynamo.eval_frame")
 
-        def compiling(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            leave(COMPILED)
-            return original(*args, **kwargs)
-
         def called(original: Callable[..., Any], callback: Any) -> Any:
             if callback:  # None or False: a function that shall not be compiled
                 leave(COMPILED)
@@ -52,7 +59,7 @@ def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]]
         def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
             return aside(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
 
-        stack.enter_context(replaced(torch, "compile", compiling))
+        stack.enter_context(replaced(torch, "compile", _telling(leave, COMPILED)))
         if compiler is not None:
             stack.enter_context(replaced(compiler, "_callback_from_stance", called))
         for name in _FAST_PATHS:
@@ -72,12 +79,7 @@ def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         if loaded("torch._dynamo") is None:
-
-            def compiling(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-                leave(COMPILED)
-                return original(*args, **kwargs)
-
-            stack.enter_context(replaced(torch, "compile", compiling))
+            stack.enter_context(replaced(torch, "compile", _telling(leave, COMPILED)))
         elif hasattr(torch.compiler, "set_stance"):
             stance = torch.compiler.set_stance("force_eager")
             stack.callback(lambda: stance.__exit__(None, None, None))
@@ -87,26 +89,16 @@ def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def untraced(leave: Callable[[str], None]) -> Iterator[None]:
     """While the block runs a call: leave(why) before it traces."""
-
-    def tracing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        leave(TRACED)
-        return original(*args, **kwargs)
-
     with ExitStack() as stack:
         for name in _TRACERS:
-            stack.enter_context(replaced(torch.jit, name, tracing))
+            stack.enter_context(replaced(torch.jit, name, _telling(leave, TRACED)))
         yield
 
 
 @contextmanager
 def told_of_threads(tell: Callable[[str], None]) -> Iterator[None]:
     """While the block runs a call: tell(why) where it hands work to another thread."""
-
-    def started(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        tell(THREADS)
-        return original(*args, **kwargs)
-
+    started = _telling(tell, THREADS)
     with replaced(threading.Thread, "start", started), replaced(ThreadPoolExecutor, "submit", started):
         yield
 

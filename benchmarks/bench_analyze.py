@@ -19,12 +19,15 @@ TOOL = ROOT / "skill" / "roofline_tools.py"
 
 
 def write_run(folder: Path, kernels: int = 8) -> None:
-    """A run with ``kernels`` head entries, shapes for each."""
+    """A run with ``kernels`` head entries of falling shares, shapes for each, at 20 to 90 % of the rated bandwidth."""
     rows, shapes = [], {}
     for index in range(kernels):
-        name = f"gemm_kernel_{index}"
-        rows.append({"name": name, "pct_gpu_time": 12 - 8 * index / kernels, "base_latency_ms": 0.05, "editable": True})
-        shapes[name] = [{"op": "gemm", "M": 64, "N": 4096 + 128 * index, "K": 8192, "dtype": "bf16"}]
+        name, wide = f"gemm_kernel_{index}", 4096 + 128 * index
+        nbytes = 2 * (64 * 8192 + 8192 * wide + 64 * wide)
+        time_ms = 1e3 * nbytes / (5.3e12 * (0.2 + 0.7 * (0.6180339887 * index % 1)))
+        share = 100 / kernels * (1.5 - index / kernels)
+        rows.append({"name": name, "pct_gpu_time": share, "base_latency_ms": time_ms, "editable": True})
+        shapes[name] = [{"op": "gemm", "M": 64, "N": wide, "K": 8192, "dtype": "bf16"}]
     (folder / "profile_topN.json").write_text(json.dumps({"top_kernels": rows}))
     (folder / "shapes.json").write_text(json.dumps(shapes))
     (folder / "env_report.json").write_text(json.dumps({"gfx": "gfx942", "device_name": "AMD Instinct MI300X"}))

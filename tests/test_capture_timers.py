@@ -140,11 +140,6 @@ with observing() as observed:
 cases["same"] = [type(result).__module__, observed[0].measurement.t_s == result.median]
 with observing() as observed:
     Timer("x + 1", globals={"x": x}).timeit(100)
-start = time.perf_counter()
-for _ in range(100):
-    with observing([globals()]):
-        pass
-cases["cost"] = (time.perf_counter() - start) / 100
 print(json.dumps(cases))
 '''
 
@@ -251,7 +246,3 @@ def test_a_setup_that_bears_no_other_run_leaves_the_time_alone(cases: dict[str, 
 
 def test_the_result_is_torchs_own(cases: dict[str, Any]) -> None:
     assert cases["same"] == ["torch.utils.benchmark.utils.common", True]
-
-
-def test_observing_costs_no_time_to_speak_of(cases: dict[str, Any]) -> None:
-    assert cases["cost"] < 5e-3

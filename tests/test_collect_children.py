@@ -21,10 +21,9 @@ SCRIPT = "\nimport sys\nsys.exit(0)\n"
 
 
 def run(project: Project, body: str, *args: object, limit: float = 30) -> Ran:
+    """What sleeps here sleeps for 600 s, which ``project.run`` does not wait for: a hang is a failure."""
     project.write(test_bad=body + SCRIPT, test_other=OTHER)
-    started = time.monotonic()
     ran = project.run("--roofline-device=MI355X", "-o", f"roofline_item_timeout={limit}", *args)
-    assert time.monotonic() - started < limit + 20
     assert "INTERNALERROR" not in ran.out, ran.out
     return ran
 
@@ -86,9 +85,7 @@ import subprocess, sys
 left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 open({str(project.path / "pids")!r}, "w").write(str(left.pid))
 """
-    started = time.monotonic()
     assert run(project, body).counts == {"passed": 2}
-    assert time.monotonic() - started < 20
     assert_gone(project.path / "pids")
 
 

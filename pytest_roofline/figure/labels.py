@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .limits import NEAR, lines, stem
 from .model import Kernel, Model
-from .paper import LINE, SMALL, Box, Plane, Segment, text_width
+from .paper import LINE, SMALL, Box, Plane, Segment, around, text_width
 
 #: Labels of so many kernels at most, a third of them in a narrow frame; the others tell themselves on picking.
 LABELLED = 40
@@ -52,8 +52,11 @@ def placed(model: Model, plane: Plane, sizes: Sequence[float], taken: Sequence[B
         wide, high = max(text_width(line, SMALL) for line in said), LINE * len(said)
         x, y = plane.at(one.intensity, one.rate)
         best: tuple[float, Box, Segment | None] | None = None
-        for rank, (box, far) in enumerate(_candidates(x, y, sizes[at] / 2 + _GAP, wide, high)):
-            if not box.inside(inner) or any(box.hits(other) for other in blocked) or any(box.hits(disc) for disc in discs):
+        candidates = list(_candidates(x, y, sizes[at] / 2 + _GAP, wide, high))
+        reach = around([box for box, _ in candidates])
+        near = [other for other in (*blocked, *discs) if reach.hits(other)]
+        for rank, (box, far) in enumerate(candidates):
+            if not box.inside(inner) or any(box.hits(other) for other in near):
                 continue
             leader = ((x, y), box.nearest(x, y)) if far else None
             cost = _RANK * rank + _ROOF * sum(box.crossed(line) for line in roofs)

@@ -48,7 +48,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One drawing. unit: FLOP/s in one of the rates' axis, and its name."""
+    """One drawing.
+
+    unit: FLOP/s in one of the rates' axis, and its name. arrows: kernels that carry the way to their roof, those whose label
+    says how far it is.
+    """
 
     size: Size
     plane: Plane
@@ -64,11 +68,7 @@ class Layout:
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
     footer: tuple[str, ...]
-
-    @property
-    def arrows(self) -> frozenset[int]:
-        """Kernels that carry the way to their roof: those whose label says how far it is."""
-        return frozenset(label.kernel for label in self.labels)
+    arrows: frozenset[int]
 
 
 def unit_of(rates: Iterable[float]) -> tuple[float, str]:
@@ -150,12 +150,13 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     taken = [one.box for one in tags] + ([box] if size.inside and legend else [])
     slopes, along = limits.slopes(model, plane, taken)
     taken += [*along, *([flat[1]] if flat else []), *(one.box for one in levels)]
+    labels = placed(model, plane, sizes, taken)
     return Layout(
         size=Size(size.width, height, size.inside),
         plane=plane,
         unit=unit,
         diameters=sizes,
-        labels=placed(model, plane, sizes, taken),
+        labels=labels,
         legend=tuple(legend),
         legend_box=box,
         slopes=slopes,
@@ -165,6 +166,7 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         title=title or ("Roofline",),
         subtitle=subtitle,
         footer=below,
+        arrows=frozenset(label.kernel for label in labels),
     )
 
 

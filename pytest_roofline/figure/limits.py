@@ -9,7 +9,7 @@ from typing import NamedTuple
 from roofline_engine.units import quantity
 
 from .model import Bandwidth, Ceiling, Kernel, Model
-from .paper import SMALL, TEXT, Box, Plane, Segment, along, text_width
+from .paper import SMALL, TEXT, Box, Plane, Segment, along, around, text_width
 
 #: Points that words keep clear of; where there are more, there is no clear place.
 NEAR = 400
@@ -154,7 +154,9 @@ def slopes(model: Model, plane: Plane, taken: Sequence[Box]) -> tuple[tuple[Slop
             mine = along(sx, sy, plane.angle, wide, SMALL)
             if not all(box.inside(plane.frame) for box in mine):
                 continue
-            cost = 4.0 * sum(box.hits(point) for box in (one.grown(6) for one in mine) for point in points)
+            reach = around(mine).grown(6)
+            near = [point for point in points if reach.hits(point)]
+            cost = 4.0 * sum(box.hits(point) for box in (one.grown(6) for one in mine) for point in near)
             cost += 5 * sum(box.hits(other) for box in mine for other in (*taken, *boxes))
             cost += 3 * sum(box.crossed(line) for box in mine for line in drawn)
             if best is None or cost < best[0]:

@@ -223,42 +223,56 @@ def main_bandwidth(bandwidths: Sequence[Bandwidth]) -> Bandwidth | None:
     return max(named, key=lambda one: one.bytes_s, default=None)
 
 
-def roof_of(
-    spots: Sequence[tuple[str, float]], bandwidths: Sequence[Bandwidth], flops_s: float | None
-) -> tuple[tuple[tuple[str, float], ...], float | None]:
-    """The spots with the one that binds first, and its bandwidth: the level that attains least at its own intensity."""
-    main = main_bandwidth(bandwidths)
+class Roofs:
+    """The limits of one machine, and what a kernel reaches under those of its dtype."""
 
-    def over(spot: tuple[str, float]) -> float | None:
-        if not spot[0]:
-            return main.bytes_s if main else None
-        return max((one.bytes_s for one in bandwidths if one.level == spot[0]), default=None)
+    def __init__(self, bandwidths: Sequence[Bandwidth], ceilings: Sequence[Ceiling]) -> None:
+        self.bandwidths, self.ceilings = bandwidths, ceilings
+        self.main = main_bandwidth(bandwidths)
+        self._fastest = {"": self.main.bytes_s if self.main else None}
+        for one in bandwidths:
+            if one.level:
+                self._fastest[one.level] = max(self._fastest.get(one.level) or 0.0, one.bytes_s)
+        self._of_dtype: dict[str | None, tuple[float | None, list[Ceiling]]] = {}
 
-    ranked = sorted(spots, key=lambda spot: attainable(spot[1], over(spot), flops_s) or math.inf)
-    return tuple(ranked), over(ranked[0])
+    def _compute(self, dtype: str | None) -> tuple[float | None, list[Ceiling]]:
+        """The highest ceiling of a dtype, else of those for all, and the lower ones that can explain why it is not reached."""
+        if dtype not in self._of_dtype:
+            of_dtype = [one for one in self.ceilings if one.dtype == dtype and one.dtype is not None]
+            own = of_dtype or [one for one in self.ceilings if one.dtype is None]
+            top = max((one.flops_s for one in own), default=None)
+            bases = {one.basis for one in own if one.flops_s == top}  # a measured ceiling under a rated one explains nothing
+            lower = [one for one in own if top is not None and one.flops_s < top and one.basis in bases]
+            self._of_dtype[dtype] = top, lower
+        return self._of_dtype[dtype]
 
+    def over(self, kernel: Kernel) -> Kernel:
+        """The kernel with its roof, the percent of it, and what explains the rest.
 
-def placed(kernel: Kernel, bandwidths: Sequence[Bandwidth], ceilings: Sequence[Ceiling]) -> Kernel:
-    """The kernel under the roofs of its dtype: which limit binds, the percent of it, a lower ceiling that explains the rest."""
-    of_dtype = [one for one in ceilings if one.dtype == kernel.dtype and one.dtype is not None]
-    own = of_dtype or [one for one in ceilings if one.dtype is None]
-    flops_s = max((one.flops_s for one in own), default=None)
-    spots, bytes_s = roof_of(kernel.spots, bandwidths, flops_s)
-    roof = attainable(spots[0][1], bytes_s, flops_s)
-    p = point(kernel.rate / spots[0][1], kernel.rate, 1.0, bytes_s, flops_s)
-    bases = {one.basis for one in own if one.flops_s == flops_s}  # a measured ceiling under a rated one explains nothing
-    lower = [one for one in own if flops_s is not None and one.flops_s < flops_s and one.basis in bases]
-    explains = below_ceiling(spots[0][1], kernel.rate, bytes_s, [one.flops_s for one in lower])
-    return replace(
-        kernel,
-        spots=spots,
-        fraction=kernel.rate / roof if roof else None,
-        bytes_s=bytes_s,
-        flops_s=flops_s,
-        axis=binds(spots[0][1], bytes_s, flops_s),
-        bound=bound(p),
-        below=next((one for one in lower if one.flops_s == explains), None),
-    )
+        Of several levels the one that attains least at its own intensity binds, and comes first.
+        """
+        flops_s, lower = self._compute(kernel.dtype)
+        spots = kernel.spots
+        if len(spots) > 1:
+
+            def attained(spot: tuple[str, float]) -> float:
+                return attainable(spot[1], self._fastest.get(spot[0]), flops_s) or math.inf
+
+            spots = tuple(sorted(spots, key=attained))
+        (level, intensity), rate = spots[0], kernel.rate
+        bytes_s = self._fastest.get(level)
+        roof = attainable(intensity, bytes_s, flops_s)
+        explains = below_ceiling(intensity, rate, bytes_s, [one.flops_s for one in lower])
+        return replace(
+            kernel,
+            spots=spots,
+            fraction=rate / roof if roof else None,
+            bytes_s=bytes_s,
+            flops_s=flops_s,
+            axis=binds(intensity, bytes_s, flops_s),
+            bound=bound(point(rate / intensity, rate, 1.0, bytes_s, flops_s)),
+            below=next((one for one in lower if one.flops_s == explains), None),
+        )
 
 
 def meaning_of(name: str) -> str:

@@ -45,7 +45,7 @@ def page(model: Model, engine: str | None) -> str:
         layouts["narrow"] = arrange(model, legend, NARROW)
     wide = layouts["wide"]
     spec = vega.specification(model, wide)
-    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another engine's work, and starts slowly
+    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another process' work, and starts slowly
         compiling = beside.submit(vega.compiled, spec, rows=False)
         drawn = {name: draw(model, layout) for name, layout in layouts.items()}
         live = {name: _live(one, layouts[name]) for name, one in drawn.items()}

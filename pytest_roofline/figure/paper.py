@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 TEXT, SMALL, LINE = 9.0, 8.0, 10.0
@@ -129,6 +130,12 @@ def _cut(line: str, wide: float, size: float) -> str:
     while text_width(line, size) > wide and len(line) > 2:
         line = line.rstrip("…").rstrip()[:-1] + "…"
     return line
+
+
+def around(boxes: Sequence[Box]) -> Box:
+    """The smallest box that holds others."""
+    x, y = min(one.x for one in boxes), min(one.y for one in boxes)
+    return Box(x, y, max(one.x + one.w for one in boxes) - x, max(one.y + one.h for one in boxes) - y)
 
 
 def along(x: float, y: float, angle: float, wide: float, high: float) -> list[Box]:

@@ -15,11 +15,10 @@ from .model import (
     Kernel,
     Left,
     Model,
+    Roofs,
     counted,
     impossible,
-    main_bandwidth,
     meaning_of,
-    placed,
     ranged,
     shortened,
     titled,
@@ -41,6 +40,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     """
     ceilings = tuple(_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _each(roofs, "ceilings", label))
     bandwidths = tuple(_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _each(roofs, "bandwidths", label))
+    machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
     left: list[Left] = []
     for at, row in enumerate(rows):
@@ -49,14 +49,14 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
             continue
         name = shortened(str(row.get("name", f"row {at + 1}")))
         try:
-            found = _kernel(row, at, name, bandwidths)
+            found = _kernel(row, at, name, machine)
         except ValueError as error:
             left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
             continue
         if isinstance(found, Left):
             left.append(found)
         else:
-            kernels.append(placed(found, bandwidths, ceilings))
+            kernels.append(machine.over(found))
     kernels, wrong = impossible(kernels)
     left += wrong
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
@@ -135,17 +135,18 @@ def _dtype(value: object) -> str | None:
     return dtype.peak or dtype.name
 
 
-def _kernel(row: Mapping[str, Any], at: int, name: str, bandwidths: Sequence[Bandwidth]) -> Kernel | Left:
+def _kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs) -> Kernel | Left:
     rate = _figure(row, _RATES, "")
     moved = _figure(row, _BANDWIDTHS, "")
-    spots = _spots(row, bandwidths)
+    spots = _spots(row, roofs.bandwidths)
     if rate is None and moved and len(spots) == 1 and not spots[0][0]:
         rate = spots[0][1] * moved
     if rate == 0 or (rate is None and moved):
-        main = main_bandwidth(bandwidths)
         why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
         if moved:
-            why += f"; {quantity(moved, 'B/s')}" + (f", {100 * moved / main.bytes_s:.1f}% of {main.name}" if main else "")
+            why += f"; {quantity(moved, 'B/s')}" + (
+                f", {100 * moved / roofs.main.bytes_s:.1f}% of {roofs.main.name}" if roofs.main else ""
+            )
         return Left(row=at, name=name, kind="copy", why=why)
     if rate is None:
         return Left(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from . import marks
@@ -379,13 +382,44 @@ def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
 
     Its form alone is compiled, whose time does not grow with the rows; they are put in after, or left out for ``rows`` False.
     """
-    import vl_convert
-
     hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
-    found: dict[str, Any] = vl_convert.vegalite_to_vega(hollow, vl_version=VERSION)
+    found = _compiled_apart(hollow) or _compiled(hollow)
     for one in found["data"]:
         if one["name"] in spec["datasets"]:
             one["values"] = spec["datasets"][one["name"]] if rows else []
+    return found
+
+
+def _compiled(spec: dict[str, Any]) -> dict[str, Any]:
+    import vl_convert
+
+    found: dict[str, Any] = vl_convert.vegalite_to_vega(spec, vl_version=VERSION)
+    return found
+
+
+#: Reads a specification and writes its Vega. Arguments: the folder that vl-convert is in, the version of Vega-Lite.
+_COMPILE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import vl_convert
+json.dump(vl_convert.vegalite_to_vega(json.load(sys.stdin), vl_version=sys.argv[2]), sys.stdout)
+"""
+
+
+def _compiled_apart(spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The same by a Python of its own, while this one draws; None where that did not come about.
+
+    vl-convert's engine takes most of a second to start, and holds the interpreter's lock until it has.
+    """
+    import vl_convert
+
+    folder = Path(vl_convert.__file__).parents[1]
+    command = [sys.executable, "-I", "-S", "-c", _COMPILE, str(folder), VERSION]
+    try:
+        done = subprocess.run(command, input=json.dumps(spec), capture_output=True, text=True, check=True, encoding="utf-8")
+        found: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # a Python inside of another program, say
+        return None
     return found
 
 

@@ -19,12 +19,11 @@ from roofline_engine.units import printable
 
 from ..ingest import Record, RefusedError, geak_lines, open_source
 from ..ingest.json_values import PER_SECOND
+from ..ingest.task_meta import META, Task, Workload, of_file
 from ..recorded import of_records
 from . import child
 from .items import ChildFile, ChildItem, own_names, scratch
-from .task_meta import LARGEST, Task, Workload, read
 
-META = "meta.json"
 #: Of a harness from before per-case lists; over several shapes it is their mean and no row.
 _LATENCY = re.compile(r"\s*GEAK_RESULT_LATENCY_MS=(?P<ms>[0-9.eE+-]+)(?:\s+(?:case(?:_id)?=)?(?P<case>\S+))?\s*$")
 _SHAPES = re.compile(r"\s*GEAK_SHAPES_USED=\[(?P<shapes>[^\]]*)\]")
@@ -63,7 +62,7 @@ class TaskDir(ChildFile):
         self._told: set[str] = set()
 
     def collect(self) -> Iterator[ChildItem]:
-        self.task = _read(self.path.with_name(META))
+        self.task = of_file(self.path.with_name(META))
         cases = self.task.cases
         if not cases:
             yield WholeTask.from_parent(self, name=self.path.parent.name or "task")
@@ -160,20 +159,6 @@ def _as_cases(records: list[Record], task: Task, label: str | None) -> list[Any]
         )
         for case in found
     ]
-
-
-def _read(path: Path) -> Task:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST + 1)
-    except OSError as error:
-        return Task(problem=f"{META} cannot be read: {error.strerror}")
-    if len(data) > LARGEST:
-        return Task(problem=f"{META} is larger than {LARGEST} bytes")
-    try:
-        return read(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        return Task(problem=f"{META} is no UTF-8 text (byte {error.start})")
 
 
 def _lines(out: Path) -> _Said:

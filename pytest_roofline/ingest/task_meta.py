@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline_engine.models import OPS
 from roofline_engine.units import number, parse_dtype, printable
 
-from ..ingest.json_values import buildable, label, mapping
+from .json_values import buildable, label, mapping
 
+META = "meta.json"
 #: The largest meta.json that is read, bytes: ten thousand cases are two million.
-LARGEST = 50_000_000
+_LARGEST = 50_000_000
 _Meta = Mapping[str, Any]
 
 
@@ -37,6 +39,27 @@ class Task(NamedTuple):
     kernel: str = ""
     pct_gpu_time: float | None = None
     problem: str = ""
+
+
+def of_file(path: Path) -> Task:
+    """As ``read``, of a file."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+    except OSError as error:
+        return Task(problem=f"{META} cannot be read: {error.strerror}")
+    if len(data) > _LARGEST:
+        return Task(problem=f"{META} is larger than {_LARGEST} bytes")
+    try:
+        return read(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        return Task(problem=f"{META} is no UTF-8 text (byte {error.start})")
+
+
+def beside(path: Path) -> Task:
+    """Of the meta.json in the folder of a record; with no case where there is none."""
+    meta = path.with_name(META)
+    return of_file(meta) if meta.is_file() else Task(problem="which does not lie beside this file")
 
 
 def read(text: str) -> Task:

@@ -327,6 +327,59 @@ def test_backends_are_held_against_the_one_in_use(tmp_path: Path) -> None:
     assert other.baseline_t_s == pytest.approx(50e-6)
 
 
+#: 64 x 2048 x 4096 in bf16: 2 M N K = 2^30 FLOPs, each operand once in 2 bytes an element.
+GEMM_TASK = {
+    "op_kind": "gemm",
+    "dtype": "bf16",
+    "b_shape": [2048, 4096],
+    "transpose_b": True,
+    "workload": {"cases": [{"name": "down_proj_M64", "m": 64}]},
+}
+
+
+@pytest.mark.parametrize("name", ["GEAK unittest output", "GEAK op_bench JSON"])
+def test_the_sizes_are_those_of_the_tasks_meta_json(name: str, tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps(GEMM_TASK))
+    _, records = read(tmp_path, EVERY[name])
+    for record in records:
+        assert record.work is not None, record.no_work
+        work = build(record.work)
+        assert work is not None
+        assert (work.flops, work.bytes) == (2**30, 2 * (64 * 4096 + 2048 * 4096 + 64 * 2048))
+
+
+@pytest.mark.parametrize(
+    ("changed", "lines", "op_bench"),
+    [
+        ({"op_kind": "moe"}, "no tokens", "is of op_kind moe, this of gemm"),
+        ({"workload": {"cases": [{"name": "up_proj_M64", "m": 64}]}}, "no cases of this name", ""),
+        (
+            {"workload": {"cases": [{"name": "down_proj_M64", "m": 64}] * 2}},
+            "2 cases of this name",
+            "which was timed is not told",
+        ),
+        ({"workload": {"cases": [{"name": "down_proj_M64", "m": 128}]}}, "has M = 128 for this case, and m is 64 here", ""),
+        ({"dtype": None}, "no dtype", "no dtype"),
+        ({"workload": {}}, "lists no cases", "lists no cases"),
+    ],
+)
+def test_a_meta_json_that_does_not_say_what_was_timed_gives_no_sizes(
+    changed: dict[str, Any], lines: str, op_bench: str, tmp_path: Path
+) -> None:
+    (tmp_path / "meta.json").write_text(json.dumps({**GEMM_TASK, **changed}))
+    record = one(tmp_path, EVERY["GEAK unittest output"])
+    assert record.work is None
+    assert lines in record.no_work
+    assert record.t_s == pytest.approx(33e-6)
+    _, (backend, _) = read(tmp_path, OP_BENCH)
+    assert (op_bench in backend.no_work and backend.work is None) if op_bench else backend.work is not None
+
+
+def test_a_broken_meta_json_costs_the_sizes_alone(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text("{")
+    assert "no JSON: line 1" in one(tmp_path, EVERY["GEAK unittest output"]).no_work
+
+
 @pytest.mark.parametrize("speedup", [0.0, None, True, "1.2", math.nan])
 def test_a_speedup_that_was_never_taken_is_missing(tmp_path: Path, speedup: object) -> None:
     _, records = read(tmp_path, {**OP_BENCH, "baseline_ms": None, "isolated_speedup": speedup})

@@ -2,7 +2,8 @@
 
 Times are ms by their keys, medians of device events. Baseline and optimized are the same kernel before and after, so the
 baseline is ``previous``. The geomean, weighted and v3 latency lines mix shapes and are no rows. ``RESULT PASS|FAIL`` is of the
-list before it. A case has a name and no sizes.
+list before it. A case has a name and no sizes: those are of the case of that name in the task's ``meta.json``, where one lies
+beside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from . import RefusedError, Sample, Source
 from .json_files import parse
 from .json_values import count, label, mapping, maybe_seconds, ratio, shown, timed
 from .record import Record
+from .task_meta import META, Task, Workload, beside
 
 NAME = "GEAK unittest output"
 
@@ -39,7 +41,7 @@ def read(source: Source) -> Iterator[Record]:
         RefusedError: where there is no list of cases, or one that is no JSON.
     """
     waiting: list[Record] = []
-    lists = 0
+    lists, task = 0, beside(source.path)
     for number, line in enumerate(source.lines(), 1):
         result, cases = _RESULT.match(line), _CASES.match(line)
         if result:
@@ -50,7 +52,7 @@ def read(source: Source) -> Iterator[Record]:
             yield from waiting
             lists += 1
             listed = parse(line[cases.end() :], f"{source.label}: line {number}: GEAK_PER_CASE")
-            waiting = [_case(case, f"line {number}: [{at}]") for at, case in enumerate(listed)]
+            waiting = [_case(case, f"line {number}: [{at}]", task) for at, case in enumerate(listed)]
         elif _UNTRUSTED.match(line):
             note = ("the harness itself calls the speedup untrusted",)
             waiting = [dataclasses.replace(record, notes=record.notes + note) for record in waiting]
@@ -59,12 +61,13 @@ def read(source: Source) -> Iterator[Record]:
         raise RefusedError(f"{source.label}: no GEAK_PER_CASE line with a list; a speedup over all shapes has no roof")
 
 
-def _case(case: Any, where: str) -> Record:
+def _case(case: Any, where: str, task: Task) -> Record:
     case = mapping(case)
     name = label(case.get("sig")) or label(case.get("name"))
     if not case:
         return Record(row=where, refused="expected an object with sig, baseline_ms and optimized_ms")
     baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
+    known = _agreeing(task.case(name), case.get("m"))
     printed = ratio(case.get("speedup"))
     record = timed(
         where,
@@ -72,14 +75,16 @@ def _case(case: Any, where: str) -> Record:
         "optimized_ms",
         "ms",
         name=name,
-        no_work="a case has a name and no sizes; they are in the task's meta.json",
+        work=known.work,
+        no_work=known.reason,
         clock="device-event",
         rounds=count(case.get("reps")),
         baseline_kind="previous",
         baseline_t_s=baseline,
         speedup=printed if baseline is None else None,
-        notes=notes,
+        notes=(*notes, *known.notes),
     )
+    notes = record.notes
     if record.t_s is None or baseline is None:
         return record
     if baseline == record.t_s:
@@ -87,3 +92,10 @@ def _case(case: Any, where: str) -> Record:
     if printed is not None and abs(printed * record.t_s / baseline - 1) > _ROUNDING:
         notes += (f"speedup is {shown(case['speedup'])}, its own times give {baseline / record.t_s:.4g}",)
     return dataclasses.replace(record, notes=notes)
+
+
+def _agreeing(known: Workload, m: object) -> Workload:
+    """The case where the rows that were timed are its own; a task may have been made anew since."""
+    if known.work is None or m is None or known.work.get("M", m) == m:
+        return known
+    return known._replace(work=None, reason=f"{META} has M = {known.work['M']} for this case, and m is {shown(m)} here")

@@ -1,7 +1,8 @@
 """GEAK's op_bench JSON: one op, a row per backend, with the backend in use as the baseline.
 
 Times are ms by their keys, device events. The baseline is another backend's kernel: ``reference``. ``isolated_speedup`` null
-means never timed, and 0.0 in old files the same or "not faster": both are missing. ``measurement_mode`` is the cache.
+means never timed, and 0.0 in old files the same or "not faster": both are missing. ``measurement_mode`` is the cache. The
+record has no sizes: they are of the ``meta.json`` beside, where that has one case of the same op.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from . import RefusedError, Sample, Source
 from .json_files import document, outline
 from .json_values import flag, label, mapping, maybe_seconds, ratio, timed
 from .record import Record
+from .task_meta import META, Task, Workload, beside
 
 NAME = "GEAK op_bench JSON"
 
@@ -31,17 +33,18 @@ def read(source: Source) -> Iterator[Record]:
     """
     whole = document(source)
     results = whole.get("results") if isinstance(whole, dict) else None
+    known = _workload(whole, beside(source.path)) if isinstance(whole, dict) else Workload("", None)
     if isinstance(results, list) and results:
         for at, result in enumerate(results):
-            yield _row(whole, mapping(result), f"results[{at}]", "ms")
+            yield _row(whole, mapping(result), f"results[{at}]", "ms", known)
     elif isinstance(whole, dict) and whole.get("winner_ms") is not None:
         winner = {"backend": whole.get("winner_backend"), "winner_ms": whole["winner_ms"]}
-        yield _row(whole, winner, "winner", "winner_ms")
+        yield _row(whole, winner, "winner", "winner_ms", known)
     else:
         raise RefusedError(f"{source.label}: no results and no winner_ms, expected a list of backends with ms")
 
 
-def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: str) -> Record:
+def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: str, known: Workload) -> Record:
     backend = label(result.get("backend"))
     name = "/".join(part for part in (label(whole.get("task")) or label(whole.get("op_kind")), backend) if part)
     why = _unusable(whole, result)
@@ -60,7 +63,8 @@ def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: s
         key,
         "ms",
         name=name,
-        no_work=f"an op_bench record has no sizes; they are in the task's meta.json (op {label(whole.get('op_kind'))})",
+        work=known.work,
+        no_work=known.reason,
         clock="device-event",
         wall_s=maybe_seconds(result.get("wall_ms"), "wall_ms", "ms")[0],
         cache=mode if mode in ("cold", "warm") else "unknown",
@@ -68,8 +72,20 @@ def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: s
         baseline_t_s=baseline,
         speedup=ratio(whole.get("isolated_speedup")) if winner and whole.get("baseline_ms") is None else None,
         correct=flag(result.get("correct")),
-        notes=notes,
+        notes=(*notes, *known.notes),
     )
+
+
+def _workload(whole: Mapping[str, Any], task: Task) -> Workload:
+    """What was timed, where the task leaves no choice."""
+    kind = label(whole.get("op_kind"))
+    if not task.cases:
+        return Workload("", None, task.problem)
+    if task.kind != kind:
+        return Workload("", None, f"{META} beside is of op_kind {task.kind or 'unknown'}, this of {kind or 'unknown'}")
+    if len(task.cases) > 1:
+        return Workload("", None, f"{META} has {len(task.cases)} cases, and which was timed is not told")
+    return task.cases[0]
 
 
 def _unusable(whole: Mapping[str, Any], result: Mapping[str, Any]) -> str:

@@ -33,12 +33,21 @@ class Workload(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task. kernel: the name it has in a profile. problem: why its meta.json says nothing."""
+    """A task. kernel: the name it has in a profile. problem: why its meta.json says nothing. kind: its ``op_kind``."""
 
     cases: tuple[Workload, ...] = ()
     kernel: str = ""
     pct_gpu_time: float | None = None
     problem: str = ""
+    kind: str = ""
+
+    def case(self, name: str) -> Workload:
+        """The case of a name; where it is not told which that is, one without work and the reason."""
+        found = [case for case in self.cases if case.name == name]
+        if len(found) == 1:
+            return found[0]
+        why = self.problem if not self.cases else f"{META}: {len(found) or 'no'} cases of this name"
+        return Workload(name, None, why)
 
 
 def of_file(path: Path) -> Task:
@@ -59,7 +68,7 @@ def of_file(path: Path) -> Task:
 def beside(path: Path) -> Task:
     """Of the meta.json in the folder of a record; with no case where there is none."""
     meta = path.with_name(META)
-    return of_file(meta) if meta.is_file() else Task(problem="which does not lie beside this file")
+    return of_file(meta) if meta.is_file() else Task(problem=f"it has a name and no sizes; no {META} of its task lies beside")
 
 
 def read(text: str) -> Task:
@@ -82,7 +91,7 @@ def read(text: str) -> Task:
             share, problem = None, f"meta.json: pct_gpu_time is {share:g}, expected at most 100"
     kernel = label(meta.get("short_name")) or label(meta.get("kernel_name")) or label(meta.get("name"))
     found = tuple(_case(meta, case, at) for at, case in enumerate(_cases(meta)))
-    return Task(found, kernel, share, problem if found else problem or "meta.json lists no cases")
+    return Task(found, kernel, share, problem if found else problem or "meta.json lists no cases", label(meta.get("op_kind")))
 
 
 def _cases(meta: _Meta) -> Iterator[_Meta]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import marks
-from .layout import LEGEND_LINE, TITLE, Entry, Layout
+from .layout import CROWD, LEGEND_LINE, TITLE, Entry, Layout
 from .limits import ceiling_start, slope_ends
 from .model import Model
 from .paper import LINE, SMALL, TEXT, Box
@@ -16,6 +16,8 @@ from .paper import LINE, SMALL, TEXT, Box
 _POINT = 72.0 / 100.0
 #: Kernels whose links, ranges and baselines are drawn; more would be a thicket.
 _DETAILED = 400
+#: Kernels that have a mark each.
+_APART = 60
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 
@@ -149,15 +151,19 @@ def _under(layout: Layout, rate: float) -> float:
 
 
 def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
-    """The kernels, smallest last so that none is under another; one mark for all that look alike."""
-    groups: dict[tuple[float, str, str], list[tuple[int, int, float, float]]] = {}
+    """The kernels, smallest last so that none is under another; of many, one mark for all that look alike.
+
+    plotpress lays the edges of a mark over all of its points, so in a crowd there are none.
+    """
+    groups: dict[tuple[float, str, str, int], list[tuple[int, int, float, float]]] = {}
+    apart = len(model.kernels) <= _APART
     spot = 0
     for at, one in enumerate(model.kernels):
         for _, x in one.spots:
-            key = (layout.diameters[at], one.verdict, one.bound)
+            key = (layout.diameters[at], one.verdict, one.bound, at if apart else 0)
             groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
             spot += 1
-    for (size, verdict, bound), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
+    for (size, verdict, bound, _), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
         axes.scatter(
             [x for _, _, x, _ in points],
             [y for _, _, _, y in points],
@@ -165,7 +171,7 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             marker=marks.BOUNDS[bound][0],
             color=marks.VERDICTS[verdict][0],
             edgecolors=marks.PAPER,
-            linewidths=0.8,
+            linewidths=0.8 if len(model.kernels) <= CROWD else 0.0,
         )
         _note(axes, drawn, [at for at, *_ in points])
         drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
@@ -237,18 +243,19 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
                 f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.colour}" stroke-width="2"{dash}/>'
             )
         else:
-            parts.append(_shape(one.shape, x + 8, y, one.colour))
+            hollow = f'fill="{marks.PAPER}" stroke="{one.colour}" stroke-width="1.4"'  # a colour is full, a shape an outline
+            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.colour}"' if one.kind == "colour" else hollow))
         parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
     return f'<g class="roofline-legend">{"".join(parts)}</g>'
 
 
-def _shape(shape: str, x: float, y: float, colour: str) -> str:
+def _shape(shape: str, x: float, y: float, look: str) -> str:
     if shape == "o":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {look}/>'
     corners = {
         "s": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
         "^": ((0.0, -4.0), (4.2, 3.5), (-4.2, 3.5)),
         "D": ((0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)),
     }[shape]
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return f'<polygon points="{points}" fill="{colour}"/>'
+    return f'<polygon points="{points}" {look}/>'

@@ -17,6 +17,7 @@
     var level = '';
 
     /* ---- the row of one kernel ---- */
+    function reached(point) { return point.of_roof + (/%$/.test(point.of_roof) ? ' of roof' : point.of_roof === 'unknown' ? ' roof' : ''); }
     function form(value, spec) {
       if (Array.isArray(value)) { return value.map(function (one) { return form(one, spec); }).join(' to '); }
       if (typeof value === 'boolean') { return value ? 'yes' : 'no'; }
@@ -83,7 +84,7 @@
       var kernel = page.kernel_of_point[+pin.dataset.index];
       if (kernel === undefined) { return; }
       var text = pin.querySelector('text'), label = first(kernel).name;
-      label = (label.length > 44 ? label.slice(0, 43) + '…' : label) + ': ' + first(kernel).of_roof + ' of roof';
+      label = (label.length > 44 ? label.slice(0, 43) + '…' : label) + ': ' + reached(first(kernel));
       if (text && text.textContent !== label && !pin.dataset.customLabel) {
         text.textContent = label;
         var box = pin.querySelector('rect');

@@ -16,7 +16,7 @@ from roofline_engine.entry import FIELDS
 from . import marks, vega
 from .drawing import Drawing, draw
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Model, shortened
+from .model import Model, shortened, times
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'
@@ -189,7 +189,7 @@ def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[st
     columns = {key: [values[row] for row in rows] for key, values in model.columns.items()}
     own = {
         "roof that binds": [one.axis for one in model.kernels],
-        "up to": [f"{one.most:.3g}x" if one.most else None for one in model.kernels],
+        "up to": [times(one.most) if one.most else None for one in model.kernels],
     }
     first = [0]
     for one in model.kernels:

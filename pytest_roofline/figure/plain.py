@@ -189,6 +189,8 @@ def _empty(value: object) -> bool:
 
 def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
     many, one = row.get("intensities"), row.get("intensity")
+    if isinstance(many, Mapping):
+        many = {level: value for level, value in many.items() if not _empty(value)}  # where it was not counted
     if isinstance(many, Mapping) and many:
         known = {wide.level for wide in bandwidths}
         unknown = [level for level in many if str(level).lower() not in known]

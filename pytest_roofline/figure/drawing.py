@@ -25,7 +25,8 @@ class Drawing(NamedTuple):
     """plotpress' figure, what is laid over its SVG, and which kernels each of its marks is of.
 
     series: number of a series to the kernels of its points, in their order; spots: which of all points they are, where they are
-    the kernels themselves. labels: kernel of each text, None of a roof's.
+    the kernels themselves; links: series that are the way between a kernel's levels. labels: kernel of each text, None of a
+    roof's; levels: the level that it names, None of another.
     """
 
     figure: Any
@@ -33,7 +34,9 @@ class Drawing(NamedTuple):
     over: str
     series: dict[int, list[int]]
     spots: dict[int, list[int]]
+    links: list[int]
     labels: list[int | None]
+    levels: list[str | None]
 
     def svg(self) -> str:
         """The drawing as one SVG document."""
@@ -69,7 +72,7 @@ def draw(model: Model, layout: Layout) -> Drawing:
     if len(model.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [])
+    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [], [], [])
     _roofs(axes, model, layout, drawn)
     _ways(axes, model, layout, drawn)
     _points(axes, model, layout, drawn)
@@ -117,6 +120,7 @@ def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
             line([xs[0], xs[-1]], [one.rate] * 2, at, color=marks.FAINT, linewidth=1.0)
+            drawn.links.append(len(axes.artists) - 1)
         if one.before is not None:
             line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=marks.FAINT, linewidth=0.9)
         if one.span is not None:
@@ -178,7 +182,7 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
 
 
 def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
-    def text(px: float, py: float, words: str, kernel: int | None, **look: Any) -> None:
+    def text(px: float, py: float, words: str, kernel: int | None, level: str | None = None, **look: Any) -> None:
         axes.text(
             layout.plane.back_x(px),
             layout.plane.back_y(py) / layout.unit[0],
@@ -186,6 +190,7 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             **{"fontsize": SMALL, "outline": marks.PAPER, "color": marks.INK, **look},
         )
         drawn.labels.append(kernel)
+        drawn.levels.append(level)
 
     colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
     for slope in layout.slopes:
@@ -198,7 +203,7 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
     for one in layout.levels:
         middle = one.box.x + one.box.w / 2
-        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, ha="center", color=marks.FAINT, fontsize=7.0)
+        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, one.words, ha="center", color=marks.FAINT, fontsize=7.0)
     for label in layout.labels:
         px, ha = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
         text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)

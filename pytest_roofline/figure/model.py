@@ -277,6 +277,14 @@ class Roofs:
                 self._fastest[one.level] = max(self._fastest.get(one.level) or 0.0, one.bytes_s)
         self._of_dtype: dict[str | None, tuple[float | None, list[Ceiling]]] = {}
 
+    @property
+    def told(self) -> str:
+        """What the limits say alone: where the highest ridge is."""
+        top = max(self.ceilings, key=lambda one: one.flops_s, default=None)
+        if top is None or self.main is None:
+            return "Roofline"
+        return f"Memory binds below {ridge(top.flops_s, self.main.bytes_s):.3g} FLOP/byte, {top.name} above"
+
     def _compute(self, dtype: str | None) -> tuple[float | None, list[Ceiling]]:
         """The highest ceiling of a dtype, else of those for all, and the lower ones that can explain why it is not reached."""
         if dtype not in self._of_dtype:
@@ -351,14 +359,14 @@ def meaning_of(name: str) -> str:
     return ""
 
 
-def titled(kernels: Sequence[Kernel], left: Sequence[Left]) -> str:
-    """What to see: the kernel with most to win, by its share of the time where that is known.
+def titled(kernels: Sequence[Kernel], left: Sequence[Left], roofs: Roofs) -> str:
+    """What to see: the kernel with most to win, by its share of the time where that is known; without kernels, the ridge.
 
     A row without a verdict ranks nothing; where one would come first, the title says that it was left out.
     """
     known = [one for one in kernels if one.ranked]
     if not known:
-        nothing = "No row has a place on this plot: the list says why" if left else "Roofline"
+        nothing = "No row has a place on this plot: the list says why" if left else roofs.told
         return "Roofline: what binds these kernels is not known" if kernels else nothing
     if len(known) == len(kernels) == 1:
         (only,) = known

@@ -68,7 +68,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     left += wrong
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
-        title=title or titled(kernels, left),
+        title=title or titled(kernels, left, machine),
         subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
         bandwidths=bandwidths,
         ceilings=ceilings,

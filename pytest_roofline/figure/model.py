@@ -328,18 +328,19 @@ class Roofs:
 
 def told_apart(kernels: Sequence[Kernel]) -> list[Kernel]:
     """The kernels, those whose names differ only in what a label leaves out with the part that differs."""
-    alike: dict[str, list[str]] = {}
-    for one in kernels:
-        alike.setdefault(one.short, []).append(one.name)
+    shorts = [one.short for one in kernels]
+    ends: dict[str, tuple[str, str]] = {}
+    for one, short in zip(kernels, shorts):
+        first, last = ends.get(short, (one.name, one.name))
+        ends[short] = min(first, one.name), max(last, one.name)
+    differs = {short: _alike(*both) for short, both in ends.items() if both[0] != both[1] and "…" in short}
     found = []
-    for one in kernels:
-        names = alike[one.short]
-        if "…" in one.short and len(set(names)) > 1:
-            first = _alike(min(names), max(names))
-            begin = max(_HEAD, min(first - _BEFORE, len(one.name) - (LONGEST_LABEL - _HEAD - 2)))
+    for one, short in zip(kernels, shorts):
+        if short in differs:
+            begin = max(_HEAD, min(differs[short] - _BEFORE, len(one.name) - (LONGEST_LABEL - _HEAD - 2)))
             part = one.name[begin : begin + LONGEST_LABEL - _HEAD - 2]
             more = "…" if begin + len(part) < len(one.name) else ""
-            one = replace(one, alias=f"{one.short[:_HEAD]}…{part}{more}")
+            one = replace(one, alias=f"{short[:_HEAD]}…{part}{more}")
         found.append(one)
     return found
 

@@ -330,7 +330,7 @@ def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, An
     verdicts = [value for key, value in marks.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
     bounds = [value for key, value in marks.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
     plain = all(one.verdict == "none" for one in model.kernels)
-    used = {key for row in kernels(model, layout) for key in row}
+    used = {key for row in kernels(model, layout) for key in row} - ({"verdict"} if plain else set())
     return {
         "data": {"name": "kernels"},
         "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],

@@ -127,15 +127,8 @@ class Kernel:
 
     @property
     def shown(self) -> str:
-        """The name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
-        return self.alias or self.short
-
-    @property
-    def short(self) -> str:
-        name = self.name
-        if "<" in name or "::" in name:
-            name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
-        return shortened(name, LONGEST_LABEL)
+        """The name on a label."""
+        return self.alias or labelled(self.name)
 
     @property
     def told(self) -> str:
@@ -326,22 +319,27 @@ class Roofs:
         )
 
 
-def told_apart(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """The kernels, those whose names differ only in what a label leaves out with the part that differs."""
-    shorts = [one.short for one in kernels]
+def labelled(name: str) -> str:
+    """A name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
+    if "<" in name or "::" in name:
+        name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
+    return shortened(name, LONGEST_LABEL)
+
+
+def aliases(names: Iterable[str]) -> dict[str, str]:
+    """For names that differ only in what a label leaves out: labels with the part that differs."""
+    shorts = {name: labelled(name) for name in names}
     ends: dict[str, tuple[str, str]] = {}
-    for one, short in zip(kernels, shorts):
-        first, last = ends.get(short, (one.name, one.name))
-        ends[short] = min(first, one.name), max(last, one.name)
+    for name, short in shorts.items():
+        first, last = ends.get(short, (name, name))
+        ends[short] = min(first, name), max(last, name)
     differs = {short: _alike(*both) for short, both in ends.items() if both[0] != both[1] and "…" in short}
-    found = []
-    for one, short in zip(kernels, shorts):
+    found = {}
+    for name, short in shorts.items():
         if short in differs:
-            begin = max(_HEAD, min(differs[short] - _BEFORE, len(one.name) - (LONGEST_LABEL - _HEAD - 2)))
-            part = one.name[begin : begin + LONGEST_LABEL - _HEAD - 2]
-            more = "…" if begin + len(part) < len(one.name) else ""
-            one = replace(one, alias=f"{short[:_HEAD]}…{part}{more}")
-        found.append(one)
+            begin = max(_HEAD, min(differs[short] - _BEFORE, len(name) - (LONGEST_LABEL - _HEAD - 2)))
+            part = name[begin : begin + LONGEST_LABEL - _HEAD - 2]
+            found[name] = f"{short[:_HEAD]}…{part}{'…' if begin + len(part) < len(name) else ''}"
     return found
 
 

@@ -22,12 +22,12 @@ from .model import (
     Left,
     Model,
     Roofs,
+    aliases,
     counted,
     named,
     sensible,
     shortened,
     titled,
-    told_apart,
 )
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
@@ -64,14 +64,15 @@ def model(
     kernels: list[Kernel] = []
     left: list[Left] = []
     used: dict[tuple[str, str], None] = {}
-    for at, entry in enumerate(entries):
-        shown = named(entry.get("short_name") or entry.get("name"), at)
+    names = [named(entry.get("short_name") or entry.get("name"), at) for at, entry in enumerate(entries)]
+    labels = aliases(names)
+    for at, (entry, shown) in enumerate(zip(entries, names)):
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
             why = f"of another device, {shortened(str(other), 40)}: --device draws it"
             left.append(Left(row=at, name=shown, kind="other device", why=why))
             continue
-        found = _kernel(entry, at, shown, peaks)
+        found = _kernel(entry, at, shown, peaks, labels.get(shown, ""))
         if isinstance(found, Left):
             left.append(found)
             continue
@@ -82,7 +83,7 @@ def model(
         if peaks.get("product") != "cpu":
             raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
         bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
-    kernels = told_apart([_explained(one, ceilings) for one in kernels])
+    kernels = [_explained(one, ceilings) for one in kernels]
     told = [_word(peaks, "source"), f"{_word(peaks, 'confidence')} confidence"]
     roof = [f"peaks: {', '.join(told)}"] if known else ["no peaks known"] if peaks else []
     product = peaks.get("product") or peaks.get("gfx") or name or document.get("gfx")
@@ -194,7 +195,7 @@ def _listed(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> 
 
 
 def _kernel(
-    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any]
+    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any], alias: str
 ) -> tuple[Kernel, list[tuple[str, str]]] | Left:
     def left(kind: str, why: str) -> Left:
         return Left(row=at, name=name, kind=kind, why=why)
@@ -234,6 +235,7 @@ def _kernel(
     kernel = Kernel(
         row=at,
         name=name,
+        alias=alias,
         rate=rate,
         spots=(("", intensity),),
         fraction=fraction,

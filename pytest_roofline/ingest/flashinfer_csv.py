@@ -129,7 +129,8 @@ def _gemm(routine: str, cells: _Cells) -> dict[str, Any]:
 def _group_gemm(cells: _Cells) -> dict[str, Any]:
     groups = cells.size("group_size")
     work = {"op": "grouped_gemm", "M": groups * cells.size("m"), "N": cells.size("n"), "K": cells.size("k")}
-    return {**work, "groups": groups, "dtype": "fp8", "out_dtype": cells.dtype("out_dtype")}
+    sizes = [cells.size("m")] * groups
+    return {**work, "groups": groups, "group_sizes": sizes, "dtype": "fp8", "out_dtype": cells.dtype("out_dtype")}
 
 
 def _heads(cells: _Cells) -> dict[str, Any]:

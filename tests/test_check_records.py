@@ -341,6 +341,7 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
         (b"\x1f\x8b\x08\x00broken", "bad.csv"),
         (HEAD.encode() + b"\n" + b"9" * 9_000_000, "line 2 is longer than"),
         (HEAD.encode() + b"\n\xff\xfe\n", "line 2: not UTF-8"),
+        (HEAD.encode("utf-16"), "UTF-16 text, as some shells redirect to a file: save it as UTF-8"),
         (b'{"benchmarks": [', "bad.csv"),
     ],
 )

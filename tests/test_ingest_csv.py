@@ -357,6 +357,35 @@ def test_a_routine_or_a_row_that_does_not_tell_its_work_says_so() -> None:
     assert short.no_work == "mm_bf16: the row gives no m"
 
 
+def test_what_half_the_work_hangs_on_is_not_taken_from_an_empty_cell() -> None:
+    """A causal mask halves the FLOPs, NVFP4 has twice the scales of MXFP4, and a gate is a third of the weights."""
+    shape = {"batch_size": 8, "num_qo_heads": 32, "num_kv_heads": 8, "head_dim_qk": 128, "head_dim_vo": 128, "s_kv": 1024}
+    shape.update(q_dtype="torch.bfloat16", kv_dtype="torch.bfloat16", s_qo=1024, median_time=0.1)
+    fp4 = {"m": 128, "n": 2048, "k": 4096, "out_dtype": "torch.bfloat16", "median_time": 0.05}
+    prefill, product = read(
+        f"{FLASHINFER}\n{flashinfer(routine='BatchPrefillWithRaggedKVCacheWrapper', **shape)}"
+        f"{flashinfer(routine='mm_fp4', **fp4)}"
+    )
+    assert prefill.no_work == "BatchPrefillWithRaggedKVCacheWrapper: the row gives no causal"
+    assert product.no_work == "mm_fp4: the row gives no use_nvfp4"
+    row = fmoe(4, "32.3", "", "").replace("per_Token,1,1", "per_Token,,1")
+    assert one(f"{FMOE}\n{row}").refused == "use_g1u1 is empty"
+
+
+def test_the_dtype_of_activations_alone_says_nothing_of_the_weights() -> None:
+    lines = [line.split(",") for line in f"{FMOE}\n{fmoe(4, '32.3', '', '')}".splitlines()]
+    place = lines[0].index("q_dtype_w")
+    text = "\n".join(",".join(line[:place] + line[place + 1 :]) for line in lines)
+    with pytest.raises(RefusedError, match="no column q_dtype_w"):
+        read(text)
+
+
+def test_a_groupwise_product_has_the_rows_of_each_group() -> None:
+    cells = {"m": 4, "n": 512, "k": 256, "group_size": 8, "out_dtype": "torch.bfloat16", "median_time": 0.05}
+    done = built(one(f"{FLASHINFER}\n{flashinfer(routine='group_gemm_fp8_nt_groupwise', **cells)}"))
+    assert [model.bytes for model in done.candidates] == [8 * (4 * 256 + 512 * 256 + 4 * 512 * 2)]
+
+
 # tritonbench
 
 TRITONBENCH = "(M, N, K);aten-latency;triton-latency;triton-tflops;triton-speedup;triton-accuracy\n"
@@ -451,6 +480,12 @@ def test_a_swiglu_row_times_a_whole_mlp() -> None:
     record = one(f"{LIGER}\n{liger('swiglu', 'liger', '10.0', config, x='T,sequence length,1024')}")
     assert record.timed_flops == 3 * 2 * 4 * 1024 * 4096 * 11008
     assert built(record).bytes == 3 * 2 * 4 * 1024 * 11008
+
+
+def test_liger_rows_without_a_size_are_not_compared_with_each_other() -> None:
+    rows = "".join(liger("rms_norm", who, "0.03", NORM, x="H,hidden size,nan") for who in ("liger", "huggingface"))
+    refused = refusals(read(f"{LIGER}\n{rows}"))
+    assert refused["line 2"] == refused["line 3"] == "x_value is 'nan': which size of H it is of is not told"
 
 
 def test_what_a_liger_row_does_not_say_is_no_work_and_broken_json_is_refused() -> None:

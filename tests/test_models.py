@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,3 +192,207 @@ def test_every_model_states_its_source_and_limits() -> None:
         assert len(op.source) > 20
         assert len(op.leaves_out) > 5
     assert set(TARGET_EFF) <= set(OPS)  # and an op that is not in it has no target
+
+
+#: One call of each op, and for a parameter that doubling will not do for: what is given in its place, with what goes along.
+_CALLS: dict[str, tuple[dict[str, object], dict[str, dict[str, object]]]] = {
+    "gemm": (
+        {"M": 2, "N": 3, "K": 64, "weight_dtype": "int8"},
+        {"batch": {"batch": 2}, "addend": {"addend": 3}, "weight_dtype": {"weight_dtype": "int4"}}
+        | {"scale_block": {"scale_block": 32}, "group_size": {"group_size": 32}},
+    ),
+    "grouped_gemm": (
+        {"M": 4, "N": 3, "K": 5, "groups": 2},
+        {"group_sizes": {"group_sizes": [4, 0]}, "weight_dtype": {"weight_dtype": "fp8"}},
+    ),
+    "moe": (
+        {"tokens": 3, "hidden": 8, "inter": 4, "experts": 4, "top_k": 2, "shared_experts": 1, "shared_inter": 4},
+        {"stage": {"stage": 1}, "gated": {"gated": False}, "routing": {"routing": [3, 3, 0, 0]}}
+        | {"weight_dtype": {"weight_dtype": "fp8"}, "streams_all_experts": {"streams_all_experts": True}},
+    ),
+    "conv2d": (
+        {"batch": 1, "in_channels": 4, "out_channels": 4, "input": [5, 6], "kernel": [2, 3]},
+        {"input": {"input": [6, 6]}, "kernel": {"kernel": [3, 3]}, "stride": {"stride": 2}, "padding": {"padding": 1}}
+        | {"dilation": {"dilation": 2}, "groups": {"groups": 2}, "bias": {"bias": True}}
+        | {"direction": {"direction": "data", "stride": 3}, "weight_dtype": {"weight_dtype": "fp8"}},
+    ),
+    "attn_decode": (
+        {"batch": 2, "n_q_heads": 4, "n_kv_heads": 2, "head_dim": 8, "seq_len": 9},
+        {"head_dim_v": {"head_dim_v": 4}, "shared_kv": {"shared_kv": True}, "seq_lens": {"seq_lens": [5, 6]}}
+        | {"seq_len_range": {"seq_len_range": [8, 10]}, "seq_q": {"seq_q": 2}, "window": {"window": 4}}
+        | {"kv_dtype": {"kv_dtype": "fp8"}},
+    ),
+    "mla_decode": (
+        {"batch": 2, "n_q_heads": 4, "seq_len": 9, "kv_lora_rank": 16, "rope_dim": 8},
+        {"seq_lens": {"seq_lens": [5, 6]}, "seq_len_range": {"seq_len_range": [8, 10]}, "seq_q": {"seq_q": 2}}
+        | {"kv_dtype": {"kv_dtype": "fp8"}},
+    ),
+    "attn_prefill": (
+        {"batch": 2, "n_q_heads": 4, "n_kv_heads": 2, "head_dim": 8, "seq_q": 4, "seq_kv": 6},
+        {"head_dim_v": {"head_dim_v": 4}, "seq_lens": {"seq_lens": [5, 6], "seq_q": None, "seq_kv": None}}
+        | {"causal": {"causal": False}, "window": {"window": 2}, "window_left": {"window_left": 1}, "pairs": {"pairs": 7}}
+        | {"window_right": {"window_right": 1, "causal": False}, "kv_dtype": {"kv_dtype": "fp8"}}
+        | {"algorithm": {"algorithm": "math"}},
+    ),
+    "gated_delta": (
+        {"batch": 1, "seq": 2, "heads": 4, "key_heads": 2, "key_dim": 8, "value_dim": 4},
+        {"state_dtype": {"state_dtype": "bf16"}},
+    ),
+    "ssm_scan": (
+        {"batch": 1, "seq": 2, "heads": 4, "head_dim": 8, "state_dim": 4},
+        {"groups": {"groups": 2}, "state_dtype": {"state_dtype": "bf16"}},
+    ),
+    "elementwise": ({"numel": 9, "inputs": 1, "outputs": 1}, {}),
+    "rmsnorm": ({"rows": 2, "cols": 8, "weights": 1}, {"residual": {"residual": True}}),
+    "copy": ({"rows": 2, "cols": 8}, {}),
+    "gather": ({"rows": 2, "cols": 8}, {"index_dtype": {"index_dtype": "int32"}}),
+    "rope": ({"tokens": 2, "n_heads": 2, "head_dim": 8}, {"rotary_dim": {"rotary_dim": 4}}),
+    "quantise": (
+        {"rows": 2, "cols": 8, "out_dtype": "fp8"},
+        {"group_size": {"group_size": 4}, "scale_dtype": {"scale_dtype": "bf16"}},
+    ),
+    "cross_entropy": ({"rows": 2, "cols": 8, "out_dtype": "bf16"}, {"with_grad": {"with_grad": True}}),
+    "topk": ({"rows": 2, "cols": 8, "k": 2}, {}),
+    "optimiser": (
+        {"numel": 9, "algorithm": "adam"},
+        {"algorithm": {"algorithm": "sgd"}, "grad_dtype": {"grad_dtype": "fp32"}, "state_dtype": {"state_dtype": "bf16"}}
+        | {"master_dtype": {"master_dtype": "fp32"}},
+    ),
+}
+_LIKE = {
+    **dict.fromkeys(("softmax", "transpose", "cat", "reduce"), "copy"),
+    **{
+        "conv1d": "conv2d",
+        "conv3d": "conv2d",
+        "attn_backward": "attn_prefill",
+        "layernorm": "rmsnorm",
+        "dequantise": "quantise",
+    },
+}
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op not in ("conv1d", "conv3d")])  # conv2d is of their model
+def test_no_parameter_is_taken_and_left_unread(op: str) -> None:
+    """It changes the figure, its dtype or its words, or is refused by name: what is ignored makes a wrong number."""
+    given, others = _CALLS[_LIKE.get(op, op)]
+    given = {"dtype": "bf16", **given}
+    before = work(op, 0.0, **given)
+    for key in OPS[op].accepted:
+        size = given.get(key)
+        change = others.get(key) or {key: 2 * size if isinstance(size, int) else "fp32"}
+        try:
+            assert work(op, 0.0, **{**given, **change}) != before, key
+        except ValueError as error:
+            assert key in str(error), f"{key}: {error}"  # noqa: PT017  # whichever of the two
+
+
+# What the field's formats and masks leave to be got wrong.
+
+
+def test_a_quantised_norm_writes_the_sum_with_the_residual_in_the_type_of_the_input() -> None:
+    done = work("rmsnorm", rows=4, cols=128, dtype="bf16", out_dtype="fp8", residual=True)
+    # x and the residual read, the sum written: 2 bytes each; the result 1; the weights.
+    assert done.bytes == 4 * 128 * (2 + 2 + 2 + 1) + 128 * 2
+    assert done.flops == 4 * 128 * (3 + 1 + 1)  # square, sum, scale; weight; add
+    assert work("layernorm", rows=4, cols=128, dtype="bf16", weights=0).flops == 4 * 128 * 5
+
+
+def test_backward_of_a_narrow_cache_and_of_another_output_type() -> None:
+    shape: dict[str, Any] = {"batch": 1, "n_q_heads": 4, "n_kv_heads": 2, "head_dim": 8, "head_dim_v": 6, "seq_q": 5}
+    done = work("attn_backward", **shape, dtype="bf16", kv_dtype="fp8", out_dtype="fp32", causal=False)
+    q_and_its_gradient, out_and_its_gradient = 2 * 5 * 4 * 8 * 2, 2 * 5 * 4 * 6 * 4
+    assert done.bytes == q_and_its_gradient + out_and_its_gradient + 2 * 5 * 2 * (8 + 6) * 1
+
+
+@pytest.mark.parametrize("window", [None, 0, 1, 2, 7])
+@pytest.mark.parametrize("length", [2, 3, 9])
+def test_several_queries_of_a_decode_step_are_causal_among_themselves(window: int | None, length: int) -> None:
+    queries, heads, kv_heads, dim = 3, 4, 2, 8
+    seen = [
+        (query, key)
+        for query in range(queries)
+        for key in range(length)
+        if key <= (at := query + length - queries) and (window is None or key > at - window)
+    ]
+    shape: dict[str, Any] = {"batch": 2, "n_q_heads": heads, "n_kv_heads": kv_heads, "head_dim": dim, "dtype": "bf16"}
+    for lengths in ({"seq_len": length}, {"seq_lens": [length, length]}):
+        done = work("attn_decode", **shape, **lengths, seq_q=queries, window=window)
+        assert done.flops == 2 * 2 * heads * 2 * dim * len(seen)
+        assert done.bytes == 2 * len({key for _, key in seen}) * kv_heads * 2 * dim * 2
+    if window is None:
+        latent = work("mla_decode", batch=2, n_q_heads=heads, kv_lora_rank=6, rope_dim=2, seq_len=length, seq_q=3, dtype="bf16")
+        assert latent.flops == 2 * 2 * heads * (6 + 2 + 6) * len(seen)
+
+
+def test_a_mean_context_of_a_fraction_is_between_its_neighbours() -> None:
+    shape: dict[str, Any] = {"batch": 2, "n_q_heads": 4, "n_kv_heads": 2, "head_dim": 8, "seq_q": 4, "dtype": "bf16"}
+    mean, split = work("attn_decode", **shape, seq_len=10.5), work("attn_decode", **shape, seq_lens=[10, 11])
+    assert (mean.bytes, mean.flops) == (split.bytes, split.flops)
+
+
+def test_keys_that_serve_as_values_too_are_the_longer_of_the_two() -> None:
+    shape: dict[str, Any] = {"batch": 1, "n_q_heads": 16, "n_kv_heads": 1, "seq_len": 100, "shared_kv": True, "dtype": "bf16"}
+    for dim, dim_v in ((576, 512), (512, 576)):
+        assert work("attn_decode", **shape, head_dim=dim, head_dim_v=dim_v).bytes == 100 * 576 * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"seq_lens": [4, 4], "seq_q": 4}, "seq_lens has 2 sequences, and seq_q beside it"),
+        ({"seq_lens": [4, 4], "batch": 3}, "seq_lens has 2 sequences, and batch is 3"),
+        ({"seq_lens": [4.5]}, "seq_lens is 4.5, expected a whole number"),
+        ({"batch": 1, "seq_q": 4, "window": 2, "window_left": 2}, "window_left is 2 beside causal and window 2"),
+        ({"batch": 1, "seq_q": 4, "window_right": 1}, "window_right is 1 beside causal"),
+    ],
+)
+def test_sizes_of_prefill_that_contradict_each_other_are_refused(more: dict[str, object], says: str) -> None:
+    for op in ("attn_prefill", "attn_backward"):
+        with pytest.raises(ValueError, match=says):
+            work(op, n_q_heads=1, n_kv_heads=1, head_dim=8, dtype="bf16", **more)
+
+
+def test_what_a_shared_expert_writes_between_the_stages() -> None:
+    shape: dict[str, Any] = {"tokens": 6, "hidden": 8, "inter": 4, "experts": 2, "top_k": 1, "dtype": "bf16"}
+    between = 6 * 4 + 6 * 2 * 5  # of the routed experts and of two shared ones, 5 wide
+    for stage, rows in ((1, 6 * 8 + between), (2, between + 6 * 8), ("both", 2 * 6 * 8 + 2 * between)):
+        with_shared = work("moe", 0.0, **shape, stage=stage, shared_experts=2, shared_inter=5)
+        weights = {1: 2, 2: 1, "both": 3}[stage] * 8
+        hit = experts_hit(2, 6)
+        assert with_shared.bytes == pytest.approx(2 * (weights * (hit * 4 + 2 * 5) + rows))
+
+
+def test_the_gradient_by_data_has_no_bias() -> None:
+    shape: dict[str, Any] = {"batch": 1, "in_channels": 2, "out_channels": 3, "input": [9], "kernel": [3], "dtype": "fp32"}
+    more = {
+        way: work("conv1d", **shape, direction=way, bias=True).bytes - work("conv1d", **shape, direction=way).bytes
+        for way in ("forward", "data", "weight")
+    }
+    assert more == {"forward": 12, "data": 0, "weight": 12}
+
+
+def test_groups_of_unknown_sizes_have_those_that_draws_hit_in_range() -> None:
+    """256 rows over 256 groups: as few as one group each, 162 expected; with all 256 in the figure alone 0.9 was 1.42."""
+    shape: dict[str, Any] = {"M": 256, "N": 64, "K": 128, "groups": 256, "dtype": "bf16"}
+    found = models("grouped_gemm", **shape)
+    operands = 2 * 256 * (128 + 64)
+    assert found["a_b_c"][0] == operands + 256 * 128 * 64 * 2
+    assert found["groups_hit"][0] == pytest.approx(operands + 256 * (1 - (1 - 1 / 256) ** 256) * 128 * 64 * 2)
+    assert set(models("grouped_gemm", **shape, group_sizes=[1] * 256)) == {"a_b_c"}
+
+
+def test_scales_that_a_dtype_has_in_its_width_are_not_counted_again() -> None:
+    shape: dict[str, Any] = {"M": 64, "N": 256, "K": 256, "out_dtype": "bf16"}
+    plain = work("gemm", **shape, dtype="bf16", weight_dtype="mxfp4")
+    assert work("gemm", **shape, dtype="bf16", weight_dtype="mxfp4", group_size=32).bytes == plain.bytes
+    both = work("gemm", **shape, dtype="mxfp8")
+    assert both.bytes == (64 * 256 + 256 * 256) * 8.25 / 8 + 64 * 256 * 2
+    assert work("gemm", **shape, dtype="mxfp8", scale_block=32).bytes == both.bytes
+    with pytest.raises(ValueError, match="group_size is 128, but nvfp4 has a scale per 16 values in its width"):
+        work("gemm", **shape, dtype="bf16", weight_dtype="nvfp4", group_size=128)
+    rows: dict[str, Any] = {"rows": 4, "cols": 64}
+    for more in ({}, {"group_size": 32}, {"group_size": 32, "scale_dtype": "e8m0"}):
+        assert work("quantise", **rows, dtype="bf16", out_dtype="mxfp4", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
+        assert work("dequantise", **rows, dtype="mxfp4", out_dtype="bf16", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
+    with pytest.raises(ValueError, match="scale_dtype is 'fp32', but mxfp4 has scales of 8 bits"):
+        work("quantise", **rows, dtype="bf16", out_dtype="mxfp4", scale_dtype="fp32")

@@ -5,6 +5,7 @@ An adapter is a module or object with ``NAME``, ``matches(sample)`` and ``read(s
 
 from __future__ import annotations
 
+import codecs
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,13 +56,15 @@ class Source:
         """The first ``size`` bytes as text, for ``matches``; they are read again afterwards.
 
         Raises:
-            RefusedError: for a gzip that is none.
+            RefusedError: for a gzip that is none, and for UTF-16.
         """
         try:
             data = self._stream.read(size)
             self._stream.seek(0)
         except _UNREADABLE as error:
             raise RefusedError(f"{self.label}: {error}") from None
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RefusedError(f"{self.label}: UTF-16 text, as some shells redirect to a file: save it as UTF-8")
         return data.decode("utf-8-sig", errors="replace")
 
     def position(self) -> int:

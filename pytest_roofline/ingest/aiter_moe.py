@@ -67,7 +67,9 @@ def _copied(record: Record, counts: set[int]) -> Record:
 def _reader(table: Table) -> Callable[[str, list[str]], Record]:
     shape = [(key, column, table.column(column)) for key, column in _SHAPE.items()]
     us, gated = table.column("us"), table.maybe("use_g1u1")
-    a, w, out = table.column("q_dtype_a", "dtype"), table.column("q_dtype_w", "dtype"), table.column("dtype")
+    quantised = [name for name in ("q_dtype_a", "q_dtype_w") if table.maybe(name) is not None]
+    operands = ("q_dtype_a", "q_dtype_w") if quantised else ("dtype", "dtype")  # one alone says nothing of the other
+    a, w, out = table.column(operands[0]), table.column(operands[1]), table.column("dtype")
     gfx, units, one_stage = table.maybe("gfx"), table.maybe("cu_num"), table.maybe("run_1stage")
     kernels = [place for place in (table.maybe("kernelName1"), table.maybe("kernelName2")) if place is not None]
     errors = [place for place in (table.maybe("err1"), table.maybe("err2")) if place is not None]

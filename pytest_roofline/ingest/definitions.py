@@ -304,7 +304,8 @@ def _rmsnorm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> di
     }
     if len(whole_rows) == 2:
         keywords["residual"] = True
-    return keywords if _same(keywords, nbytes) else _streamed("rmsnorm", nbytes, 4.0 * x.numel, x.dtype)
+    flops = 5.0 if len(whole_rows) == 2 else 4.0  # of an element, as the engine counts them
+    return keywords if _same(keywords, nbytes) else _streamed("rmsnorm", nbytes, flops * x.numel, x.dtype)
 
 
 def _rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:

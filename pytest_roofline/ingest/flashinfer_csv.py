@@ -58,10 +58,16 @@ class _Cells:
         return size(text, name)
 
     def dtype(self, name: str) -> str:
+        return dtype(self._told(name))
+
+    def flag(self, name: str) -> bool:
+        return flag(self._told(name), name)
+
+    def _told(self, name: str) -> str:
         text = self.text(name)
         if not text:
             raise KeyError(name)
-        return dtype(text)
+        return text
 
 
 def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
@@ -117,7 +123,7 @@ class _UnmodelledError(Exception):
 def _gemm(routine: str, cells: _Cells) -> dict[str, Any]:
     work: dict[str, Any] = {"op": "gemm", **{key: cells.size(key.lower()) for key in ("M", "N", "K")}}
     if routine == "mm_fp4":
-        work["dtype"] = "nvfp4" if flag(cells.text("use_nvfp4"), "use_nvfp4") else "mxfp4"
+        work["dtype"] = "nvfp4" if cells.flag("use_nvfp4") else "mxfp4"
     else:
         work["dtype"] = _GEMM[routine] or cells.dtype("input_dtype")
     work["out_dtype"] = cells.dtype("out_dtype")
@@ -129,7 +135,8 @@ def _gemm(routine: str, cells: _Cells) -> dict[str, Any]:
 def _group_gemm(cells: _Cells) -> dict[str, Any]:
     groups = cells.size("group_size")
     work = {"op": "grouped_gemm", "M": groups * cells.size("m"), "N": cells.size("n"), "K": cells.size("k")}
-    return {**work, "groups": groups, "dtype": "fp8", "out_dtype": cells.dtype("out_dtype")}
+    sizes = [cells.size("m")] * groups
+    return {**work, "groups": groups, "group_sizes": sizes, "dtype": "fp8", "out_dtype": cells.dtype("out_dtype")}
 
 
 def _heads(cells: _Cells) -> dict[str, Any]:
@@ -158,9 +165,9 @@ def _mla(cells: _Cells) -> dict[str, Any]:
 
 
 def _prefill(cells: _Cells) -> dict[str, Any]:
-    if flag(cells.text("random_actual_seq_len"), "random_actual_seq_len"):
+    if cells.text("random_actual_seq_len") and cells.flag("random_actual_seq_len"):
         raise _UnmodelledError("lengths drawn at random: their squares are not in the row")
-    lengths = {"seq_q": cells.size("s_qo"), "seq_kv": cells.size("s_kv"), "causal": flag(cells.text("causal"), "causal")}
+    lengths = {"seq_q": cells.size("s_qo"), "seq_kv": cells.size("s_kv"), "causal": cells.flag("causal")}
     return {"op": "attn_prefill", **_gqa(cells), **lengths}
 
 

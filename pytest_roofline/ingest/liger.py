@@ -19,6 +19,7 @@ from .table import Table, dtype, duration, header, shown, size
 NAME = "Liger-Kernel benchmark"
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_MISSING = ("", "nan", "none", "null")
 _COLUMNS = ("kernel_name", "kernel_provider", "kernel_operation_mode", "metric_name", "metric_unit", "x_name", "x_value")
 _QUANTILES = ("quartiles are the 20th and 80th percentile",)
 _Key = tuple[str, ...]
@@ -73,6 +74,8 @@ def _reader(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, list[s
             return (Record(row=where, name=name, device=device, refused=why),)
         if fields[unit] not in _SECONDS:
             raise ValueError(f"metric_unit is {fields[unit][:40]!r}, expected one of {', '.join(_SECONDS)}")
+        if fields[x_value].strip().lower() in _MISSING:
+            raise ValueError(f"x_value is {fields[x_value][:40]!r}: which size of {fields[x_name][:40]} it is of is not told")
         second = _SECONDS[fields[unit]]
         t_s, refused = duration(fields[median], "y_value_50", second)
         around = [None if at is None else duration(fields[at], "", second)[0] for at in (low, high)]

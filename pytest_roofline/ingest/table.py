@@ -207,11 +207,11 @@ def size(text: str, column: str, minimum: int = 1) -> int:
     return whole(real(text, column), column, minimum=minimum)
 
 
-_TRUE, _FALSE = frozenset(("true", "1", "1.0", "yes")), frozenset(("false", "0", "0.0", "no", "", "nan", "none"))
+_TRUE, _FALSE = frozenset(("true", "1", "1.0", "yes")), frozenset(("false", "0", "0.0", "no"))
 
 
 def flag(text: str, column: str) -> bool:
-    """A boolean as Python, pandas or a person writes it; an empty cell is False.
+    """A boolean as Python, pandas or a person writes it. An empty cell is none: half of a matrix may hang on it.
 
     Raises:
         ValueError: naming the column and the value.
@@ -221,7 +221,7 @@ def flag(text: str, column: str) -> bool:
         return True
     if low in _FALSE:
         return False
-    raise ValueError(f"{column} is {text[:_SHOWN]!r}, expected true or false")
+    raise ValueError(f"{column} is {text[:_SHOWN]!r}, expected true or false" if low else f"{column} is empty")
 
 
 _HALVES = tuple(0.5 * 10.0**-places for places in range(40))

@@ -238,6 +238,21 @@ class Params:
             )
         return found
 
+    def has_scales(self, dtype: Dtype, key: str) -> bool:
+        """Whether the width of ``dtype`` has the block scales that the parameter ``key`` asks for in it already.
+
+        Raises:
+            ValueError: where it has those of another block: they would be counted twice.
+        """
+        if dtype.bits == dtype.value_bits:
+            return False
+        block = round(8 / (dtype.bits - dtype.value_bits))  # a scale of 8 bits
+        if self.size(key) != block:
+            raise ValueError(
+                f"{self.name(key)} is {self.raw[key]!r:.40}, but {dtype.name} has a scale per {block} values in its width"
+            )
+        return True
+
     def held_in_cache(self, nbytes: float) -> bool:
         """Whether activations may stay in the last-level cache; an unknown cache size cannot rule it out."""
         return self.l2_bytes is None or nbytes <= self.l2_bytes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .entry import ByteModel
 from .models import REQUIRED, Params, Work, op
 from .record import Record
-from .units import number, wider
+from .units import number, whole, wider
 
 
 def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int | None = None) -> int:
@@ -46,49 +48,73 @@ def _heads(p: Params) -> tuple[int, int]:
     return q_heads, kv_heads
 
 
-def _context(p: Params) -> tuple[float, tuple[float, ...], str]:
-    """Context of a decode step: the mean length, the lengths of the range, words for the note."""
+def _seen(p: Params) -> Callable[[float], tuple[float, float]]:
+    """What one sequence of a decode step sees of its context: keys that are read, and (query, key) pairs of one head.
+
+    Its queries are the last positions, causal among themselves, each within the window. Both are linear in the length between
+    whole numbers, so a mean length of a fraction is in between.
+    """
+    queries = p.size("seq_q")
+    window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
+
+    def of_one(tokens: float) -> tuple[float, float]:
+        keys = tokens if window is None else min(tokens, window)
+        return keys, keys
+
+    def of_several(tokens: float) -> tuple[float, float]:
+        if window == 0:
+            return 0.0, 0.0
+        left = None if window is None else window - 1
+        below = int(tokens)
+        ends = [(keys_seen(queries, n, left=left), attention_pairs(queries, n, left=left, right=0)) for n in (below, below + 1)]
+        part = tokens - below
+        (keys, pairs), (more_keys, more_pairs) = ends
+        return keys + part * (more_keys - keys), pairs + part * (more_pairs - pairs)
+
+    return of_one if queries == 1 else of_several
+
+
+def _context(p: Params) -> tuple[tuple[float, ...], tuple[float, ...], str]:
+    """Context of a decode step: the lengths, or their mean, the lengths of the range, words for the note."""
     if "seq_lens" in p.raw:
         lengths = p.sizes("seq_lens", minimum=0)
         if len(lengths) != p.size("batch"):
             raise ValueError(f"{p.op.name}: seq_lens has {len(lengths)} lengths for a batch of {p.size('batch')}")
-        return sum(lengths) / len(lengths), (), f"context={sum(lengths) / len(lengths):g} on average (captured lengths)"
+        return tuple(lengths), (), f"context={sum(lengths) / len(lengths):g} on average (captured lengths)"
     if "seq_len" not in p.raw:
         raise ValueError(f"{p.op.name}: missing seq_len")
     seq_len = float(number(p.raw["seq_len"], p.name("seq_len"), minimum=0))
     if "seq_len_range" not in p.raw:
-        return seq_len, (), f"context={seq_len:g}"
+        return (seq_len,), (), f"context={seq_len:g}"
     span = p.raw["seq_len_range"]
     if not isinstance(span, (list, tuple)) or len(span) != 2:
         raise ValueError(f"{p.name('seq_len_range')} is {span!r:.40}, expected [low, high]")
     low, high = (float(number(item, p.name("seq_len_range"), minimum=0)) for item in span)
     if low > high:
         raise ValueError(f"{p.name('seq_len_range')} is {span!r:.40}, expected low <= high")
-    return seq_len, (low, high), f"context={seq_len:g}, from {low:g} to {high:g} tokens: the range covers it"
+    return (seq_len,), (low, high), f"context={seq_len:g}, from {low:g} to {high:g} tokens: the range covers it"
 
 
 def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, note: str) -> Work:
     """A decode step: KV of the context once for all query heads; Q and output in the range, or counted beyond the L2."""
-    batch, seq_q = p.size("batch"), p.size("seq_q")
+    batch, queries = p.size("batch"), p.size("seq_q")
     a = p.dtype("dtype")
     kv = p.dtype("kv_dtype", a)
     counted = 0.0 if p.held_in_cache(q_and_out) else q_and_out
     window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
+    seen = _seen(p)
 
-    def seen(tokens: float) -> float:
-        return tokens if window is None else min(tokens, window)
+    def at(model: str, lengths: tuple[float, ...], extra: float = 0.0) -> ByteModel:
+        each = [seen(length) for length in lengths]  # the sum of what each sees, not what the mean sees
+        keys, pairs = (batch * sum(item[which] for item in each) / len(each) for which in (0, 1))
+        return ByteModel(model, keys * kv_elements * kv.nbytes + counted + extra, pairs * flops_per_token)
 
-    def at(model: str, tokens: float, extra: float = 0.0) -> ByteModel:
-        nbytes = batch * seen(tokens) * kv_elements * kv.nbytes
-        return ByteModel(model, nbytes + counted + extra, batch * seq_q * seen(tokens) * flops_per_token)
-
-    mean, span, said = _context(p)
-    if "seq_lens" in p.raw and window is not None:  # the mean of what each sequence sees, not what the mean sees
-        mean = sum(seen(length) for length in p.sizes("seq_lens", minimum=0)) / batch
-    candidates = [at("kv_cache", mean)]
+    lengths, span, said = _context(p)
+    candidates = [at("kv_cache", lengths)]
     if not counted:
-        candidates.append(at("kv_cache_q_and_out", mean, q_and_out))
-    candidates += [at(f"kv_cache_at_{length:g}", length) for length in span]
+        candidates.append(at("kv_cache_q_and_out", lengths, q_and_out))
+    candidates += [at(f"kv_cache_at_{length:g}", (length,)) for length in span]
+    said += f", {queries} queries a sequence" if queries > 1 else ""
     notes = [f"{note}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
     if "kv_dtype" not in p.raw:
         notes.append(f"kv_dtype not given: {kv.name} assumed")
@@ -98,7 +124,8 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
 @op(
     "attn_decode",
     op_class="attn",
-    source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head",
+    source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head; with seq_q "
+    "above 1 (speculative decoding) the queries are the last positions of the context, causal among themselves",
     leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales",
     batch=REQUIRED,
     n_q_heads=REQUIRED,
@@ -118,7 +145,7 @@ def _attn_decode(p: Params) -> Work:
     dim = p.size("head_dim")
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
-    per_token = kv_heads * (dim if p.flag("shared_kv") else dim + dim_v)
+    per_token = kv_heads * (max(dim, dim_v) if p.flag("shared_kv") else dim + dim_v)
     q_and_out = p.size("batch") * p.size("seq_q") * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
     note = f"attention decode: batch={p.size('batch')} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
     return _decode(p, per_token, 2.0 * q_heads * (dim + dim_v), q_and_out, note)
@@ -164,6 +191,10 @@ def _prefill_pairs(p: Params) -> _Prefill:
     window = p.maybe_size("window", minimum=0)
     left, right = p.maybe_size("window_left", minimum=0), p.maybe_size("window_right", minimum=0)
     if causal:
+        if right or (window is not None and left not in (None, window - 1)):
+            said = "window_right" if right else "window_left"
+            beside = "causal" if right else f"causal and window {window}"
+            raise ValueError(f"{p.name(said)} is {p.raw[said]!r:.40} beside {beside}: which is meant?")
         right = 0
         left = window - 1 if window is not None else left
     elif window is not None:
@@ -174,7 +205,13 @@ def _prefill_pairs(p: Params) -> _Prefill:
         lengths = [tuple(item) if isinstance(item, (list, tuple)) else (item, item) for item in pairs_of]
         if not lengths or any(len(item) != 2 for item in lengths):
             raise ValueError(f"{p.name('seq_lens')} is {raw!r:.40}, expected lengths or [queries, keys] per sequence")
-        sequences = [tuple(int(number(size, p.name("seq_lens"), minimum=0)) for size in item) for item in lengths]
+        other = [key for key in ("seq_q", "seq_kv") if key in p.raw]
+        if other or p.maybe_size("batch") not in (None, len(lengths)):
+            said = f"{other[0]} beside it" if other else f"batch is {p.raw['batch']}"
+            raise ValueError(
+                f"{p.name('seq_lens')} has {len(lengths)} sequences, and {said}: give [queries, keys] per sequence"
+            )
+        sequences = [tuple(whole(size, p.name("seq_lens"), minimum=0) for size in item) for item in lengths]
         said = f"{len(sequences)} sequences of captured lengths"
     else:
         missing = [key for key in ("batch", "seq_q") if key not in p.raw]
@@ -247,7 +284,7 @@ _ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
     op_class="attn",
     source="dV, dP, dQ, dK and, for flash, S again: 5 matrix products over the mask's pairs (2.5 x forward, FlashAttention's "
     "convention), 4 when the forward kept S; Q, K, V, out and dout read, dQ, dK and dV written",
-    leaves_out="softmax statistics, dQ accumulated in fp32, the preprocess kernel",
+    leaves_out="softmax statistics, dQ accumulated in fp32, the preprocess kernel, narrower gradients than their tensors",
     **_PREFILL,
     algorithm="flash",
 )
@@ -256,10 +293,11 @@ def _attn_backward(p: Params) -> Work:
     dim = p.size("head_dim")
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
+    kv, out = p.dtype("kv_dtype", a), p.dtype("out_dtype", a)
     left = _prefill_pairs(p)
     again = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0
     flops = 2.0 * left.pairs * q_heads * (again + 2 * dim + 2 * dim_v)
     rows_kv = left.seen_kv + left.rows_kv  # read; gradients written, those of unseen keys as zeros
-    nbytes = a.nbytes * (2 * left.rows_q * q_heads + rows_kv * kv_heads) * (dim + dim_v)
+    nbytes = 2 * left.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
     note = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work("attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", a, a, (note,))
+    return Work("attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", wider(a, kv), kv, (note,))

@@ -41,9 +41,11 @@ def _gemm(p: Params) -> Work:
     w = p.dtype("weight_dtype", a)
     scales = 0.0
     block, group = p.maybe_size("scale_block"), p.maybe_size("group_size")
-    if block:
-        scales += 4.0 * (m * math.ceil(k / block) + math.ceil(k / block) * math.ceil(n / block))
-    if group:
+    if block and not p.has_scales(a, "scale_block"):
+        scales += 4.0 * m * math.ceil(k / block)
+    if block and not p.has_scales(w, "scale_block"):
+        scales += 4.0 * math.ceil(k / block) * math.ceil(n / block)
+    if group and not p.has_scales(w, "group_size"):
         scales += 2.0 * math.ceil(k / group) * n
     flops = 2.0 * batch * m * n * k
     inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
@@ -59,8 +61,9 @@ def _gemm(p: Params) -> Work:
 @op(
     "grouped_gemm",
     op_class="gemm",
-    source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's own accounting)",
-    leaves_out="padding of groups to tiles, block scales, empty groups' launches",
+    source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's own accounting); "
+    "without group_sizes every group has rows while there are enough, and those that uniform draws hit are in the range",
+    leaves_out="padding of groups to tiles, block scales, empty groups' launches, skew that group_sizes does not say",
     M=REQUIRED,
     N=REQUIRED,
     K=REQUIRED,
@@ -82,6 +85,9 @@ def _grouped_gemm(p: Params) -> Work:
     w = p.dtype("weight_dtype", a)
     flops = 2.0 * m * n * k
     candidates = _with_16_bit_output(p, a, m * k * a.nbytes + used * k * n * w.nbytes, m * n, flops)
+    if "group_sizes" not in p.raw:
+        unused = (used - experts_hit(groups, m)) * k * n * w.nbytes
+        candidates += (ByteModel("groups_hit", candidates[0].bytes - unused, flops),)
     note = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
     return Work("grouped_gemm", "gemm", candidates, "matrix", wider(a, w), w, (note,))
 
@@ -110,7 +116,8 @@ _STAGES: dict[object, str] = {1: "1", 2: "2", "1": "1", "2": "2", "both": "both"
     "moe",
     op_class="moe",
     source="specification section 4: routed experts' weights; 2 FLOPs per MAC and (token, expert) pair",
-    leaves_out="router, token sorting, block scales, routing skew unless ``routing`` gives it (it lowers the distinct experts)",
+    leaves_out="router, token sorting, block scales, routing skew unless ``routing`` gives it (it lowers the distinct "
+    "experts), the FLOPs of the activation, rows of stage 2 that are written by expert before they are summed",
     tokens=REQUIRED,
     hidden=REQUIRED,
     inter=REQUIRED,
@@ -145,10 +152,11 @@ def _moe(p: Params) -> Work:
     always = shared * elements(shared_width)
     flops = 2.0 * pairs * elements(inter) + 2.0 * tokens * always
 
-    rows_in = tokens * hidden if stage != "2" else pairs * inter
-    rows_out = pairs * inter if stage == "1" else tokens * hidden
+    between = pairs * inter + tokens * shared * shared_width  # from stage 1 to stage 2
+    rows_in = tokens * hidden if stage != "2" else between
+    rows_out = between if stage == "1" else tokens * hidden
     activations = rows_in * a.nbytes + rows_out * out.nbytes
-    intermediate = 2 * pairs * inter * a.nbytes if stage == "both" else 0.0
+    intermediate = 2 * between * a.nbytes if stage == "both" else 0.0
     if not p.held_in_cache(intermediate / 2):
         activations += intermediate
     counted = 0.0 if p.held_in_cache(activations) else activations
@@ -200,7 +208,8 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     "conv3d",
     op_class="gemm",
     source="2 x batch x out_channels x outputs x in_channels/groups x taps, the same forward, by data and by weight "
-    "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias once; of the input only the "
+    "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias (by weight its gradient) once; of the "
+    "input only the "
     "positions that a tap meets: a stride beyond the kernel skips some",
     leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), the FLOPs of a bias, taps that meet "
     "padding alone (counted as FLOPs and as weights), skipped positions that share a sector with others",
@@ -244,7 +253,7 @@ def _conv(p: Params) -> Work:
         "weight": filters * (channels // groups) * math.prod(kernel) * w.nbytes,
         "output": batch * filters * math.prod(out) * p.dtype("out_dtype", a).nbytes,
     }
-    if p.flag("bias"):
+    if p.flag("bias") and direction != "data":
         sizes["bias"] = filters * w.nbytes
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
     note = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"

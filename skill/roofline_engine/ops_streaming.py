@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .entry import ByteModel
 from .models import REQUIRED, Params, Work, op
-from .units import parse_dtype, whole
+from .units import Dtype, parse_dtype, whole
 
 
 def _streaming(p: Params, nbytes: float, flops: float, note: str, *, op_name: str = "") -> Work:
@@ -17,13 +17,25 @@ def _streaming(p: Params, nbytes: float, flops: float, note: str, *, op_name: st
     return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note, "math in fp32 assumed"))
 
 
-def _rows(p: Params, flops_per_element: float, *, streams: int = 1, weights: int = 0) -> Work:
-    """Rows read and written once, ``streams`` of them, with ``weights`` rows of parameters."""
+def _rows(p: Params, flops_per_element: float) -> Work:
+    """Rows read and written once."""
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
-    nbytes = rows * cols * streams * (a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
-    note = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if streams > 1 else "")
-    return _streaming(p, nbytes, flops_per_element * rows * cols, note)
+    nbytes = rows * cols * (a.nbytes + p.dtype("out_dtype", a).nbytes)
+    return _streaming(p, nbytes, flops_per_element * rows * cols, f"{p.op.name}: {rows} rows x {cols} columns")
+
+
+def _norm(p: Params, flops_per_element: float) -> Work:
+    """Rows read and written once, with rows of parameters, of which each is a FLOP per element.
+
+    A fused add reads the residual and writes the sum, in the type of the input also where the result is quantised.
+    """
+    rows, cols, weights = p.size("rows"), p.size("cols"), p.size("weights", minimum=0)
+    added = 1 if p.flag("residual") else 0
+    a = p.dtype("dtype")
+    nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
+    note = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
+    return _streaming(p, nbytes, (flops_per_element + weights + added) * rows * cols, note)
 
 
 @op(
@@ -46,7 +58,8 @@ def _elementwise(p: Params) -> Work:
 @op(
     "rmsnorm",
     op_class="elementwise",
-    source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element",
+    source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element; residual: it is read "
+    "and the sum written, in the type of the input, 1 FLOP more",
     leaves_out="quantised outputs' scales",
     rows=REQUIRED,
     cols=REQUIRED,
@@ -54,14 +67,14 @@ def _elementwise(p: Params) -> Work:
     weights=1,
 )
 def _rmsnorm(p: Params) -> Work:
-    # A fused add reads the residual and writes the sum too.
-    return _rows(p, 4, streams=2 if p.flag("residual") else 1, weights=p.size("weights", minimum=0))
+    return _norm(p, 3)
 
 
 @op(
     "layernorm",
     op_class="elementwise",
-    source="input and output once, weight and bias rows once; mean, variance, scale, weight, bias: 7 FLOPs per element",
+    source="input and output once, weight and bias rows once; mean, variance (3), scale, weight, bias: 7 FLOPs per element; "
+    "residual as in rmsnorm",
     leaves_out="saved mean and variance",
     rows=REQUIRED,
     cols=REQUIRED,
@@ -69,7 +82,7 @@ def _rmsnorm(p: Params) -> Work:
     weights=2,
 )
 def _layernorm(p: Params) -> Work:
-    return _rows(p, 7, streams=2 if p.flag("residual") else 1, weights=p.size("weights", minimum=0))
+    return _norm(p, 5)
 
 
 @op(
@@ -144,14 +157,21 @@ def _gather(p: Params) -> Work:
 def _rope(p: Params) -> Work:
     tokens, heads, dim = p.size("tokens"), p.size("n_heads"), p.size("head_dim")
     rotated = p.maybe_size("rotary_dim") or dim
+    if rotated > dim:
+        raise ValueError(f"rope: rotary_dim {rotated} is more than head_dim {dim}")
     a = p.dtype("dtype")
     elements = tokens * heads * rotated
     nbytes = elements * (a.nbytes + p.dtype("out_dtype", a).nbytes) + tokens * rotated * a.nbytes
     return _streaming(p, nbytes, 3.0 * elements, f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}")
 
 
-def _scales(p: Params, rows: int, cols: int) -> float:
+def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
     """Bytes of one scale per group of ``group_size`` columns (the whole row when it is not given)."""
+    if narrow.bits != narrow.value_bits:
+        if "scale_dtype" in p.raw and p.dtype("scale_dtype").bits != 8:
+            raise ValueError(f"{p.name('scale_dtype')} is {p.raw['scale_dtype']!r:.40}, but {narrow.name} has scales of 8 bits")
+        if "group_size" not in p.raw or p.has_scales(narrow, "group_size"):
+            return 0.0
     group = p.maybe_size("group_size") or cols
     return rows * -(-cols // group) * p.dtype("scale_dtype", parse_dtype("fp32")).nbytes
 
@@ -160,7 +180,8 @@ def _scales(p: Params, rows: int, cols: int) -> float:
     "quantise",
     "dequantise",
     op_class="elementwise",
-    source="input and output once, one scale per group; quantise: abs, max, multiply; dequantise: multiply",
+    source="input and output once, one scale per group, unless the narrow dtype has its scales in its width (mxfp4, nvfp4); "
+    "quantise: abs, max, multiply; dequantise: multiply",
     leaves_out="a second read of rows too long for the chip",
     rows=REQUIRED,
     cols=REQUIRED,
@@ -172,7 +193,8 @@ def _quantise(p: Params) -> Work:
     if "out_dtype" not in p.raw:
         raise ValueError(f"{p.op.name}: missing out_dtype")
     before, after = p.dtype("dtype"), p.dtype("out_dtype")
-    nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, rows, cols)
+    narrow = after if p.op.name == "quantise" else before
+    nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, narrow, rows, cols)
     note = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
     flops = {"quantise": 3.0, "dequantise": 1.0}[p.op.name] * rows * cols
     return _streaming(p, nbytes, flops, note, op_name="quantise")
@@ -181,7 +203,8 @@ def _quantise(p: Params) -> Work:
 @op(
     "cross_entropy",
     op_class="elementwise",
-    source="the logits once and a loss per row; with_grad: the gradient is written in place after a second read "
+    source="the logits once and a loss per row (fp32 unless out_dtype says otherwise); with_grad: the gradient is written in "
+    "place after a second read "
     "(Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per element and pass",
     leaves_out="label smoothing, the target indices",
     rows=REQUIRED,
@@ -192,7 +215,7 @@ def _cross_entropy(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
     passes = 3 if p.flag("with_grad") else 1
-    nbytes = rows * cols * passes * a.nbytes + rows * 4.0
+    nbytes = rows * cols * passes * a.nbytes + rows * p.dtype("out_dtype", parse_dtype("fp32")).nbytes
     flops = 4.0 * rows * cols * (2 if passes == 3 else 1)
     said = "with the gradient written in place" if passes == 3 else "forward"
     return _streaming(p, nbytes, flops, f"cross-entropy {said}: {rows} rows x {cols} classes")
@@ -212,9 +235,8 @@ def _topk(p: Params) -> Work:
     if k > cols:
         raise ValueError(f"topk: k {k} is more than cols {cols}")
     a = p.dtype("dtype")
-    return _streaming(
-        p, rows * (cols * a.nbytes + k * (a.nbytes + 4.0)), float(rows * cols), f"top-{k} of {rows} rows x {cols}"
-    )
+    nbytes = rows * (cols * a.nbytes + k * (p.dtype("out_dtype", a).nbytes + 4.0))
+    return _streaming(p, nbytes, float(rows * cols), f"top-{k} of {rows} rows x {cols}")
 
 
 #: Optimiser: (state tensors, FLOPs per parameter). Adam: two moments, their corrections, root, divide, decay.
@@ -238,6 +260,8 @@ def _optimiser(p: Params) -> Work:
     numel = whole(p.raw["numel"], p.name("numel"))
     states, flops = _STEPS[p.choice("algorithm", _OPTIMISERS)]
     a = p.dtype("dtype")
+    if p.dtype("out_dtype", a) != a:
+        raise ValueError(f"{p.name('out_dtype')} is {p.raw['out_dtype']!r:.40}, but the step writes the parameter, in {a.name}")
     per_parameter = 2 * a.nbytes + p.dtype("grad_dtype", a).nbytes
     per_parameter += 2 * states * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
     if "master_dtype" in p.raw:  # the low-precision copy is then only written

@@ -174,7 +174,8 @@ def group_norm(call: Call) -> Model:
     """Groups are rows; the weights are of channels, so the tensors say the bytes."""
     source, out = call["input"], call.writes[0]
     groups = call.get("group", 1) * source.shape[0]
-    return Model("layernorm", {**_rows(out, source, source.numel() // groups), "weights": 0}, exact=True)
+    weights = sum(call.get(name) is not None for name in ("weight", "bias"))
+    return Model("layernorm", {**_rows(out, source, source.numel() // groups), "weights": weights}, exact=True)
 
 
 def cross_entropy(call: Call) -> Model:

@@ -246,6 +246,8 @@ def percent(fraction: float) -> str:
 
 
 def times(factor: float) -> str:
+    if factor < WORTH_AN_ARROW:
+        return f"{factor:.2f}x"
     return f"{factor:.1f}x" if factor < 9.95 else f"{factor:,.0f}x"
 
 

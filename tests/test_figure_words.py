@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from figure_data import GPU, V100, many
 
-from pytest_roofline.figure import marks, output
+from pytest_roofline.figure import limits, marks, output
 from pytest_roofline.figure.layout import NARROW, WIDE, Layout, Size, arrange
 from pytest_roofline.figure.model import Model
 from pytest_roofline.figure.paper import Box, text_width
@@ -210,12 +210,23 @@ def test_main_memory_keeps_its_words_and_others_leave_where_there_is_no_room(siz
 
 
 def test_a_ceilings_words_keep_clear_of_points() -> None:
-    row = {"gflops": 18500, "dtype": "fp32"}
-    made, layout = laid({**GPU, "kernels": [{**row, "name": f"k{at}", "intensity": 10.0**at} for at in range(2, 7)]})
+    row = {"gflops": 18500, "dtype": "fp32", "share": 20}
+    made, layout = laid({**GPU, "kernels": [{**row, "name": f"k{at}", "intensity": 10.0**at} for at in range(3, 7)]})
     discs = [layout.plane.disc(one.intensity, one.rate, wide) for one, wide in zip(made.kernels, layout.diameters)]
     (tag,) = (one for one in layout.tags if one.ceiling.name == "fp32 vector")
     assert not any(tag.box.hits(disc) for disc in discs)
     assert tag.box.inside(layout.plane.frame)
+
+
+def test_a_ceilings_words_keep_clear_of_slopes() -> None:
+    wide = [{"name": "L1", "level": "l1", "gbs": 14336}, {"name": "HBM", "level": "hbm", "gbs": 829}]
+    full = [{"name": f"k{x}", "intensity": x, "gflops": 3400, "share": 30} for x in (30, 100)]  # no room on the right
+    ceilings = [{"name": "top", "gflops": 7069}, {"name": "n", "gflops": 3536}]
+    made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": full}, NARROW)
+    (tag,) = (one for one in layout.tags if one.ceiling.name == "n")
+    assert not any(tag.box.hits(layout.plane.disc(one.intensity, one.rate, 22)) for one in made.kernels)
+    lines = limits.lines(made, layout.plane)
+    assert not any(tag.box.crossed(line) for line in lines if line[0][1] != line[1][1])
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])

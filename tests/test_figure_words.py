@@ -132,6 +132,25 @@ def test_a_row_without_a_name_has_its_place_for_one(name: Any) -> None:
     assert model({"entries": [{**ENTRY, "name": name}], "peaks": PEAKS}).kernels[0].name == "row 1"
 
 
+def test_marks_that_are_piled_up_are_cut_to_three() -> None:
+    (one,) = model(
+        {**GPU, "kernels": [{"name": "a" + "\u0301" * 40 + "b", "intensity": 1, "gflops": 9, "dtype": "fp32"}]}
+    ).kernels
+    assert one.name == "a" + "\u0301" * 3 + "b"
+
+
+@pytest.mark.parametrize(
+    ("said", "basis"),
+    [
+        ({"measurement_basis": "model", "confidence": "medium"}, "model, medium"),
+        ({"confidence": "low"}, "low confidence"),
+        ({}, ""),
+    ],
+)
+def test_a_basis_says_of_what_its_words_are(said: dict[str, str], basis: str) -> None:
+    assert model({"entries": [{**ENTRY, **said}], "peaks": PEAKS}).kernels[0].basis == basis
+
+
 def test_names_that_are_alike_but_for_their_middle_are_told_apart() -> None:
     name = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_{}_ldg8_f2f_stages_64x3_nn_align8>(Params)"
     made = model(many(40, name))

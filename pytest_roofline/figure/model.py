@@ -25,6 +25,8 @@ WIDE = 1.1
 LONGEST, LONGEST_LABEL = 120, 30
 #: Of a name that is told apart: letters of its beginning, and before what differs.
 _HEAD, _BEFORE = 8, 5
+#: Combining marks that no language piles up so high: they would be drawn over what stands above.
+_PILED = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
 #: A rate over its roof by less than this is the rounding of printed figures.
@@ -223,6 +225,8 @@ def ranged(value: float, what: str) -> float:
 def shortened(name: str, longest: int = LONGEST) -> str:
     """A name for people: control characters escaped, the middle of a long one left out."""
     name = printable(name[: 4 * longest] + name[-longest:] if len(name) > 5 * longest else name)
+    if not name.isascii():
+        name = _PILED.sub(r"\1", name)
     if len(name) <= longest:
         return name
     head = (longest - 1) * 2 // 3

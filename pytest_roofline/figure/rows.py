@@ -249,12 +249,19 @@ def _kernel(
         dtype=found[1] if found and entry.get("dtype") else None,
         before=_before(entry, intensity, rate),
         span=_span(entry, intensity, rate),
-        basis=", ".join(_word(entry, key) for key in ("measurement_basis", "confidence") if entry.get(key)),
+        basis=_basis(entry),
         interval=_interval(entry),
         limited=_limited(entry, reason),
     )
     axes = [(found[0], found[1])] if found else []
     return kernel, axes
+
+
+def _basis(entry: Mapping[str, Any]) -> str:
+    sure = _word(entry, "confidence")
+    if entry.get("measurement_basis"):
+        return f"{_word(entry, 'measurement_basis')}, {sure}"
+    return f"{sure} confidence" if entry.get("confidence") else ""
 
 
 def _limited(entry: Mapping[str, Any], reason: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import MI300X, Run, gemm_row
 
 from pytest_roofline.checker import Checker, Refused, Result
 from pytest_roofline.ingest import Record
@@ -330,6 +331,27 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
     assert "to confirm: " in done.stdout
     assert "::warning file=tuned.csv,title=roofline%3A beyond_roof::" in done.stdout
     assert "beyond_roof" in (tmp_path / "out.md").read_text()
+
+
+@pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])
+def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str) -> None:
+    finding = of_claim(Claim("memory", factor * 1e12), 1e12)
+    assert finding is not None
+    assert finding.cause == cause
+
+
+def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_launch(tmp_path: Path, run: Run) -> None:
+    """16384 rows of 4096 in fp8 and out in bf16 are 201 MB, six times the L2: without them it would be compute-bound."""
+    moved = 8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2)
+    head = "gfx,cu_num,token,model_dim,inter_dim,expert,topk,dtype,q_dtype_a,q_dtype_w,use_g1u1,us,run_1stage"
+    (tmp_path / "moe.csv").write_text(f"{head}\ngfx942,304,16384,4096,128,8,1,torch.bfloat16,fp8,fp8,1,100.0,1\n")
+    (row,) = json.loads(command("moe.csv", "--json", cwd=tmp_path).stdout)["rows"]
+    case = {"op": "moe", "tokens": 16384, "hidden": 4096, "inter": 128, "experts": 8, "top_k": 1, "launches": 1}
+    run.topn(gemm_row("k", t_ms=0.1)).shapes(k=[{**case, "dtype": "fp8", "out_dtype": "bf16"}]).env(**MI300X)
+    (item,) = run.analyze()["entries"]
+    for found in (row, item):
+        assert found["roof_axis"] == "memory"
+        assert found["roofline_pct"] == pytest.approx(moved / 100e-6 / 5.3e12, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,12 @@ def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding
         return None
     if facts.counted is not None and facts.counted < SHORT:
         return found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes", factor)
-    for alternative, near in (
-        *((item, IDENTITY) for item in facts.alternatives),
-        *((item, EXACT) for item in _generic(claim.axis)),
+    for alternative, near, least in (
+        *((item, IDENTITY, slack) for item in facts.alternatives),
+        *((item, EXACT, claim.digits) for item in _generic(claim.axis)),  # exact slips, with no model that may be off a little
     ):
         # A factor near 1 (an fp32 output at two bytes, a binary prefix) must fit the closer, or it would explain anything.
-        tolerance = max(slack, min(near, abs(alternative.factor - 1) / 10))
+        tolerance = max(least, min(near, abs(alternative.factor - 1) / 10))
         if alternative.axis in ("", claim.axis) and abs(factor / alternative.factor - 1) <= tolerance:
             return found(alternative.cause, f"{factor:.4g} times what shape and time give: {alternative.why}", factor)
     return found("unexplained", f"{factor:.4g} times what shape and time give", factor)

@@ -56,6 +56,26 @@ def test_without_a_total_the_listed_rows_are_the_whole() -> None:
     assert [row.pct for row in topn.rows] == pytest.approx([75.0, 25.0])
 
 
+def test_the_time_of_one_call_under_the_key_of_all_is_named() -> None:
+    """48.9 us of one call, taken for the time of all 164560, would give shares by the wrong weights and a time of 0.3 ns."""
+    topn = read_topn([{"name": "moe", "us": 48.9, "calls": 164560}, {"name": "norm", "us": 3.1, "calls": 329120}], "rank.json")
+    assert topn.rows == ()
+    assert (
+        "row 1 (moe): 48.9 us over 164560 calls are 0.0003 us each, which no launch is: is it the time of one?"
+        in (topn.problems[0])
+    )
+    kept = read_topn([{"name": "moe", "us": 48.9, "calls": 164560, "pct": 26.0, "us_per_call": 48.9}], "rank.json").rows[0]
+    assert (kept.pct, kept.avg_ms) == (26.0, pytest.approx(0.0489))
+
+
+def test_tensors_of_several_dtypes_do_not_say_which_is_written(run: Run) -> None:
+    shapes = [[64, 8192], [64, 8192]]
+    rows = [gemm_row(f"add_{widest}_elementwise_kernel", shapes=shapes, dtypes=["bf16", widest]) for widest in ("bf16", "fp32")]
+    artifact = run.topn(*rows).env(**MI300X).analyze()
+    assert entry(artifact, rows[0]["name"])["bytes_est"] == 3 * 64 * 8192 * 2
+    assert entry(artifact, rows[1]["name"])["modeled"] is False
+
+
 @pytest.mark.parametrize(
     ("latency", "serving", "regime", "t_ms", "noted"),
     [

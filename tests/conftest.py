@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "skill" / "roofline_tools.py"
 EXAMPLE = ROOT / "examples" / "worked_example"
+_BYTECODE = tempfile.TemporaryDirectory()
 
 
 class Outcome(NamedTuple):
@@ -27,8 +29,9 @@ class Outcome(NamedTuple):
 
 def run_tool(*args: object, python: str = sys.executable, tool: Path = TOOL, **environment: str) -> Outcome:
     """The helper as an agent runs it: isolated from site-packages and from the environment's Python settings."""
+    bytecode = f"pycache_prefix={_BYTECODE.name}"  # compiled once a session, and nothing beside the sources
     done = subprocess.run(
-        [python, "-I", "-S", "-B", str(tool), *map(str, args)],
+        [python, "-I", "-S", "-X", bytecode, str(tool), *map(str, args)],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -152,11 +152,19 @@ def test_it_has_no_input_to_wait_for(project: Project) -> None:
     assert "EOFError" in run(project, "input('which kernel? ')").out
 
 
+#: Of a shell's background job, as CI may be one, an interrupt would be ignored.
+_INTERRUPTED = """
+import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 def test_an_interrupt_ends_the_child(project: Project) -> None:
     body = f"import os, time\nopen({str(project.path / 'pids')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     project.write(test_bad=body + SCRIPT)
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "roofline", "--roofline"],
+        [sys.executable, "-c", _INTERRUPTED, "-p", "roofline", "--roofline"],
         cwd=project.path,
         env={**os.environ, **project.env},
         stdout=subprocess.PIPE,

@@ -516,4 +516,10 @@ def test_the_title_ranks_by_what_is_left_of_the_time_and_by_rows_with_a_verdict(
         {**row, "name": "long", "gflops": 1000, "share": 60, "headroom_class": "moderate"},
         {**row, "name": "unsure", "gflops": 20, "share": 39, "headroom_class": "unknown"},
     )
-    assert made.title == "long has most to win: 60% of the time at 49.0% of its roof"
+    told = "long has most to win: 60% of the time at 49.0% of its roof"
+    assert made.title == f"Of the rows with a verdict, {told}"  # the unsure one, 39 % at 1 %, would come first
+    sure = table(
+        {**row, "name": "long", "gflops": 1000, "share": 60, "headroom_class": "moderate"},
+        {**row, "name": "unsure", "gflops": 2000, "share": 39, "headroom_class": "unknown"},
+    )
+    assert sure.title == told

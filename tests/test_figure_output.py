@@ -11,6 +11,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from plugin_run import Project
 from pytest_roofline.figure import marks, output, roofline_figure, vega
 from pytest_roofline.figure.layout import arrange
 from pytest_roofline.figure.model import Model
+from pytest_roofline.report.document import Figures
 
 pytest.importorskip("plotpress")
 vl_convert = pytest.importorskip("vl_convert")
@@ -254,6 +256,14 @@ def test_a_directory_is_not_overwritten_and_nothing_is_left_beside_it(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.svg", "table.json"]
 
 
+def test_a_file_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old", encoding="utf-8")
+    done = plot(tmp_path, SEVEN, "-o", "file/o.svg")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "file/o.svg: not written: File exists"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "old"
+
+
 def test_without_the_extra_one_line_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['plotpress'] = None", encoding="utf-8")
     done = plot(tmp_path, SEVEN, "-o", "o.svg", PYTHONPATH=str(tmp_path))
@@ -295,6 +305,16 @@ def test_a_run_writes_the_figure_of_its_rows(project: Project) -> None:
     assert "roofline report: out/r.svg" in ran.out
 
 
+def test_the_figures_of_a_run_are_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(output, "of_document", lambda *given, of=output.of_document: made.append(given) or of(*given))
+    figures = Figures({"entries": []})
+    for kind in ("svg", "vl.json", "png"):
+        figures.write(str(tmp_path / f"o.{kind}"), kind)
+    assert len(made) == 1
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_a_run_says_at_once_that_the_extra_is_missing(project: Project) -> None:
     project.write(test_a=TEST)
     (project.path / "sitecustomize.py").write_text("import sys; sys.modules['vl_convert'] = None", encoding="utf-8")
@@ -324,6 +344,56 @@ def test_a_cell_without_a_value_is_no_value() -> None:
     made = roofline_figure(pandas.DataFrame(rows), roofs).model
     assert [one.name for one in made.kernels] == ["a"]
     assert [(one.name, one.kind) for one in made.left] == [("b", "copy")]
+
+
+ROOFS = {"ceilings": [{"gflops": 1000}], "bandwidths": [{"gbs": 100, "level": "hbm"}, {"gbs": 500, "level": "l2"}]}
+
+
+def test_a_value_is_read_whatever_type_its_library_has_for_it() -> None:
+    numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    row = {"name": numpy.str_("a"), "intensity": numpy.float32(2), "gflops": numpy.int64(50), "share": Decimal("12.5")}
+    frame = pandas.DataFrame([{"name": "a", "intensity": 2, "gflops": Decimal(50), "share": 12.5}]).astype({"name": "category"})
+    for rows in ([row], frame, [{**row, "dtype": pandas.NA, "when": pandas.NaT}]):
+        (one,) = roofline_figure(rows, ROOFS).model.kernels
+        assert (one.name, one.fraction, one.share, one.dtype) == ("a", 0.25, 12.5, None)  # 50 of 2 x 100 GFLOP/s
+
+
+def test_a_level_without_a_count_is_none() -> None:
+    polars = pytest.importorskip("polars")
+    rows = [
+        {"name": "both", "intensities": {"hbm": 2.0, "l2": 0.1}, "gflops": 25.0},
+        {"name": "one", "intensities": {"hbm": 2.0, "l2": None}, "gflops": 25.0},
+    ]
+    for given in (rows, polars.DataFrame(rows)):
+        both, one = roofline_figure(given, ROOFS).model.kernels
+        assert (both.fraction, len(both.spots)) == (0.5, 2)  # of 0.1 x 500
+        assert (one.fraction, len(one.spots)) == (0.125, 1)  # of 2 x 100
+
+
+def test_names_are_found_in_the_index_of_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([{"name": "a", "part": "x", "intensity": 1.0, "gflops": 5.0}] * 2)
+    frame.loc[1, "name"] = None
+
+    def names(frame: Any) -> list[str]:
+        return [one.name for one in roofline_figure(frame, ROOFS).model.kernels]
+
+    assert names(frame.set_index("name")) == ["a", "row 2"]
+    assert names(frame.set_index(["part", "name"])) == ["a", "row 2"]
+    assert names(frame.drop(columns="name").set_index("part")) == ["x", "x"]
+    assert names(frame.drop(columns="name").iloc[::-1]) == ["row 1", "row 2"]  # numbers are no names
+
+
+def test_what_is_no_table_is_one_line() -> None:
+    pandas = pytest.importorskip("pandas")
+    twice = pandas.DataFrame([["a", 1.0, 5.0]], columns=["name", "gflops", "gflops"])
+    for rows, roofs, told in (
+        (twice, ROOFS, "rows: .*gflops.* 2 times"),
+        ([], [1], "ceilings is list, expected a dict with ceilings and bandwidths"),
+    ):
+        with pytest.raises(ValueError, match=told) as caught:
+            roofline_figure(rows, roofs)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_report_and_a_table_have_their_own_roofs(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -328,6 +329,64 @@ def test_a_level_of_memory_is_chosen(opened: Any) -> None:
     page.page.select_option("#level", "L2")
     assert page.dots() == 1
     assert not page.page.locator("#dtype").is_visible()
+
+
+def test_at_a_level_stands_only_what_is_of_it(opened: Any) -> None:
+    page = opened("v100")  # 2085.8 of 2.58 x 828.758 GFLOP/s: memory binds first, so the label's percent is of that level
+
+    def words() -> list[str]:
+        return list(page.page.locator(".plotpress-cscale:not(.roofline-hidden) tspan").all_text_contents())
+
+    def ways() -> int:
+        return int(page.page.locator("#plotpress-svg path.roofline-hidden").count())
+
+    assert {"97.5% of roof", "L1", "L2", "HBM"} <= {*words(), *page.page.locator(".plotpress-cscale").all_text_contents()}
+    for level, labelled in (("L1", False), ("HBM", True)):
+        page.page.select_option("#level", level)
+        shown = page.page.locator(".plotpress-cscale:not(.roofline-hidden)").all_text_contents()
+        assert [one for one in shown if one in ("L1", "L2", "HBM")] == [level]
+        assert any("97.5% of roof" in one for one in shown) == labelled
+        assert ways() >= 1  # the line between the levels
+    page.page.select_option("#level", "")
+    assert ways() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_figure_as_it_is_seen_is_saved_as_svg_and_png(opened: Any, tmp_path: Path, scheme: str) -> None:
+    page = opened("many", scheme=scheme)
+    page.answer = "look <here>"
+    page.tool("note-free")
+    box = page.frame()
+    page.page.mouse.click(box["x"] + 0.3 * box["w"], box["y"] + 0.3 * box["h"])
+    page.page.select_option("#dtype", "fp32")
+    page.tool("zoom")
+    page.drag((0.1, 0.1), (0.8, 0.9))
+    for kind in ("svg", "png"):
+        with page.page.expect_download() as download:
+            page.page.locator(f"#figure-{kind}").click()
+        assert download.value.suggested_filename == f"roofline.{kind}"
+        download.value.save_as(tmp_path / f"o.{kind}")
+    svg = (tmp_path / "o.svg").read_text(encoding="utf-8")
+    told = ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert "look <here>" in told
+    assert set(page.ticks()) <= set(told)  # the view
+    named = [int(line[len("kernel_") :]) for line in ElementTree.fromstring(svg).itertext() if line.startswith("kernel_")]
+    assert named
+    assert not [number for number in named if number % 2]  # what is filtered out
+    assert 'fill="#FFFFFF"' in svg  # light, whatever the page was seen in
+    assert (tmp_path / "o.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    width = int.from_bytes((tmp_path / "o.png").read_bytes()[16:20], "big")
+    assert width == 2 * 960
+
+
+def test_on_paper_the_lists_are_whole_and_the_tools_are_not(opened: Any) -> None:
+    page = opened("many")
+    page.page.emulate_media(media="print")
+    assert not page.page.locator(".plotpress-menubar").is_visible()
+    assert not page.page.locator("#controls").is_visible()
+    cut = page.page.locator("#kernels").evaluate("node => node.scrollHeight - node.clientHeight")
+    assert cut <= 1
+    assert page.page.locator("#kernels-body tr").count() == 60
 
 
 def test_everything_is_reached_by_keyboard(opened: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import marks
-from .layout import LEGEND_LINE, TITLE, Entry, Layout
+from .layout import CROWD, LEGEND_LINE, TITLE, Entry, Layout
 from .limits import ceiling_start, slope_ends
 from .model import Model
 from .paper import LINE, SMALL, TEXT, Box
@@ -16,6 +16,8 @@ from .paper import LINE, SMALL, TEXT, Box
 _POINT = 72.0 / 100.0
 #: Kernels whose links, ranges and baselines are drawn; more would be a thicket.
 _DETAILED = 400
+#: Kernels that have a mark each.
+_APART = 60
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 
@@ -23,7 +25,8 @@ class Drawing(NamedTuple):
     """plotpress' figure, what is laid over its SVG, and which kernels each of its marks is of.
 
     series: number of a series to the kernels of its points, in their order; spots: which of all points they are, where they are
-    the kernels themselves. labels: kernel of each text, None of a roof's.
+    the kernels themselves; links: series that are the way between a kernel's levels. labels: kernel of each text, None of a
+    roof's; levels: the level that it names, None of another.
     """
 
     figure: Any
@@ -31,7 +34,9 @@ class Drawing(NamedTuple):
     over: str
     series: dict[int, list[int]]
     spots: dict[int, list[int]]
+    links: list[int]
     labels: list[int | None]
+    levels: list[str | None]
 
     def svg(self) -> str:
         """The drawing as one SVG document."""
@@ -67,7 +72,7 @@ def draw(model: Model, layout: Layout) -> Drawing:
     if len(model.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [])
+    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [], [], [])
     _roofs(axes, model, layout, drawn)
     _ways(axes, model, layout, drawn)
     _points(axes, model, layout, drawn)
@@ -115,6 +120,7 @@ def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
             line([xs[0], xs[-1]], [one.rate] * 2, at, color=marks.FAINT, linewidth=1.0)
+            drawn.links.append(len(axes.artists) - 1)
         if one.before is not None:
             line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=marks.FAINT, linewidth=0.9)
         if one.span is not None:
@@ -149,15 +155,19 @@ def _under(layout: Layout, rate: float) -> float:
 
 
 def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
-    """The kernels, smallest last so that none is under another; one mark for all that look alike."""
-    groups: dict[tuple[float, str, str], list[tuple[int, int, float, float]]] = {}
+    """The kernels, smallest last so that none is under another; of many, one mark for all that look alike.
+
+    plotpress lays the edges of a mark over all of its points, so in a crowd there are none.
+    """
+    groups: dict[tuple[float, str, str, int], list[tuple[int, int, float, float]]] = {}
+    apart = len(model.kernels) <= _APART
     spot = 0
     for at, one in enumerate(model.kernels):
         for _, x in one.spots:
-            key = (layout.diameters[at], one.verdict, one.bound)
+            key = (layout.diameters[at], one.verdict, one.bound, at if apart else 0)
             groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
             spot += 1
-    for (size, verdict, bound), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
+    for (size, verdict, bound, _), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
         axes.scatter(
             [x for _, _, x, _ in points],
             [y for _, _, _, y in points],
@@ -165,14 +175,14 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             marker=marks.BOUNDS[bound][0],
             color=marks.VERDICTS[verdict][0],
             edgecolors=marks.PAPER,
-            linewidths=0.8,
+            linewidths=0.8 if len(model.kernels) <= CROWD else 0.0,
         )
         _note(axes, drawn, [at for at, *_ in points])
         drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
 
 
 def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
-    def text(px: float, py: float, words: str, kernel: int | None, **look: Any) -> None:
+    def text(px: float, py: float, words: str, kernel: int | None, level: str | None = None, **look: Any) -> None:
         axes.text(
             layout.plane.back_x(px),
             layout.plane.back_y(py) / layout.unit[0],
@@ -180,6 +190,7 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             **{"fontsize": SMALL, "outline": marks.PAPER, "color": marks.INK, **look},
         )
         drawn.labels.append(kernel)
+        drawn.levels.append(level)
 
     colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
     for slope in layout.slopes:
@@ -192,7 +203,7 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
     for one in layout.levels:
         middle = one.box.x + one.box.w / 2
-        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, ha="center", color=marks.FAINT, fontsize=7.0)
+        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, one.words, ha="center", color=marks.FAINT, fontsize=7.0)
     for label in layout.labels:
         px, ha = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
         text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
@@ -237,18 +248,19 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
                 f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.colour}" stroke-width="2"{dash}/>'
             )
         else:
-            parts.append(_shape(one.shape, x + 8, y, one.colour))
+            hollow = f'fill="{marks.PAPER}" stroke="{one.colour}" stroke-width="1.4"'  # a colour is full, a shape an outline
+            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.colour}"' if one.kind == "colour" else hollow))
         parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
     return f'<g class="roofline-legend">{"".join(parts)}</g>'
 
 
-def _shape(shape: str, x: float, y: float, colour: str) -> str:
+def _shape(shape: str, x: float, y: float, look: str) -> str:
     if shape == "o":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {look}/>'
     corners = {
         "s": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
         "^": ((0.0, -4.0), (4.2, 3.5), (-4.2, 3.5)),
         "D": ((0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)),
     }[shape]
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return f'<polygon points="{points}" fill="{colour}"/>'
+    return f'<polygon points="{points}" {look}/>'

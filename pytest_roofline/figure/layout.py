@@ -16,7 +16,7 @@ from .paper import SMALL, TEXT, Box, Plane, text_width, wrapped
 SMALLEST, LARGEST, STEPS = 7.0, 22.0, 8
 _ALIKE = 9.0
 #: With more kernels markers are smaller.
-_CROWD = 400
+CROWD = 400
 TITLE = 12.5
 UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
 #: A line of the legend.
@@ -101,7 +101,7 @@ def diameters(model: Model) -> tuple[float, ...]:
     """A marker's diameter for each kernel: its area by its share of the time, all alike where there are no shares."""
     shares = [one.share for one in model.kernels]
     known = [one for one in shares if one]
-    crowd = len(shares) > _CROWD
+    crowd = len(shares) > CROWD
     if not known or len(known) * 2 < len(shares):
         return tuple(_ALIKE * (2 / 3 if crowd else 1) for _ in shares)
     top, largest = max(known), LARGEST / 2 if crowd else LARGEST
@@ -146,9 +146,13 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     if size.inside:
         plane = _headroom(model, _clear(model, plane, box))
     sizes = diameters(model)
-    tags, levels, flat = limits.tags(model, plane, unit), limits.levels(model, plane, sizes), limits.compute_bound(model, plane)
+    tags, levels, flat = (
+        limits.tags(model, plane, unit, sizes),
+        limits.levels(model, plane, sizes),
+        limits.compute_bound(model, plane),
+    )
     taken = [one.box for one in tags] + ([box] if size.inside and legend else [])
-    slopes, along = limits.slopes(model, plane, taken)
+    slopes, along = limits.slopes(model, plane, sizes, taken)
     taken += [*along, *([flat[1]] if flat else []), *(one.box for one in levels)]
     labels = placed(model, plane, sizes, taken)
     return Layout(

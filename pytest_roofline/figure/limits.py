@@ -16,8 +16,10 @@ NEAR = 400
 #: Kernels whose points say their level of memory.
 _TAGGED = 12
 #: Places along a slope where its words may stand, as parts of what is free; over the line, else under it.
-_PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0)
+_PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0, 0.06, 0.18, 0.31, 0.44, 0.56, 0.69, 0.81, 0.94)
 _LIFTS = (5.0, -5.0 - 0.75 * SMALL)
+#: What it costs that a letter or two lies over a point, that a line runs through the words; what more than is unreadable.
+_OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 24.0
 
 
 class Slope(NamedTuple):
@@ -85,19 +87,24 @@ def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> str:
     return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}"
 
 
-def tags(model: Model, plane: Plane, unit: tuple[float, str]) -> tuple[Tag, ...]:
-    """Each ceiling's words at the right end of its line: over it, under it where the one above is near, else further left."""
+def tags(model: Model, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
+    """Each ceiling's words at its line: at the right end, over it or under it, else as much further left as is free.
+
+    They keep clear of each other, and of points where there is such a place.
+    """
     found: list[Tag] = []
     right = plane.frame.x + plane.frame.w - 6
+    discs = [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
     for one in sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name)):
         words = ceiling_words(one, unit)
         wide, at = text_width(words, SMALL), plane.py(one.flops_s)
-        over, under = Box(right - wide, at - 12, wide, 11), Box(right - wide, at + 1, wide, 11)
         taken = [tag.box for tag in found]
-        box = next((box for box in (over, under) if not any(box.hits(other) for other in taken)), over)
-        while any(box.hits(other) for other in taken) and box.x > plane.frame.x + wide:
-            box = Box(box.x - 12, box.y, wide, box.h)
-        found.append(Tag(one, words, box))
+        steps = range(max(1, int((right - wide - plane.frame.x - 4) // 12) + 1))
+        places = [Box(right - wide - 12 * step, at + off, wide, 11) for step in steps for off in (-12, 1)]
+        free = [box for box in places if not any(box.hits(other) for other in taken)]
+        near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 12 + disc.h]
+        clear = (box for box in free if not any(box.hits(disc) for disc in near))
+        found.append(Tag(one, words, next(clear, free[0] if free else places[0])))
     return tuple(found)
 
 
@@ -117,28 +124,33 @@ def compute_bound(model: Model, plane: Plane) -> tuple[str, Box] | None:
 
 
 def levels(model: Model, plane: Plane, sizes: Sequence[float]) -> tuple[Level, ...]:
-    """The levels of memory under kernels' points, over them where two would collide."""
+    """The levels of memory under kernels' points, over them where two would collide, left out where there is no room."""
     if len(model.levels) < 2:
         return ()
     found: list[Level] = []
     for at, (one, size) in enumerate(zip(model.kernels[:_TAGGED], sizes)):
-        middle, mine = plane.py(one.rate), len(found)
+        middle = plane.py(one.rate)
         for level, intensity in sorted(one.spots, key=lambda spot: spot[1]):
             wide = text_width(level.upper(), 7.0)
-            box = Box(plane.px(intensity) - wide / 2, middle + size / 2 + 1, wide, 9)
-            if any(box.hits(other.box) for other in found[mine:]):
-                box = Box(box.x, middle - size / 2 - 10, wide, 9)
-            found.append(Level(at, level.upper(), box))
+            x = plane.px(intensity) - wide / 2
+            places = (Box(x, middle + size / 2 + 1, wide, 9), Box(x, middle - size / 2 - 10, wide, 9))
+            free = (box for box in places if not any(box.hits(other.box) for other in found))
+            box = next(free, None)
+            if box is not None:
+                found.append(Level(at, level.upper(), box))
     return tuple(found)
 
 
-def slopes(model: Model, plane: Plane, taken: Sequence[Box]) -> tuple[tuple[Slope, ...], list[Box]]:
-    """The words along each bandwidth, at the place where they are in the way of least, and their boxes."""
+def slopes(model: Model, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]) -> tuple[tuple[Slope, ...], list[Box]]:
+    """The words along each bandwidth, at the place where they are in the way of least, and their boxes.
+
+    Words that would be hard to read wherever they stood are left out, as the legend names the line; main memory's never are.
+    """
     found: list[Slope] = []
     boxes: list[Box] = []
-    spots = [(x, one.rate) for one in model.kernels[:NEAR] for _, x in one.spots]
-    points = [plane.disc(x, rate, 0.01) for x, rate in (*spots, *model.ridges)]
-    drawn = lines(model, plane)
+    points = [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
+    points += [plane.disc(x, rate, 4.0) for x, rate in model.ridges]
+    flat = [line for line in lines(model, plane) if line[0][1] == line[1][1]]
     for one in model.bandwidths:
         words = slope_words(one, model.main)
         wide = text_width(words, SMALL)
@@ -154,17 +166,29 @@ def slopes(model: Model, plane: Plane, taken: Sequence[Box]) -> tuple[tuple[Slop
             mine = along(sx, sy, plane.angle, wide, SMALL)
             if not all(box.inside(plane.frame) for box in mine):
                 continue
-            reach = around(mine).grown(6)
+            reach = around(mine)
             near = [point for point in points if reach.hits(point)]
-            cost = 4.0 * sum(box.hits(point) for box in (one.grown(6) for one in mine) for point in near)
+            cost = _OVER * sum(box.hits(point) for box in mine for point in near)
             cost += 5 * sum(box.hits(other) for box in mine for other in (*taken, *boxes))
-            cost += 3 * sum(box.crossed(line) for box in mine for line in drawn)
+            cost += 3 * sum(box.crossed(line) for box in mine for line in flat)
+            cost += _THROUGH * _lines_through(model, plane, one, (sx, sx + wide * cos), lift)
             if best is None or cost < best[0]:
                 best = cost, sx, sy, mine
-        if best is not None:
+        if best is not None and (best[0] <= _UNREADABLE or one == model.main):
             found.append(Slope(one, words, best[1], best[2], math.degrees(plane.angle)))
             boxes += best[3]
     return tuple(found), boxes
+
+
+def _lines_through(model: Model, plane: Plane, one: Bandwidth, xs: tuple[float, float], lift: float) -> int:
+    """How many bandwidths run through words that stand ``lift`` over the line of one; all are parallel."""
+    count = 0
+    for other in model.bandwidths:
+        start, end = slope_ends(model, other, plane)
+        over = (plane.py(one.bytes_s) - plane.py(other.bytes_s)) * math.cos(plane.angle)
+        meets = start < end and plane.px(start) < xs[1] and xs[0] < plane.px(end)
+        count += meets and lift - 2 <= over <= lift + 0.75 * SMALL
+    return count
 
 
 def stem(kernel: Kernel, plane: Plane) -> Segment | None:

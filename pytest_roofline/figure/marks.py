@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+
+from roofline_engine.units import quantity
 
 from .layout import Entry
 from .model import Bandwidth, Ceiling, Model
@@ -73,8 +75,9 @@ def dash(basis: str) -> str:
 
 def legend(model: Model) -> list[Entry]:
     """One line for each roof, each verdict and each bound that the figure has."""
-    found = [Entry("line", named(one), colour, shape) for one, colour, shape in ceilings(model)]
-    found += [Entry("line", named(one), colour, shape) for one, colour, shape in bandwidths(model)]
+    told = names(model)
+    found = [Entry("line", told[one], colour, shape) for one, colour, shape in ceilings(model)]
+    found += [Entry("line", told[one], colour, shape) for one, colour, shape in bandwidths(model)]
     verdicts = {one.verdict for one in model.kernels}
     if verdicts - {"none"}:
         found += [Entry("colour", text, colour, "o") for key, (colour, text) in VERDICTS.items() if key in verdicts]
@@ -83,18 +86,36 @@ def legend(model: Model) -> list[Entry]:
     return found
 
 
+def names(model: Model) -> dict[Ceiling | Bandwidth, str]:
+    """What each roof is called, no two alike: those that share a name are told apart by their figure, then their dtype."""
+    roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(model)), *(one for one, *_ in bandwidths(model))]
+    found = {one: named(one) for one in roofs}
+    for more in (_figure, _dtype, _number):
+        twice = Counter(found.values())
+        seen: Counter[str] = Counter()
+        for one, name in found.items():
+            seen[name] += 1
+            if twice[name] > 1:
+                found[one] = more(one, name, seen[name])
+    return found
+
+
+def _figure(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+    rate, unit = (one.flops_s, "FLOP/s") if isinstance(one, Ceiling) else (one.bytes_s, "B/s")
+    return f"{name}: {quantity(rate, unit)}"
+
+
+def _dtype(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+    word = (one.dtype or one.unit) if isinstance(one, Ceiling) else one.level
+    return f"{name}, {word}" if word else name
+
+
+def _number(_: Ceiling | Bandwidth, name: str, at: int) -> str:
+    return f"{name} ({at})"
+
+
 def named(one: Ceiling | Bandwidth) -> str:
     """A roof's name, with its basis where the name does not say it."""
     if one.basis == "given" or one.basis in one.name:
         return one.name
     return f"{one.name}, {one.basis}"
-
-
-def distinct(names: Iterable[str]) -> list[str]:
-    """The names, those that are given twice told apart."""
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return found

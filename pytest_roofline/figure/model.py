@@ -23,6 +23,8 @@ WORTH_AN_ARROW = 1.15
 WIDE = 1.1
 #: Longest name that is shown whole: a C++ template may have thousands of characters.
 LONGEST, LONGEST_LABEL = 120, 30
+#: Of a name that is told apart: letters of its beginning, and before what differs.
+_HEAD, _BEFORE = 8, 5
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
 #: A rate over its roof by less than this is the rounding of printed figures.
@@ -56,8 +58,11 @@ class Kernel:
     """One kernel to draw.
 
     spots: (level, intensity), one for each level of memory that was counted, the one that binds first. fraction: of the roof
-    that binds; None where no roof is known. flops_s, bytes_s: that roof. share: of the time, a percent. before: intensity and
-    rate of its baseline. span: two ends of its range where it is wide. row: its place in the input.
+    that binds, or of the one that is known (``lone``); None where none is. flops_s, bytes_s: the limits over it. share: of the
+    time, a percent. before: intensity and rate of its baseline. span: two ends of its range where it is wide. row: its place in
+    the input. limited: whether that roof is what limits it, which of work that stays in a cache, say, it is not. lone:
+    ``memory`` or ``compute`` where a table gives that limit alone: the other may bind, so the percent names its roof and
+    nothing is said of the way to it. alias: the name on its label where several names would be one when they are short.
     """
 
     row: int
@@ -78,6 +83,9 @@ class Kernel:
     span: tuple[tuple[float, float], tuple[float, float]] | None = None
     basis: str = ""
     interval: str = ""
+    limited: bool = True
+    alias: str = ""
+    lone: str = ""
 
     @property
     def intensity(self) -> float:
@@ -89,9 +97,23 @@ class Kernel:
         return attainable(self.intensity, self.bytes_s, self.flops_s)
 
     @property
+    def ranked(self) -> bool:
+        """Whether its percent is of the roof that binds, and so can stand beside others'."""
+        return self.fraction is not None and self.limited and not self.lone
+
+    @property
+    def reached(self) -> str:
+        """Percent, and of which roof where that may not be the one that binds."""
+        if self.fraction is None:
+            return "unknown"
+        if self.lone:
+            return f"{percent(self.fraction)} of the {self.lone} roof alone"
+        return percent(self.fraction) if self.limited else f"{percent(self.fraction)} of the {self.axis or 'known'} roof"
+
+    @property
     def most(self) -> float | None:
         """How much faster the roof would be."""
-        return 1.0 / self.fraction if self.fraction else None
+        return 1.0 / self.fraction if self.fraction and self.limited and not self.lone else None
 
     @property
     def far(self) -> bool:
@@ -106,6 +128,10 @@ class Kernel:
     @property
     def shown(self) -> str:
         """The name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
+        return self.alias or self.short
+
+    @property
+    def short(self) -> str:
         name = self.name
         if "<" in name or "::" in name:
             name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
@@ -120,14 +146,19 @@ class Kernel:
         """Name, percent of the attainable roof with the way that is left, and what a lower ceiling says."""
         if self.fraction is None:
             return (self.shown, "no roof known")
+        if self.lone:
+            other = "memory" if self.lone == "compute" else "compute"
+            return (self.shown, f"{percent(self.fraction)} of {self.lone} roof", f"{other} roof unknown")
         second = percent(self.fraction) if terse else f"{percent(self.fraction)} of roof"
+        if not self.limited:
+            second = f"{percent(self.fraction)} of {self.axis or 'known'} roof"
         if self.far:
             second += f", up to {times(self.most or 1)}"
         lines = [self.shown, second]
         if self.told:
             lines.append(self.told)
         elif self.reason and self.verdict == "unknown":
-            lines.append(f"unknown: {self.reason}")
+            lines.append(f"unknown: {worded(self.reason)}")
         return tuple(lines)
 
 
@@ -205,6 +236,17 @@ def shortened(name: str, longest: int = LONGEST) -> str:
     return f"{name[:head]}…{name[len(name) - (longest - 1 - head) :]}"
 
 
+def named(name: object, at: int) -> str:
+    """A row's name, or its place where nothing can be read of it."""
+    text = "" if name is None or name != name else str(name)
+    return shortened(text) if text.strip() else f"row {at + 1}"
+
+
+def worded(reason: str) -> str:
+    """A word of a closed set for people."""
+    return reason.replace("_", " ")
+
+
 def percent(fraction: float) -> str:
     value = 100 * fraction
     return f"{value:.1f}%" if value >= 0.095 else f"{value:.2g}%"
@@ -269,10 +311,34 @@ class Roofs:
             fraction=rate / roof if roof else None,
             bytes_s=bytes_s,
             flops_s=flops_s,
+            lone="" if roof is None or (bytes_s and flops_s) else "memory" if bytes_s else "compute",
             axis=binds(intensity, bytes_s, flops_s),
             bound=bound(point(rate / intensity, rate, 1.0, bytes_s, flops_s)),
             below=next((one for one in lower if one.flops_s == explains), None),
         )
+
+
+def told_apart(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels, those whose names differ only in what a label leaves out with the part that differs."""
+    alike: dict[str, list[str]] = {}
+    for one in kernels:
+        alike.setdefault(one.short, []).append(one.name)
+    found = []
+    for one in kernels:
+        names = alike[one.short]
+        if "…" in one.short and len(set(names)) > 1:
+            first = _alike(min(names), max(names))
+            begin = max(_HEAD, min(first - _BEFORE, len(one.name) - (LONGEST_LABEL - _HEAD - 2)))
+            part = one.name[begin : begin + LONGEST_LABEL - _HEAD - 2]
+            more = "…" if begin + len(part) < len(one.name) else ""
+            one = replace(one, alias=f"{one.short[:_HEAD]}…{part}{more}")
+        found.append(one)
+    return found
+
+
+def _alike(one: str, other: str) -> int:
+    """Letters that two names begin with alike."""
+    return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 
 def meaning_of(name: str) -> str:
@@ -286,21 +352,30 @@ def meaning_of(name: str) -> str:
 
 
 def titled(kernels: Sequence[Kernel], left: Sequence[Left]) -> str:
-    """What to see: the kernel with most to win, by its share of the time where that is known."""
-    seen = [one for one in kernels if one.fraction is not None]
-    seen = [one for one in seen if one.verdict != "unknown"] or seen  # a row without a verdict ranks nothing
-    if not seen:
+    """What to see: the kernel with most to win, by its share of the time where that is known.
+
+    A row without a verdict ranks nothing; where one would come first, the title says that it was left out.
+    """
+    known = [one for one in kernels if one.ranked]
+    if not known:
         nothing = "No row has a place on this plot: the list says why" if left else "Roofline"
-        return "Roofline: no roof is known for these kernels" if kernels else nothing
-    if len(seen) == len(kernels) == 1:
-        (only,) = seen
+        return "Roofline: what binds these kernels is not known" if kernels else nothing
+    if len(known) == len(kernels) == 1:
+        (only,) = known
         return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"
-    if all(one.share is not None for one in seen):
-        first = max(seen, key=lambda one: (one.share or 0) * (1 - (one.fraction or 0)))
+    judged = [one for one in known if one.verdict != "unknown"] or known
+    first = _foremost(judged)
+    among = "" if first is _foremost(known) else "Of the rows with a verdict, "
+    if all(one.share is not None for one in judged):
         told = f"{first.share:.3g}% of the time at {percent(first.fraction or 0)} of its roof"
-        return f"{first.shown} has most to win: {told}{_explained(first)}"
-    first = min(seen, key=lambda one: one.fraction or 0)
-    return f"{first.shown} is farthest from its roof, at {percent(first.fraction or 0)}{_explained(first)}"
+        return f"{among}{first.shown} has most to win: {told}{_explained(first)}"
+    return f"{among}{first.shown} is farthest from its roof, at {percent(first.fraction or 0)}{_explained(first)}"
+
+
+def _foremost(kernels: Sequence[Kernel]) -> Kernel:
+    if all(one.share is not None for one in kernels):
+        return max(kernels, key=lambda one: (one.share or 0) * (1 - (one.fraction or 0)))
+    return min(kernels, key=lambda one: one.fraction or 0)
 
 
 def _explained(kernel: Kernel) -> str:
@@ -310,12 +385,13 @@ def _explained(kernel: Kernel) -> str:
 def counted(kernels: Sequence[Kernel], left: Sequence[Left], basis: str) -> str:
     """The line under the title: how many, the middle of them, what was left out, on what basis."""
     parts = []
-    fractions = sorted(one.fraction for one in kernels if one.fraction is not None)
+    fractions = sorted(one.fraction for one in kernels if one.fraction is not None and one.ranked)
     number = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'}"
     if len(fractions) > 1:
         middle = len(fractions) // 2
         median = fractions[middle] if len(fractions) % 2 else (fractions[middle - 1] + fractions[middle]) / 2
-        number += f", median {percent(median)} of the roof"
+        of = "" if len(fractions) == len(kernels) else f", {len(fractions)} of them under a roof that binds"
+        number += f"{of}, median {percent(median)} of the roof"
     parts.append(number)
     if left:
         parts.append(f"{len(left)} listed, not drawn")

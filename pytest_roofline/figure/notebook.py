@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as escaping
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from . import output, plain
@@ -45,9 +46,9 @@ def roofline_figure(
 ) -> RooflineFigure:
     """The roofline figure of ``rows`` under ``ceilings``.
 
-    rows: dicts, or a pandas, polars or arrow table, with ``name``, ``intensity`` (FLOP/byte) or ``intensities`` by level, and
-    ``flops_s`` or ``gflops``; ``dtype``, ``share`` (percent of the time) and others where they are known. Or the parsed JSON of
-    a report or an artifact, which has its own roofs.
+    rows: dicts, or a pandas, polars or arrow table, with ``name`` (or an index of names), ``intensity`` (FLOP/byte) or
+    ``intensities`` by level, and ``flops_s`` or ``gflops``; ``dtype``, ``share`` (percent of the time) and others where they
+    are known. Or the parsed JSON of a report or an artifact, which has its own roofs.
     ceilings: ``{"ceilings": [{"name", "flops_s" or "gflops"}], "bandwidths": [{"name", "level", "bytes_s" or "gbs"}]}``.
     device: whose rows, where a report has several.
 
@@ -61,20 +62,55 @@ def roofline_figure(
         return RooflineFigure(output.of_document(rows, "rows", device, title))
     if device is not None:
         raise ValueError("device: rows have one set of roofs, there is nothing to choose")
+    if ceilings is not None and not isinstance(ceilings, Mapping):
+        raise ValueError(f"ceilings is {type(ceilings).__name__}, expected a dict with ceilings and bandwidths")
     return RooflineFigure(plain.model(_rows(rows), ceilings or {}, "ceilings", title))
 
 
-def _rows(rows: Any) -> Sequence[Mapping[str, Any]]:
+def _rows(rows: Any) -> list[Any]:
     if isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
-        return rows
+        return [_row(row) for row in rows]
     import narwhals as nw
+    from narwhals.exceptions import NarwhalsError
 
     try:
         frame = nw.from_native(rows, eager_only=True)
     except TypeError:
         told = "a list of dicts or a pandas, polars or arrow table"
         raise ValueError(f"rows is {type(rows).__name__}, expected {told}") from None
-    found: list[dict[str, Any]] = frame.rows(named=True)
+    except NarwhalsError as error:  # two columns of one name
+        raise ValueError(f"rows: {' '.join(str(error).split())}") from None
+    found: list[dict[str, Any]] = [_row(row) for row in frame.rows(named=True)]
     if frame.implementation.is_pandas_like():  # whose NaN is a cell without a value
         found = [{key: None if value != value else value for key, value in row.items()} for row in found]
+    if "name" not in frame.columns:
+        for row, name in zip(found, _of_index(nw.maybe_get_index(frame))):
+            row["name"] = name
     return found
+
+
+def _of_index(index: Any) -> list[Any]:
+    """Names that a pandas frame has in its index: its level of that name, else all of it where it is words."""
+    if index is None:
+        return []
+    if "name" in index.names:
+        return [_cell(one) for one in index.get_level_values("name")]
+    found = [" ".join(map(str, one)) if isinstance(one, tuple) else one for one in index]
+    return found if all(isinstance(one, str) for one in found) else []
+
+
+def _row(row: Any) -> Any:
+    return {key: _cell(value) for key, value in row.items()} if isinstance(row, Mapping) else row
+
+
+def _cell(value: Any) -> Any:
+    """A value as JSON would have it: what decimals, the scalars of numpy and the missing values of pandas stand for."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return _row(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value.item() if getattr(value, "shape", None) == () else value

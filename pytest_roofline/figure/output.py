@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.artifact import write_whole
+from roofline_engine.units import printable
 
 from .model import Model, shortened
 
@@ -177,5 +178,10 @@ def write(model: Model, path: str, kind: str | None = None) -> None:
     suffix = kind or suffix_of(path)
     needed()
     made: str | bytes = TEXTS[suffix](model) if suffix in TEXTS else BYTES[suffix](model)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, made)
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, made)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        raise OSError(f"{printable(path)}: not written: {error.strerror}") from None

@@ -17,6 +17,7 @@
     var level = '';
 
     /* ---- the row of one kernel ---- */
+    function reached(point) { return point.of_roof + (/%$/.test(point.of_roof) ? ' of roof' : point.of_roof === 'unknown' ? ' roof' : ''); }
     function form(value, spec) {
       if (Array.isArray(value)) { return value.map(function (one) { return form(one, spec); }).join(' to '); }
       if (typeof value === 'boolean') { return value ? 'yes' : 'no'; }
@@ -83,7 +84,7 @@
       var kernel = page.kernel_of_point[+pin.dataset.index];
       if (kernel === undefined) { return; }
       var text = pin.querySelector('text'), label = first(kernel).name;
-      label = (label.length > 44 ? label.slice(0, 43) + '…' : label) + ': ' + first(kernel).of_roof + ' of roof';
+      label = (label.length > 44 ? label.slice(0, 43) + '…' : label) + ': ' + reached(first(kernel));
       if (text && text.textContent !== label && !pin.dataset.customLabel) {
         text.textContent = label;
         var box = pin.querySelector('rect');
@@ -109,20 +110,26 @@
     function hide(node, hidden) { node.classList.toggle('roofline-hidden', hidden); }
     function apply() {
       var visible = function (kernel) { return shown[kernel]; };
+      var binding = function (kernel) { return !level || first(kernel).level === level; };
       Object.keys(drawing.series).forEach(function (number) {
         var owners = drawing.series[number], node = byId('s0_' + number);
         if (!node) { return; }
-        if (node.tagName.toLowerCase() === 'path') { hide(node, !visible(owners[0])); return; }
+        if (node.tagName.toLowerCase() === 'path') {
+          hide(node, !visible(owners[0]) || !binding(owners[0]) || (level && drawing.links.indexOf(+number) >= 0));
+          return;
+        }
         var spots = drawing.spots[number];
         node.querySelectorAll('path').forEach(function (path) {
           path.setAttribute('d', pieces(path).filter(function (_, at) {
-            return visible(owners[at]) && (!spots || !level || points[spots[at]].level === level);
+            return visible(owners[at]) && (spots ? !level || points[spots[at]].level === level : binding(owners[at]));
           }).join(''));
         });
       });
       svg.querySelectorAll('.plotpress-cscale').forEach(function (node, at) {
         var owner = drawing.labels[at];
-        if (owner !== null && owner !== undefined) { hide(node, !visible(owner)); }
+        if (owner === null || owner === undefined) { return; }
+        var of = drawing.levels[at]; /* of a tag, its level; a label is of the level that its percent is of */
+        hide(node, !visible(owner) || (of && level ? of !== level : !of && !binding(owner)));
       });
       if (window.plotpressUpdatePick) {
         var keep = points.map(function (one, at) {
@@ -271,6 +278,37 @@
       var prepare = function () { if (!anchor.dataset.made) { anchor.href = make(); anchor.dataset.made = '1'; } };
       ['pointerdown', 'focus', 'click'].forEach(function (kind) { anchor.addEventListener(kind, prepare, true); });
     }
+    function seen() { /* the figure as it is seen now, with notes and without what is filtered out, as an SVG of its own */
+      var copy = svg.cloneNode(true), style = document.createElementNS('http://www.w3.org/2000/svg', 'style');
+      copy.querySelectorAll('.roofline-hidden, #ring').forEach(function (node) { node.remove(); });
+      copy.querySelectorAll('.plotpress-pin.selected').forEach(function (node) { node.classList.remove('selected'); });
+      ['tabindex', 'style', 'class'].forEach(function (name) { copy.removeAttribute(name); });
+      style.textContent = '.plotpress-note rect{fill:#b45309}';
+      copy.prepend(style);
+      return new XMLSerializer().serializeToString(copy);
+    }
+    function save(id, make) { /* made anew each time, since the view changes */
+      byId(id).addEventListener('click', function (event) {
+        event.preventDefault();
+        make(function (address) {
+          var anchor = document.createElement('a');
+          anchor.href = address;
+          anchor.download = byId(id).getAttribute('download');
+          anchor.click();
+        });
+      });
+    }
+    save('figure-svg', function (done) { done(url(seen(), 'image/svg+xml')); });
+    save('figure-png', function (done) {
+      var image = new Image(), box = svg.viewBox.baseVal, canvas = document.createElement('canvas');
+      image.onload = function () {
+        canvas.width = 2 * box.width;
+        canvas.height = 2 * box.height;
+        canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+        done(canvas.toDataURL('image/png'));
+      };
+      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(seen());
+    });
     link('vega-lite-json', function () { return url(JSON.stringify(lite, null, 1), 'application/json'); });
     link('vega-json', function () { return url(JSON.stringify(vega(), null, 1), 'application/json'); });
     link('vega-lite-live', function () { return url(live(lite), 'text/html'); });

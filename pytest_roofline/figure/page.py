@@ -16,7 +16,7 @@ from roofline_engine.entry import FIELDS
 from . import marks, vega
 from .drawing import Drawing, draw
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Model, shortened
+from .model import Model, shortened, times
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'
@@ -141,15 +141,21 @@ def _inert(text: str) -> str:
 def _controls(live: bool) -> str:
     links = [("vega-lite-json", "Vega-Lite JSON"), ("vega-json", "Vega JSON")]
     if live:
-        links += [("vega-lite-live", "Vega-Lite, rendered live ↗"), ("vega-live", "Vega, rendered live ↗")]
+        links += [("vega-lite-live", "Vega-Lite live ↗"), ("vega-live", "Vega live ↗")]
     anchors = "".join(f'<a id="{key}" href="#{key}" target="_blank">{text}</a>' for key, text in links)
+    seen = "".join(
+        f'<a id="figure-{kind}" href="#figure-{kind}" download="roofline.{kind}" title="as it is seen now, with notes">'
+        f"{kind.upper()}</a>"
+        for kind in ("svg", "png")
+    )
     return (
         '<div id="controls" role="group" aria-label="filters">'
         '<label hidden>dtype <select id="dtype"><option value="">all</option></select></label>'
         '<label hidden>memory level <select id="level"><option value="">all</option></select></label>'
         '<label hidden>share of time at least <input id="share" type="number" min="0" max="100" step="any" value="0"> %</label>'
         '<label hidden>name <input id="search" type="search" size="14"></label>'
-        f'<span id="count" class="faint" aria-live="polite"></span><nav id="links" aria-label="exports">{anchors}</nav></div>'
+        f'<span id="count" class="faint" aria-live="polite"></span>'
+        f'<nav id="links" aria-label="exports">{seen}{anchors}</nav></div>'
     )
 
 
@@ -189,7 +195,7 @@ def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[st
     columns = {key: [values[row] for row in rows] for key, values in model.columns.items()}
     own = {
         "roof that binds": [one.axis for one in model.kernels],
-        "up to": [f"{one.most:.3g}x" if one.most else None for one in model.kernels],
+        "up to": [times(one.most) if one.most else None for one in model.kernels],
     }
     first = [0]
     for one in model.kernels:
@@ -207,7 +213,13 @@ def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[st
 
 
 def _marks(drawn: Drawing) -> dict[str, Any]:
-    return {"series": drawn.series, "spots": drawn.spots, "labels": drawn.labels}
+    return {
+        "series": drawn.series,
+        "spots": drawn.spots,
+        "links": drawn.links,
+        "labels": drawn.labels,
+        "levels": drawn.levels,
+    }
 
 
 def packed(values: Sequence[Any]) -> dict[str, Any]:

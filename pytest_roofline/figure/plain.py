@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
@@ -19,9 +20,11 @@ from .model import (
     counted,
     impossible,
     meaning_of,
+    named,
     ranged,
     shortened,
     titled,
+    told_apart,
 )
 
 BASES = ("rated", "measured", "given")
@@ -40,6 +43,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     """
     ceilings = tuple(_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _each(roofs, "ceilings", label))
     bandwidths = tuple(_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _each(roofs, "bandwidths", label))
+    ceilings, bandwidths = tuple(dict.fromkeys(ceilings)), tuple(dict.fromkeys(bandwidths))  # the same limit twice is one
     machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
     left: list[Left] = []
@@ -47,7 +51,7 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
         if not isinstance(row, Mapping):
             left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
             continue
-        name = shortened(str(row.get("name", f"row {at + 1}")))
+        name = named(row.get("name"), at)
         try:
             found = _kernel(row, at, name, machine)
         except ValueError as error:
@@ -58,6 +62,9 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
         else:
             kernels.append(machine.over(found))
     kernels, wrong = impossible(kernels)
+    if any(one.verdict != "none" for one in kernels):  # where some have a verdict, one without is unknown
+        kernels = [replace(one, verdict="unknown") if one.verdict == "none" else one for one in kernels]
+    kernels = told_apart(kernels)
     left += wrong
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
@@ -182,6 +189,8 @@ def _empty(value: object) -> bool:
 
 def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
     many, one = row.get("intensities"), row.get("intensity")
+    if isinstance(many, Mapping):
+        many = {level: value for level, value in many.items() if not _empty(value)}  # where it was not counted
     if isinstance(many, Mapping) and many:
         known = {wide.level for wide in bandwidths}
         unknown = [level for level in many if str(level).lower() not in known]

@@ -13,11 +13,15 @@ from roofline_engine.roofs import below_ceiling, binds
 from roofline_engine.units import parse_dtype, printable, quantity
 
 from .machine import Measured, added
-from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, sensible, shortened, titled
+from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, named, sensible, shortened, titled, told_apart
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
 _ENGINES = {"matrix": "flops", "vector": "vector"}
+#: What the entry says of the way to the roof; the artifacts of other tools do not have it.
+_KEY = "hard_limit_speedup"
+#: Reasons for which the roof of the drawing is not what limits the row: a cache, the launch, a peak that nobody has checked.
+_OTHER_ROOF = ("cache_resident", "dispatch_bound", "unvalidated_peak")
 #: Two dtypes differ by far more; a ridge point is printed with four digits or more.
 _SAME = 1e-3
 
@@ -38,12 +42,13 @@ def model(
     """
     entries = [one if isinstance(one, Mapping) else {} for one in document["entries"]]
     name, peaks = _device(document, entries, label, device)
+    known = any(peaks.get(key) for key in ("hbm_bw_bytes_s", *_ENGINES.values()))
     bandwidths = _bandwidths(peaks)
     kernels: list[Kernel] = []
     left: list[Left] = []
     used: dict[tuple[str, str], None] = {}
     for at, entry in enumerate(entries):
-        shown = shortened(str(entry.get("short_name") or entry.get("name") or f"row {at + 1}"))
+        shown = named(entry.get("short_name") or entry.get("name"), at)
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
             why = f"of another device, {shortened(str(other), 40)}: --device draws it"
@@ -60,10 +65,10 @@ def model(
         if peaks.get("product") != "cpu":
             raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
         bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
-    kernels = [_explained(one, ceilings) for one in kernels]
+    kernels = told_apart([_explained(one, ceilings) for one in kernels])
     told = [_word(peaks, "source"), f"{_word(peaks, 'confidence')} confidence"]
-    roof = [f"peaks: {', '.join(told)}"] if peaks else []
-    product = peaks.get("product") or peaks.get("gfx") or name
+    roof = [f"peaks: {', '.join(told)}"] if known else ["no peaks known"] if peaks else []
+    product = peaks.get("product") or peaks.get("gfx") or name or document.get("gfx")
     basis = ", ".join([*([shortened(str(product), 40)] if product else ["no device known"]), *roof])
     if any(one.share is None for one in kernels):
         kernels = [_without_share(one) for one in kernels]
@@ -219,9 +224,15 @@ def _kernel(
         span=_span(entry, intensity, rate),
         basis=", ".join(_word(entry, key) for key in ("measurement_basis", "confidence") if entry.get(key)),
         interval=_interval(entry),
+        limited=_limited(entry, reason),
     )
     axes = [(found[0], found[1])] if found else []
     return kernel, axes
+
+
+def _limited(entry: Mapping[str, Any], reason: str) -> bool:
+    """Whether the roof over a row limits it; one without a target has a roof all the same."""
+    return reason == "no_target" or (reason not in _OTHER_ROOF and (_KEY not in entry or _above(entry, _KEY) is not None))
 
 
 def _before(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[float, float] | None:

@@ -16,7 +16,7 @@ from . import marks
 from .drawing import detailed
 from .layout import Layout
 from .limits import ceiling_start, slope_ends
-from .model import Bandwidth, Ceiling, Model, percent
+from .model import Bandwidth, Ceiling, Model, worded
 from .paper import LINE, SMALL, TEXT
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -123,13 +123,14 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """The rows of each layer."""
     scale = layout.unit[0]
     roofs: list[dict[str, Any]] = []
+    names = marks.names(model)
     for wide, _, _ in marks.bandwidths(model):
         start, end = slope_ends(model, wide, layout.plane)
         if start < end:
-            roofs += [_vertex(marks.named(wide), at, at * wide.bytes_s / scale) for at in (start, end)]
+            roofs += [_vertex(names[wide], at, at * wide.bytes_s / scale) for at in (start, end)]
     for top, _, _ in marks.ceilings(model):
         start = ceiling_start(model, top.flops_s, layout.plane)
-        roofs += [_vertex(marks.named(top), at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
+        roofs += [_vertex(names[top], at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
     ways: list[dict[str, Any]] = []
     ranges: list[dict[str, Any]] = []
     for at in detailed(model, layout):
@@ -176,14 +177,19 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
                 "name": one.name,
                 "intensity": short(x),
                 "rate": short(one.rate / layout.unit[0]),
-                "of_roof": "unknown" if one.fraction is None else percent(one.fraction),
+                "of_roof": one.reached,
                 "verdict": marks.VERDICTS[one.verdict][1],
                 "bound": marks.BOUNDS[one.bound][2],
                 "area": round(0.785 * wide * wide),
             }
             if several:
                 row["level"] = level.upper()
-            for key, value in (("basis", one.basis), ("interval", one.interval), ("dtype", one.dtype), ("reason", one.reason)):
+            for key, value in (
+                ("basis", one.basis),
+                ("interval", one.interval),
+                ("dtype", one.dtype),
+                ("reason", worded(one.reason)),
+            ):
                 if value:
                     row[key] = value
             if one.share is not None:
@@ -246,7 +252,8 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
 
 def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
     roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*marks.ceilings(model), *marks.bandwidths(model)]
-    names = [marks.named(one) for one, _, _ in roofs]
+    told = marks.names(model)
+    names = [told[one] for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
     return {
@@ -340,7 +347,12 @@ def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, An
                 "field": "bound",
                 "type": "nominal",
                 "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
-                "legend": {**_legend(layout, "shape"), "symbolFillColor": marks.FAINT, "symbolStrokeWidth": 0}
+                "legend": {
+                    **_legend(layout, "shape"),
+                    "symbolFillColor": marks.PAPER,
+                    "symbolStrokeColor": marks.FAINT,
+                    "symbolStrokeWidth": 1.4,
+                }
                 if bounds
                 else None,
             },

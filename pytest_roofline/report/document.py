@@ -6,8 +6,9 @@ import datetime
 import importlib.metadata
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofline_engine.artifact import to_json, write_whole
 from roofline_engine.check import HOST
@@ -19,6 +20,9 @@ from ..devices import AUTO, Devices
 from ..predictions import Predictions
 from ..priors import REPORT_SCHEMA, this_machine
 from ..settings import FIGURES, Settings
+
+if TYPE_CHECKING:
+    from ..figure.model import Model
 
 
 class Document:
@@ -135,6 +139,7 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
     """
     from . import github, markdown
 
+    figures = Figures(data)
     for kind, destination in settings.reports:
         try:
             if kind == "json":
@@ -142,7 +147,8 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
             elif kind == "md":
                 _file(document, destination, markdown.text(document))
             elif kind in FIGURES:
-                _figure(document, data, destination, kind)
+                figures.write(destination, kind)
+                _wrote(document, Path(destination))
             elif kind == "github":
                 summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
                 if summary:
@@ -156,12 +162,22 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
             document.problems.append(f"report {kind}: not written: {error}")
 
 
-def _figure(document: Document, data: dict[str, Any], destination: str, kind: str) -> None:
-    from ..figure.output import of_document
-    from ..figure.output import write as draw
+class Figures:
+    """The figure of a report, whose model is made once, whatever is drawn of it."""
 
-    draw(of_document(data, "report"), destination, f".{kind}")
-    _wrote(document, Path(destination))
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    @cached_property
+    def _model(self) -> Model:
+        from ..figure.output import of_document
+
+        return of_document(self._data, "report")
+
+    def write(self, destination: str, kind: str) -> None:
+        from ..figure.output import write
+
+        write(self._model, destination, f".{kind}")
 
 
 def _file(document: Document, destination: str, text: str) -> None:

@@ -333,6 +333,23 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
     assert "beyond_roof" in (tmp_path / "out.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("device", "units", "rate", "status"),
+    [
+        ("sm_90", 132, 4.4e12, "near_roof"),  # an H200's: 4.8 TB/s, where the default of sm_90 is an H100 of 3.35
+        ("gfx942", 304, 5.8e12, "near_roof"),  # an MI325X's: 6.0 TB/s, where it is an MI300X of 5.3
+        ("gfx942", 304, 6.7e12, "beyond_roof"),  # 6.144 TB/s of its bus, and 5 %
+        ("MI300X", None, 5.8e12, "beyond_roof"),
+    ],
+)
+def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
+    table: peaktable.Table, device: str, units: int | None, rate: float, status: str
+) -> None:
+    work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
+    found = result(table, Record(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
+    assert found.status == status
+
+
 @pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])
 def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str) -> None:
     finding = of_claim(Claim("memory", factor * 1e12), 1e12)

@@ -245,7 +245,7 @@ _CALLS: dict[str, tuple[dict[str, object], dict[str, dict[str, object]]]] = {
     "elementwise": ({"numel": 9, "inputs": 1, "outputs": 1}, {}),
     "rmsnorm": ({"rows": 2, "cols": 8, "weights": 1}, {"residual": {"residual": True}}),
     "copy": ({"rows": 2, "cols": 8}, {}),
-    "gather": ({"rows": 2, "cols": 8}, {"index_dtype": {"index_dtype": "int32"}}),
+    "gather": ({"rows": 9, "cols": 8, "table_rows": 3}, {"index_dtype": {"index_dtype": "int32"}}),
     "rope": ({"tokens": 2, "n_heads": 2, "head_dim": 8}, {"rotary_dim": {"rotary_dim": 4}}),
     "quantise": (
         {"rows": 2, "cols": 8, "out_dtype": "fp8"},
@@ -382,6 +382,13 @@ def test_what_a_cache_is_too_small_for_is_in_the_figure_and_without_it_in_the_li
         assert {name: model.bytes for name, model in listed.items()} == beside
         assert all(model.in_range == (figure == weights) for model in listed.values())
         assert in_cache(work("moe", **shape), l2) == done
+
+
+def test_a_gather_reads_no_more_rows_than_the_table_has() -> None:
+    shape: dict[str, Any] = {"cols": 128, "dtype": "bf16", "index_dtype": "int32"}
+    repeated = work("gather", **shape, rows=1_000_000, table_rows=1000)
+    assert repeated.bytes == 1000 * 128 * 2 + 1_000_000 * (128 * 2 + 4)
+    assert work("gather", **shape, rows=10, table_rows=1000).bytes == work("gather", **shape, rows=10).bytes
 
 
 def test_the_gradient_by_data_has_no_bias() -> None:

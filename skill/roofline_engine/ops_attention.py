@@ -124,7 +124,7 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     op_class="attn",
     source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head; with seq_q "
     "above 1 (speculative decoding) the queries are the last positions of the context, causal among themselves",
-    leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales",
+    leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales, pages that sequences share (counted for each)",
     batch=REQUIRED,
     n_q_heads=REQUIRED,
     n_kv_heads=REQUIRED,
@@ -154,7 +154,7 @@ def _attn_decode(p: Params) -> Work:
     op_class="attn",
     source="one latent row of kv_lora_rank + rope_dim per token serves K and V of all heads; 2 FLOPs per MAC over "
     "kv_lora_rank + rope_dim (scores) and kv_lora_rank (values), absorbed form (FlashMLA, aiter mla_decode)",
-    leaves_out="the absorbed up-projections, sparse index passes, KV scales",
+    leaves_out="the absorbed up-projections, sparse index passes, KV scales, pages that sequences share (counted for each)",
     batch=REQUIRED,
     n_q_heads=REQUIRED,
     kv_lora_rank=512,

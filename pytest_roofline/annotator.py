@@ -41,6 +41,8 @@ SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 m
 TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured among other programs is good to this factor; what exceeds it by more is not the ceiling's fault.
 _SWING = 10.0
+#: How the problem begins of a declaration that stands outside the test and cannot be meant; a marker's ends the collection.
+_SAID = ("hook: ", "config: ", "extra_info: ")
 NO_OVERHEAD = "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time"
 NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 
@@ -105,6 +107,9 @@ class Annotator:
         said = case.declared
         notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
+        wrong = case.problem if said.work is None and case.problem.startswith(_SAID) else ""
+        if peaks is None and said.device is not None and said.work is not None and case.measurement is not None:
+            wrong = notes[-1] if case.record is None else ""
         prediction = self._predicted(case, peaks, notes)
         baseline = self._comparable(case, device)
         entry = Entry(
@@ -152,6 +157,7 @@ class Annotator:
             prediction=prediction,
             group=case.group,
             kernel=said.kernel,
+            failed=f"not checked: {wrong}" if wrong and (self.settings.gated or said.min_pct is not None) else None,
             path=case.path,
             line=case.line,
         )

@@ -110,7 +110,11 @@ class Devices:
         else:
             found = named(table, name)
             if found.source == "derived":
-                near = [known for known in (table.products if table else ()) if normalise(name) in normalise(known)]
+                from difflib import get_close_matches  # for a mistake alone
+
+                products = list(table.products) if table else []
+                near = [known for known in products if normalise(name) in normalise(known)]
+                near = near or get_close_matches(name.lower(), products, n=4, cutoff=0.8)
                 like = f"is it {' or '.join(near[:4])}? " if near else ""
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
         if measured is not None:

@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .capturing import Watched, minds_a_watch, watching
+from .capturing import Watched, minds_a_watch, seeing, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
@@ -64,7 +64,12 @@ def start(config: pytest.Config) -> None:
         pytest.UsageError: for a setting that cannot be meant, and for an input that a gate needs and that cannot be read.
     """
     given = {name: config.getoption(f"roofline_{name}") for name in _OPTIONS}
-    ini = {name: config.getini(f"roofline_{name}") for name in _INI}
+    ini = {}
+    for name in _INI:
+        try:
+            ini[name] = config.getini(f"roofline_{name}")
+        except (TypeError, ValueError, pytest.UsageError) as error:  # of a wrong type, not all versions of pytest name the key
+            raise pytest.UsageError(f"roofline: roofline_{name}: {error}") from None
     try:
         settings = resolve(given, ini, config.rootpath)
     except SettingsError as error:
@@ -319,9 +324,9 @@ class Session:
 
     def _watching(self, item: pytest.Item, before: int) -> AbstractContextManager[Watched | None]:
         """Capture of what nobody annotated."""
-        if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
-            return nullcontext()
         fixture = benchmark(item)
+        if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
+            return nullcontext() if fixture is None else seeing(fixture)
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
         own = own and not minds_a_watch(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
@@ -332,7 +337,7 @@ class Session:
         rows = []
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), ran):
             row = self.annotator.annotate(case)
-            row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
+            row = dataclasses.replace(row, failed=row.failed or gate(row, self.settings, case.declared.min_pct))
             if case.declared.min_pct is not None and not (row.failed or proven(row)):
                 self.annotator.tell(f"{short(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)

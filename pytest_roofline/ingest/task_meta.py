@@ -91,7 +91,9 @@ def read(text: str) -> Task:
             share, problem = None, f"meta.json: pct_gpu_time is {share:g}, expected at most 100"
     kernel = label(meta.get("short_name")) or label(meta.get("kernel_name")) or label(meta.get("name"))
     found = tuple(_case(meta, case, at) for at, case in enumerate(_cases(meta)))
-    return Task(found, kernel, share, problem if found else problem or "meta.json lists no cases", label(meta.get("op_kind")))
+    if not found:
+        problem = problem or "meta.json lists no cases: workload.cases, cases or m_buckets"
+    return Task(found, kernel, share, problem, label(meta.get("op_kind")))
 
 
 def _cases(meta: _Meta) -> Iterator[_Meta]:

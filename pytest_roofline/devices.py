@@ -110,12 +110,7 @@ class Devices:
         else:
             found = named(table, name)
             if found.source == "derived":
-                from difflib import get_close_matches  # for a mistake alone
-
-                products = list(table.products) if table else []
-                near = [known for known in products if normalise(name) in normalise(known)]
-                near = near or get_close_matches(name.lower(), products, n=4, cutoff=0.8)
-                like = f"is it {' or '.join(near[:4])}? " if near else ""
+                like = table.near(name) if table else ""
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
         if measured is not None:
             try:

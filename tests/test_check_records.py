@@ -322,6 +322,24 @@ def test_only_a_kind_that_was_named_fails_the_command(rows: Path, tmp_path: Path
     assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
 
 
+def test_a_gate_that_no_row_could_be_held_against_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
+    assert command("tuned.csv", cwd=tmp_path).returncode == 0
+    done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "--fail-on: no row could be checked\n")
+
+
+def test_a_misspelt_device_of_a_row_is_told_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text("dtype,m,n,k,us\nbf16,64,8192,8192,40\n")
+    done = command("gemm.csv", "--format", "aiter op test", "--device", "H100", cwd=tmp_path)
+    assert "no peaks for device H100: is it h100-sxm or h100-pcie or h100-nvl?" in done.stdout
+
+
+def test_a_folder_is_named_as_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    assert command("records/.", cwd=tmp_path).stderr.startswith("records: ")
+
+
 def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
     assert done.returncode == 0

@@ -157,7 +157,8 @@ def declared(captured: Captured) -> tuple[Declared | None, str]:
     guessed = captured.how == "names"  # by a collected file
     how = f"captured: {captured.how}" if captured.how and not guessed else ""
     if captured.work is None:
-        return None, "; ".join(filter(None, (captured.reason, *captured.notes)))
+        to_do = "" if not captured.reason or "marker" in captured.reason else ": a marker can say what it moves"
+        return None, "; ".join(filter(None, (f"{captured.reason}{to_do}", *captured.notes)))
     return (
         Declared(
             work=captured.work,

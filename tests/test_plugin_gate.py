@@ -453,3 +453,13 @@ def test_a_device_that_no_row_names_by_itself_gates_nothing(project: Project) ->
 def test_a_time_that_may_be_in_another_unit_is_pointed_out(project: Project, t_s: float, told: bool) -> None:
     project.write(test_a=streaming(t_s))
     assert ("(seconds are meant): test_stream (200 ms)" in project.run().out) is told
+
+
+def test_an_impossible_ratio_is_no_hundred_percent_in_junit(project: Project) -> None:
+    project.write(test_a=streaming(ROOF_S / 3), test_b=streaming(2 * ROOF_S, name="test_half"))
+    ran = project.run("--junitxml=junit.xml")
+    found = {}
+    for name, case in ran.junit.items():
+        said = {pair.get("name"): pair.get("value") for pair in case.iter("property")}
+        found[name] = said.get("roofline_pct"), said.get("roofline_pct_raw")
+    assert found == {"test_stream": (None, "3"), "test_half": ("0.5", None)}

@@ -199,6 +199,18 @@ def test_a_rate_that_a_cache_allows_is_compared_with_its_baseline() -> None:
     assert (found.status, found.cause) == ("regression", "cache_resident")
 
 
+@pytest.mark.parametrize(("nbytes", "status"), [(40e6, "not_checked"), (400e6, "exceeds_target")])
+def test_a_speedup_that_a_cache_allows_makes_no_target_too_low(nbytes: float, status: str) -> None:
+    # From half of the memory's roof to all of it, where 0.8 was the target: 2x, of 1.6x. 40 MB fit twice 32 MB of cache.
+    roof_s = nbytes / 20e9
+    before = Baseline("live", t_s=2 * roof_s)
+    done = moves(nbytes, dtype="fp64")
+    found = run(done, roof_s, MEASURED, cache="warm", clock="host", baseline=before, target_eff=0.8)
+    assert (found.status, found.attainable) == (status, pytest.approx(1.6))
+    mild = run(done, roof_s / 0.75, MEASURED, cache="warm", clock="host", baseline=before, target_eff=0.8)
+    assert mild.status == "consistent"
+
+
 def test_a_rate_that_a_cache_allows_is_no_impossible_ratio() -> None:
     done, time = moves(40e6, dtype="fp64"), Measurement("user", 40e6 / 20e9 / 3, clock="host", cache="warm")
     entry = measured(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)

@@ -42,7 +42,7 @@ TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured among other programs is good to this factor; what exceeds it by more is not the ceiling's fault.
 _SWING = 10.0
 #: How the problem begins of a declaration that stands outside the test and cannot be meant; a marker's ends the collection.
-_SAID = ("hook: ", "config: ", "extra_info: ")
+_SAID = ("hook: ", "config: ")  # not extra_info, whose keys may be somebody else's
 NO_OVERHEAD = "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time"
 NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
 

@@ -170,7 +170,7 @@ class Session:
             predictions = self.annotator.predictions
             other = predictions.other_device(peaks) if predictions else None
             if other:
-                _refused(other, self.settings, self.problems)
+                _refused(f"{other}: not used", self.settings, self.problems)
                 self.annotator.predictions = self.document.predictions = None
         elif self.settings.peaks is not None:
             try:
@@ -416,6 +416,8 @@ class Session:
         try:
             pairs = [pair for row in self.document.rows if (pair := of_annotation(row)) is not None]
             append(self.settings.ledger, pairs)
+            if not pairs:
+                self.document.problems.append("ledger: nothing to append: no row has both a prediction and a speedup")
         except (OSError, ValueError) as error:
             self.document.problems.append(f"ledger: nothing appended: {error}")
 

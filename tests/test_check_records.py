@@ -424,6 +424,21 @@ def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     assert "out.txt" in text
 
 
+def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.md", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "ledger: nothing to append: no row has both a prediction and a speedup" in done.stdout
+    assert not (tmp_path / "ledger.md").exists()
+
+
 def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     predictions(tmp_path)
     (tmp_path / "test_moe.py").write_text(

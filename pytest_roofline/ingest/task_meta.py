@@ -145,9 +145,10 @@ def _gemm(meta: _Meta, case: _Meta) -> dict[str, Any]:
         inner = b[-1 if transposed else -2]
         if isinstance(inner, int) and isinstance(k, int) and inner != k:
             raise ValueError(f"K is {k}, and {inner} in b_shape with transpose_b {transposed}")
+    n, k = _or(n, _first(meta, "N", "n")), _or(k, _first(meta, "K", "k"))  # one layer's, where the cases differ in M alone
     missing = [key for key, value in (("M", m), ("N", n), ("K", k)) if value is None or value == key]
     if missing:
-        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape or b_shape")
+        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape, b_shape or the task")
     found: dict[str, Any] = {"op": "gemm", "M": m, "N": n, "K": k}
     if a is not None and len(a) == 3:
         found["batch"] = a[0]

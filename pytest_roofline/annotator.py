@@ -22,7 +22,7 @@ from roofline_engine.check import (
 )
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, roof_time, unmodelled
-from roofline_engine.models import Work
+from roofline_engine.models import Work, in_cache
 from roofline_engine.peaks import Peaks
 
 from .annotation import Annotation
@@ -105,6 +105,7 @@ class Annotator:
         said = case.declared
         notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
+        work = in_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
         prediction = self._predicted(case, peaks, notes)
         baseline = self._comparable(case, device)
         entry = Entry(
@@ -115,14 +116,14 @@ class Annotator:
             launches_per_unit=said.launches,
         )
         outcome = None
-        if said.work is None:
+        if work is None:
             notes.insert(0, case.problem or NO_WORK)
             entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
         elif peaks is None:
-            entry = assess(self._timed(entry, case), said.work, Peaks(source="derived"), target_eff=said.target_eff)
+            entry = assess(self._timed(entry, case), work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
-            entry, outcome, peaks = self._judged(entry, said.work, case, peaks, prediction, device, baseline)
-            notes += [*said.work.notes, *advice.remarks(entry, peaks)]
+            entry, outcome, peaks = self._judged(entry, work, case, peaks, prediction, device, baseline)
+            notes += [*work.notes, *advice.remarks(entry, peaks)]
             if case.measurement is not None and untimely(case.measurement, peaks):
                 notes.append(UNTIMELY)
         if outcome is None:
@@ -130,7 +131,7 @@ class Annotator:
                 entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.record is not None:
-            notes.append(printed(case.record, said.work, peaks or Peaks(source="derived")))
+            notes.append(printed(case.record, work, peaks or Peaks(source="derived")))
         if case.measurement is not None:
             notes += case.measurement.notes
             if case.measurement.wall_s is not None and overhead(case.measurement) is None:
@@ -144,9 +145,9 @@ class Annotator:
             entry=entry,
             check=outcome,
             device=device,
-            roof_s=None if said.work is None or peaks is None else _roof(said.work, peaks),
+            roof_s=None if work is None or peaks is None else _roof(work, peaks),
             work_source=said.source or None,
-            engine=said.work.engine if said.work else None,
+            engine=work.engine if work else None,
             measurement=case.measurement,
             baseline=baseline,
             prediction=prediction,
@@ -334,6 +335,10 @@ def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collectio
             found.append(
                 f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
             )
+    if "beyond_roof" in settings.fail_on:
+        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.roof_s is None]
+        if free:
+            found.append(f"beyond_roof is not checked of {_first(free)}: no roof is known")
     if settings.baseline is not None and matched:  # one that could not be read has its own line
         free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
         if free:

@@ -25,7 +25,7 @@ from roofline_engine.check import (
 )
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import bound, point, roof_time
-from roofline_engine.models import TARGET_EFF, Work
+from roofline_engine.models import TARGET_EFF, WITHOUT_ACTIVATIONS, Work, in_cache
 from roofline_engine.peaks import Peaks, named
 from roofline_engine.units import printable, quantity
 
@@ -165,7 +165,10 @@ class Checker:
         if key not in self._peaks:
             self._peaks[key] = self._resolved(*key)
         found = self._peaks[key]
-        return found if found is not None else f"no peaks for device {printable(name)}"
+        if found is not None:
+            return found
+        near = self.table.near(name).strip() if self.table else ""
+        return f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
 
     def _resolved(self, name: str, units: int | None) -> Peaks | None:
         if self.table is None:
@@ -185,7 +188,7 @@ class Checker:
         if found is None:
             try:
                 made = build(record.work)
-                found = "its work is not known" if made is None else _shape(made, peaks)
+                found = "its work is not known" if made is None else _shape(in_cache(made, peaks.l2_bytes), peaks)
             except ValueError as error:
                 found = str(error)
             if len(self._shapes) >= _REMEMBERED:
@@ -347,7 +350,7 @@ def _told(axis: str, finding: Finding) -> dict[str, Any]:
 def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> tuple[float | None, Finding | None]:
     """What shape and time give in the claim's place, and what is wrong with the claim."""
     if done is not None and record.t_s is not None:
-        models = [model for model in done.candidates if model.in_range]
+        models = [model for model in done.candidates if model.in_range or model.model in WITHOUT_ACTIVATIONS]
         rates = [(model.bytes if claim.axis == "memory" else model.flops) / record.t_s for model in models]
         findings = [(rate, of_claim(claim, rate, facts)) for rate in rates if rate > 0]
         if not findings or any(finding is None for _, finding in findings):

@@ -47,6 +47,21 @@ def test_totals_in_extra_info_are_held_against_the_roof(tmp_path: Path) -> None:
     assert (entry["headroom_class"], entry["confidence"]) == ("unknown", "low")
 
 
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"bytes": 1e6, "flops": 1e13}, "extra_info: flops= without dtype="),  # of bytes alone it would be bound by memory
+        ({"bytes": "1MB"}, "extra_info: bytes is '1MB', expected a number"),
+    ],
+)
+def test_a_figure_in_extra_info_that_cannot_be_meant_is_no_work(tmp_path: Path, extra: dict[str, Any], why: str) -> None:
+    path = stored(tmp_path / "now.json", row("t.py::test_copy", 400e-6, extra=extra))
+    done = command("annotate", path, "--device", "MI355X", "--json", cwd=tmp_path)
+    (entry,) = json.loads(done.stdout)["entries"]
+    assert (entry["modeled"], entry["unknown_reason"], entry["roofline_pct"]) == (False, "unmodelled", None)
+    assert entry["notes"].startswith(why)
+
+
 def test_names_of_parameters_give_a_percent_for_display(tmp_path: Path) -> None:
     params = {"M": 4096, "N": 4096, "K": 4096, "dtype": "UNSERIALIZABLE[torch.bfloat16]"}
     path = stored(tmp_path / "now.json", row("t.py::test_gemm[a]", 1e-3, params=params))
@@ -54,6 +69,28 @@ def test_names_of_parameters_give_a_percent_for_display(tmp_path: Path) -> None:
     (entry,) = json.loads(done.stdout)["entries"]
     assert entry["flops_est"] == 2 * 4096**3
     assert (entry["stage"], entry["rankable"], entry["work"]["source"]) == ("A", False, "names")
+
+
+def test_activations_beyond_the_devices_cache_are_counted(tmp_path: Path) -> None:
+    """16384 rows of 4096 in fp8 and out in bf16 are 201 MB: more than the 32 MiB of an MI300X."""
+    op = 'op = "moe", tokens = 16384, hidden = 4096, inter = 128, experts = 8, top_k = 1, dtype = "fp8", out_dtype = "bf16"'
+    (tmp_path / "pyproject.toml").write_text(f'[tool.roofline.work]\n"*::test_moe*" = {{ {op} }}\n')
+    path = stored(tmp_path / "now.json", row("t.py::test_moe", 100e-6))
+    done = command("annotate", path, "--device", "MI300X", "--json", cwd=tmp_path)
+    (entry,) = json.loads(done.stdout)["entries"]
+    assert entry["bytes_est"] == pytest.approx(8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2))
+    assert entry["roof_axis"] == "memory"
+
+
+@pytest.mark.parametrize(("name", "more"), [("test_gemm", "num_experts"), ("test_gemm", "seq_len"), ("test_gemm", "G")])
+def test_a_size_that_the_model_has_no_place_for_is_no_guess(tmp_path: Path, name: str, more: str) -> None:
+    """Eight experts, sequences or groups are eight times the work, if they are; 1 changes nothing."""
+    params = {"M": 64, "N": 128, "K": 256, "dtype": "torch.bfloat16"}
+    rows = [row(f"t.py::{name}[{size}]", 1e-3, params={**params, more: size}) for size in (8, 1)]
+    done = command("annotate", stored(tmp_path / "now.json", *rows), "--device", "MI355X", "--json", cwd=tmp_path)
+    several, one = json.loads(done.stdout)["entries"]
+    assert (several["modeled"], several["roofline_pct"]) == (False, None)
+    assert one["flops_est"] == 2 * 64 * 128 * 256
 
 
 def test_a_run_and_its_stored_json_give_the_same_rows(tmp_path: Path) -> None:

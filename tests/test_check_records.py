@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import MI300X, Run, gemm_row
 
 from pytest_roofline.checker import Checker, Refused, Result
 from pytest_roofline.ingest import Record
@@ -322,6 +323,24 @@ def test_only_a_kind_that_was_named_fails_the_command(rows: Path, tmp_path: Path
     assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
 
 
+def test_a_gate_that_no_row_could_be_held_against_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
+    assert command("tuned.csv", cwd=tmp_path).stderr == ""
+    done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "--fail-on: no row could be checked\n")
+
+
+def test_a_misspelt_device_of_a_row_is_told_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text("dtype,m,n,k,us\nbf16,64,8192,8192,40\n")
+    done = command("gemm.csv", "--format", "aiter op test", "--device", "H100", cwd=tmp_path)
+    assert "no peaks for device H100: is it h100-sxm or h100-pcie or h100-nvl?" in done.stdout
+
+
+def test_a_folder_is_named_as_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    assert command("records/.", cwd=tmp_path).stderr.startswith("records: ")
+
+
 def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
     assert done.returncode == 0
@@ -330,6 +349,44 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
     assert "to confirm: " in done.stdout
     assert "::warning file=tuned.csv,title=roofline%3A beyond_roof::" in done.stdout
     assert "beyond_roof" in (tmp_path / "out.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("device", "units", "rate", "status"),
+    [
+        ("sm_90", 132, 4.4e12, "near_roof"),  # an H200's: 4.8 TB/s, where the default of sm_90 is an H100 of 3.35
+        ("gfx942", 304, 5.8e12, "near_roof"),  # an MI325X's: 6.0 TB/s, where it is an MI300X of 5.3
+        ("gfx942", 304, 6.7e12, "beyond_roof"),  # 6.144 TB/s of its bus, and 5 %
+        ("MI300X", None, 5.8e12, "beyond_roof"),
+    ],
+)
+def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
+    table: peaktable.Table, device: str, units: int | None, rate: float, status: str
+) -> None:
+    work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
+    found = result(table, Record(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
+    assert found.status == status
+
+
+@pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])
+def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str) -> None:
+    finding = of_claim(Claim("memory", factor * 1e12), 1e12)
+    assert finding is not None
+    assert finding.cause == cause
+
+
+def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_launch(tmp_path: Path, run: Run) -> None:
+    """16384 rows of 4096 in fp8 and out in bf16 are 201 MB, six times the L2: without them it would be compute-bound."""
+    moved = 8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2)
+    head = "gfx,cu_num,token,model_dim,inter_dim,expert,topk,dtype,q_dtype_a,q_dtype_w,use_g1u1,us,run_1stage"
+    (tmp_path / "moe.csv").write_text(f"{head}\ngfx942,304,16384,4096,128,8,1,torch.bfloat16,fp8,fp8,1,100.0,1\n")
+    (row,) = json.loads(command("moe.csv", "--json", cwd=tmp_path).stdout)["rows"]
+    case = {"op": "moe", "tokens": 16384, "hidden": 4096, "inter": 128, "experts": 8, "top_k": 1, "launches": 1}
+    run.topn(gemm_row("k", t_ms=0.1)).shapes(k=[{**case, "dtype": "fp8", "out_dtype": "bf16"}]).env(**MI300X)
+    (item,) = run.analyze()["entries"]
+    for found in (row, item):
+        assert found["roof_axis"] == "memory"
+        assert found["roofline_pct"] == pytest.approx(moved / 100e-6 / 5.3e12, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +461,21 @@ def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     text = (tmp_path / "ledger.md").read_text()
     assert text.count("fused_moe_kernel") == 1
     assert "out.txt" in text
+
+
+def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.md", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "ledger: nothing to append: no row has both a prediction and a speedup" in done.stdout
+    assert not (tmp_path / "ledger.md").exists()
 
 
 def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:

@@ -260,6 +260,8 @@ def test_sizes_of_a_gemm_from_the_case_its_dims_or_the_task() -> None:
     assert case(**task_, cases=[{"sig": "a", "m": 64, "N": 2048, "K": 4096}]).work == gemm
     assert case(**task_, cases=[{"sig": "a", "dims": [[64, 4096], [2048, 4096]]}]).work == gemm
     assert case(**task_, transpose_b=False, cases=[{"sig": "a", "dims": [[64, 4096], [4096, 2048]]}]).work == gemm
+    assert case(**task_, N=2048, K=4096, cases=[{"sig": "a", "m": 64}]).work == gemm  # one layer at several M
+    assert case(**task_, N=1, K=4096, cases=[{"sig": "a", "m": 64, "N": 2048}]).work == gemm  # the case knows better
     batched = case(**task_, cases=[{"sig": "a", "dims": [[8, 64, 4096], [8, 2048, 4096]]}]).work
     assert batched == {**gemm, "batch": 8}
 
@@ -298,6 +300,19 @@ def test_attention_and_experts_by_the_names_of_their_sizes() -> None:
     assert case(op_kind="rmsnorm", dtype="bf16", cases=[{"rows": 4096, "cols": 8192}]).work["rows"] == 4096
 
 
+def test_queries_of_a_decode_step_and_the_batch_of_a_gemm_are_not_passed_over() -> None:
+    heads = {"num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "dtype": "bf16", "regime": "decode", "bs": 64, "ctx": 4096}
+    assert case(op_kind="attn", cases=[{"sig": "d", **heads, "q_len": 4}]).work["seq_q"] == 4
+    assert case(op_kind="gemm", dtype="bf16", cases=[{**SMALL, "batch": 8}]).work["batch"] == 8
+    assert case(**EXPERTS, ep_size=1, local_num_experts=8).work["experts"] == 8
+
+
+EXPERTS = {
+    **{"op_kind": "moe", "hidden": 64, "inter": 32, "experts": 8, "top_k": 2, "dtype": "bf16"},
+    "cases": [{"sig": "m", "tokens": 16}],
+}
+
+
 @pytest.mark.parametrize(
     ("meta", "why"),
     [
@@ -316,6 +331,9 @@ def test_attention_and_experts_by_the_names_of_their_sizes() -> None:
         ({"op_kind": "gemm", "cases": [{"m": 1.5, "N": 2, "K": 4}], "dtype": "bf16"}, "M"),
         ({"op_kind": "gemm", "cases": [SMALL], "dtype": "bf16", "quant_scheme": "w4a16"}, "no weight_dtype says how wide"),
         ({"op_kind": "gemm", "cases": [3]}, "no M, N, K"),
+        ({"op_kind": "gemm", "cases": [{**SMALL, "num_experts": 8}], "dtype": "bf16"}, "num_experts is 8 in a case"),
+        ({**EXPERTS, "ep_size": 8}, "ep_size is 8: how many tokens reach the experts of one rank is not told"),
+        ({**EXPERTS, "local_num_experts": 4}, "local_num_experts is 4"),
     ],
 )  # fmt: skip
 def test_what_is_not_told_is_a_reason(meta: dict[str, Any], why: str) -> None:

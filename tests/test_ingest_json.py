@@ -821,6 +821,26 @@ def test_a_dtype_in_a_spec_gives_the_work(tmp_path: Path) -> None:
     assert record.work == {"op": "gemm", "M": 1024, "N": 1536, "K": 7168, "dtype": "fp8"}
 
 
+@pytest.mark.parametrize(
+    ("more", "work", "why"),
+    [
+        ("l: 4", {"batch": 4}, ""),  # CUTLASS and gpu-mode call the batch l
+        ("batch_size: 4", None, "whether batch_size is in M or a batch of GEMMs is not told"),
+        ("batch_size: 1", {}, ""),
+        ("g: 8", None, "which GEMMs of a MoE or a group were timed is not told"),
+        ("group_size: 8", None, "group_size is of scales or of a group of GEMMs, and no narrow weights tell which"),
+        ("group_size: 128; weight_bits: 4", {"group_size": 128, "weight_dtype": "int4"}, ""),
+    ],
+)
+def test_a_size_beside_m_n_and_k_is_not_passed_over(tmp_path: Path, more: str, work: dict[str, Any] | None, why: str) -> None:
+    record = one(tmp_path, POPCORN.replace("seed: 1", f"dtype: bf16; {more}"))
+    if work is None:
+        assert record.work is None
+        assert record.no_work.endswith(why)
+    else:
+        assert record.work == {"op": "gemm", "M": 1024, "N": 1536, "K": 7168, "dtype": "bf16", **work}
+
+
 def test_a_benchmark_that_failed_is_refused_and_the_others_are_doubted(tmp_path: Path) -> None:
     text = POPCORN.replace("check: pass", "benchmark.1.status: fail\nbenchmark.1.error: mismatch\ncheck: fail")
     _, (timed, failed) = read(tmp_path, text)

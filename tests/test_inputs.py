@@ -56,6 +56,26 @@ def test_without_a_total_the_listed_rows_are_the_whole() -> None:
     assert [row.pct for row in topn.rows] == pytest.approx([75.0, 25.0])
 
 
+def test_the_time_of_one_call_under_the_key_of_all_is_named() -> None:
+    """48.9 us of one call, taken for the time of all 164560, would give shares by the wrong weights and a time of 0.3 ns."""
+    topn = read_topn([{"name": "moe", "us": 48.9, "calls": 164560}, {"name": "norm", "us": 3.1, "calls": 329120}], "rank.json")
+    assert topn.rows == ()
+    assert (
+        "row 1 (moe): 48.9 us over 164560 calls are 0.0003 us each, which no launch is: is it the time of one?"
+        in (topn.problems[0])
+    )
+    kept = read_topn([{"name": "moe", "us": 48.9, "calls": 164560, "pct": 26.0, "us_per_call": 48.9}], "rank.json").rows[0]
+    assert (kept.pct, kept.avg_ms) == (26.0, pytest.approx(0.0489))
+
+
+def test_tensors_of_several_dtypes_do_not_say_which_is_written(run: Run) -> None:
+    shapes = [[64, 8192], [64, 8192]]
+    rows = [gemm_row(f"add_{widest}_elementwise_kernel", shapes=shapes, dtypes=["bf16", widest]) for widest in ("bf16", "fp32")]
+    artifact = run.topn(*rows).env(**MI300X).analyze()
+    assert entry(artifact, rows[0]["name"])["bytes_est"] == 3 * 64 * 8192 * 2
+    assert entry(artifact, rows[1]["name"])["modeled"] is False
+
+
 @pytest.mark.parametrize(
     ("latency", "serving", "regime", "t_ms", "noted"),
     [
@@ -139,6 +159,14 @@ def test_launches_of_one_unit(run: Run) -> None:
     assert "one launch (assumed): a whole MoE layer may take several" in alone["notes"]
     differing = run.shapes(fused_moe_kernel=[{**moe, "launches": 4}, {**moe, "launches": 1}]).analyze()
     assert "launches differ between the cases (1, 4)" in differing["degraded"][0]["reason"]
+
+
+def test_the_launches_of_a_step_over_its_layers_are_no_unit_of_a_gemm(run: Run) -> None:
+    # Three projections of each of 32 layers under one name: the captured shape is of one launch, as is the time.
+    run.topn(gemm_row("gemm_kernel", t_ms=0.1, launches_per_step=96)).env(**MI300X)
+    run.config(hidden_size=4096, num_hidden_layers=32, num_attention_heads=32)
+    entry = run.shapes(gemm_kernel=[{"op": "gemm", "M": 64, "N": 4096, "K": 4096, "dtype": "bf16"}]).analyze()["entries"][0]
+    assert (entry["launches_per_unit"], entry["t_unit_ms"]) == (1, pytest.approx(0.1))
 
 
 @pytest.mark.parametrize(

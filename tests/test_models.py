@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine.models import OPS, TARGET_EFF, work
+from roofline_engine.models import OPS, TARGET_EFF, in_cache, work
 from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct, positions_met
 
 L2 = 33554432  # 32 MiB, MI300X and MI355X
@@ -245,7 +245,7 @@ _CALLS: dict[str, tuple[dict[str, object], dict[str, dict[str, object]]]] = {
     "elementwise": ({"numel": 9, "inputs": 1, "outputs": 1}, {}),
     "rmsnorm": ({"rows": 2, "cols": 8, "weights": 1}, {"residual": {"residual": True}}),
     "copy": ({"rows": 2, "cols": 8}, {}),
-    "gather": ({"rows": 2, "cols": 8}, {"index_dtype": {"index_dtype": "int32"}}),
+    "gather": ({"rows": 9, "cols": 8, "table_rows": 3}, {"index_dtype": {"index_dtype": "int32"}}),
     "rope": ({"tokens": 2, "n_heads": 2, "head_dim": 8}, {"rotary_dim": {"rotary_dim": 4}}),
     "quantise": (
         {"rows": 2, "cols": 8, "out_dtype": "fp8"},
@@ -360,6 +360,35 @@ def test_what_a_shared_expert_writes_between_the_stages() -> None:
         weights = {1: 2, 2: 1, "both": 3}[stage] * 8
         hit = experts_hit(2, 6)
         assert with_shared.bytes == pytest.approx(2 * (weights * (hit * 4 + 2 * 5) + rows))
+
+
+def test_what_a_cache_is_too_small_for_is_in_the_figure_and_without_it_in_the_list() -> None:
+    """The figure has it from the L2 on; a row is beyond the roof by its smallest bytes, which a larger cache may give."""
+    shape: dict[str, Any] = {"tokens": 64, "hidden": 32, "inter": 16, "experts": 1, "top_k": 1, "dtype": "bf16"}
+    weights, rows, between = 3 * 32 * 16 * 2, 2 * 64 * 32 * 2, 64 * 16 * 2
+    for l2, figure, beside in (
+        (None, weights, {"experts_hit_and_activations": weights + rows}),
+        (rows, weights, {"experts_hit_and_activations": weights + rows}),
+        (rows - 1, weights + rows, {"without_activations": weights}),
+        (
+            between - 1,
+            weights + rows + 2 * between,
+            {"without_activations": weights, "without_intermediate": weights + rows},
+        ),
+    ):
+        done = work("moe", l2, **shape)
+        assert done.bytes == figure
+        listed = {model.model: model for model in done.candidates if "activ" in model.model or "intermediate" in model.model}
+        assert {name: model.bytes for name, model in listed.items()} == beside
+        assert all(model.in_range == (figure == weights) for model in listed.values())
+        assert in_cache(work("moe", **shape), l2) == done
+
+
+def test_a_gather_reads_no_more_rows_than_the_table_has() -> None:
+    shape: dict[str, Any] = {"cols": 128, "dtype": "bf16", "index_dtype": "int32"}
+    repeated = work("gather", **shape, rows=1_000_000, table_rows=1000)
+    assert repeated.bytes == 1000 * 128 * 2 + 1_000_000 * (128 * 2 + 4)
+    assert work("gather", **shape, rows=10, table_rows=1000).bytes == work("gather", **shape, rows=10).bytes
 
 
 def test_the_gradient_by_data_has_no_bias() -> None:

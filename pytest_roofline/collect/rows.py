@@ -98,5 +98,6 @@ def _work_from_dict(said: Mapping[str, Any]) -> Work:
             "dtype": parse_dtype(said["dtype"]),
             "weight_dtype": parse_dtype(said["weight_dtype"]),
             "notes": tuple(said["notes"]),
+            "cached": tuple(said["cached"]),
         }
     )

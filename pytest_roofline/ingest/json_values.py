@@ -101,7 +101,7 @@ def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
 #: Spellings of the parameters that say what was computed.
 _GEMM: dict[str, tuple[str, ...]] = {"M": ("m",), "N": ("n",), "K": ("k",)}
 _OPTIONAL: dict[str, tuple[str, ...]] = {
-    "batch": ("batch", "b"),
+    "batch": ("batch", "b", "l"),  # l is CUTLASS's and gpu-mode's
     "out_dtype": ("out_dtype", "output_dtype"),
     "weight_dtype": ("weight_dtype", "w_dtype"),
     "group_size": ("group_size",),
@@ -110,7 +110,9 @@ _OP = ("op", "op_type", "op_name", "kernel")
 #: Weights narrower than the activations: their width decides, the product runs at the activations' rate.
 _WEIGHT_BITS = {4: "int4", 8: "int8"}
 _DTYPE = ("dtype", "data_type", "torch_dtype", "in_dtype", "input_dtype")
-_GROUPED = ("num_experts", "experts", "n_experts", "groups", "num_groups", "topk", "top_k")
+#: Beside M, N and K these are a size that the product of M, N and K alone does not have.
+_GROUPED = ("num_experts", "experts", "n_experts", "expert", "e", "groups", "num_groups", "g", "topk", "top_k")
+_BATCHED = ("batch_size", "bs", "num_batches")
 
 
 def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
@@ -121,6 +123,8 @@ def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     names = printable(", ".join(sorted(lower)))[:80]
     if any(key in lower for key in _GROUPED):
         return None, f"{names}: which GEMMs of a MoE or a group were timed is not told"
+    if any(lower.get(key, 1) != 1 for key in _BATCHED):
+        return None, f"{names}: whether {next(key for key in _BATCHED if key in lower)} is in M or a batch of GEMMs is not told"
     op = next((lower[name] for name in _OP if name in lower), "gemm")
     if not isinstance(op, str) or classify(op).op != "gemm":
         return None, f"op {shown(op)}: only a GEMM's sizes are known by their names"
@@ -133,7 +137,10 @@ def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
             return None, f"{names}: no op whose sizes these are is told"
         elif key == "dtype":
             return None, f"{names}: no dtype is told"
-    return _weights(found, lower.get("weight_bits"))
+    work, why = _weights(found, lower.get("weight_bits"))
+    if work is not None and "group_size" in work and parse_dtype(work.get("weight_dtype", work["dtype"])).value_bits > 8:
+        return None, f"{names}: group_size is of scales or of a group of GEMMs, and no narrow weights tell which"
+    return work, why
 
 
 def _weights(found: dict[str, Any], bits: object) -> tuple[dict[str, Any] | None, str]:

@@ -91,7 +91,9 @@ def read(text: str) -> Task:
             share, problem = None, f"meta.json: pct_gpu_time is {share:g}, expected at most 100"
     kernel = label(meta.get("short_name")) or label(meta.get("kernel_name")) or label(meta.get("name"))
     found = tuple(_case(meta, case, at) for at, case in enumerate(_cases(meta)))
-    return Task(found, kernel, share, problem if found else problem or "meta.json lists no cases", label(meta.get("op_kind")))
+    if not found:
+        problem = problem or "meta.json lists no cases: workload.cases, cases or m_buckets"
+    return Task(found, kernel, share, problem, label(meta.get("op_kind")))
 
 
 def _cases(meta: _Meta) -> Iterator[_Meta]:
@@ -131,6 +133,8 @@ def _case(meta: _Meta, case: _Meta, at: int) -> Workload:
 
 # A GEMM.
 
+_GROUPS = ("groups", "num_groups", "experts", "num_experts", "topk", "top_k")
+
 
 def _gemm(meta: _Meta, case: _Meta) -> dict[str, Any]:
     a, b = _shapes(meta, case)
@@ -143,12 +147,17 @@ def _gemm(meta: _Meta, case: _Meta) -> dict[str, Any]:
         inner = b[-1 if transposed else -2]
         if isinstance(inner, int) and isinstance(k, int) and inner != k:
             raise ValueError(f"K is {k}, and {inner} in b_shape with transpose_b {transposed}")
+    n, k = _or(n, _first(meta, "N", "n")), _or(k, _first(meta, "K", "k"))  # one layer's, where the cases differ in M alone
     missing = [key for key, value in (("M", m), ("N", n), ("K", k)) if value is None or value == key]
     if missing:
-        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape or b_shape")
+        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape, b_shape or the task")
     found: dict[str, Any] = {"op": "gemm", "M": m, "N": n, "K": k}
-    if a is not None and len(a) == 3:
-        found["batch"] = a[0]
+    batch = a[0] if a is not None and len(a) == 3 else _first(case, "batch", "b")
+    if batch is not None:
+        found["batch"] = batch
+    grouped = next((key for key in _GROUPS if case.get(key) not in (None, 1)), None)
+    if grouped:
+        raise ValueError(f"{grouped} is {_shown(case[grouped])} in a case of one GEMM: which GEMMs were timed is not told")
     return _typed(meta, case, found)
 
 
@@ -222,7 +231,15 @@ _HEADS = {
     "head_dim": ("head_dim", "head_size"),
     "kv_dtype": ("kv_dtype", "kv_cache_dtype"),
 }
-_DECODE = {**_HEADS, "seq_len": ("seq_len", "context_len", "ctx", "kv_len", "seq_kv"), "window": ("window", "sliding_window")}
+_DECODE = {
+    **_HEADS,
+    "seq_q": ("seq_q", "q_len", "seqlen_q", "decode_qlen"),
+    "seq_len": ("seq_len", "context_len", "ctx", "kv_len", "seq_kv"),
+    "window": ("window", "sliding_window"),
+}
+#: One rank of several: which experts are here, and how many tokens reach them, is in none of a task's sizes.
+_RANKS = ("ep", "ep_size", "expert_parallel_size")
+_LOCAL = ("local_num_experts", "num_local_experts", "local_experts", "n_local_experts")
 _PREFILL = {
     **_HEADS,
     "seq_q": ("seq_q", "q_len", "seqlen_q", "seq_len"),
@@ -233,7 +250,13 @@ _PREFILL = {
 
 
 def _moe(meta: _Meta, case: _Meta) -> dict[str, Any]:
-    return _blocks(case.get("weight_block_size", meta.get("weight_block_size")), _by_name(meta, case, "moe", _MOE))
+    found = _by_name(meta, case, "moe", _MOE)
+    for keys, whole in ((_RANKS, 1), (_LOCAL, found.get("experts"))):
+        for key in keys:
+            said = _first(case, key) or _first(mapping(case.get("params")), key) or _first(meta, key)
+            if said is not None and said != whole:
+                raise ValueError(f"{key} is {_shown(said)}: how many tokens reach the experts of one rank is not told")
+    return _blocks(case.get("weight_block_size", meta.get("weight_block_size")), found)
 
 
 def _attention(meta: _Meta, case: _Meta) -> dict[str, Any]:

@@ -22,10 +22,14 @@ _ALIASES = {
     "weight_dtype": ("weight_dtype", "w_dtype", "quant_dtype"),
     "out_dtype": ("out_dtype", "output_dtype"),
 }
+#: Sizes that a test may have beside those of the model. One that the model has no place for multiplies its work, by what is not
+#: told: a batch beside seq_len, heads beside a hidden size, experts beside M.
+_MULTIPLIERS = {"batch", "batch_size", "bs", "b", "num_seqs", "seq_len", "seqlen", "num_tokens", "tokens"}
+_MULTIPLIERS |= {"num_heads", "n_heads", "heads", "num_experts", "experts", "e", "top_k", "topk", "groups", "num_groups", "g"}
 
 
 def guess(name: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The keywords that the names suggest; None unless they give every size and the dtype of one op's model."""
+    """The keywords that the names suggest; None unless they give each size and the dtype of one op's model, and none beside."""
     op = classify(name.removeprefix("test_").removeprefix("bench_")).op
     if op not in OPS:
         return None
@@ -34,11 +38,15 @@ def guess(name: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     lower = {key.lower(): plain(value) for key, value in params.items()}
     found: dict[str, Any] = {"op": op}
+    beside = {name for name in _MULTIPLIERS & lower.keys() if lower[name] != 1}
     for key in (*needed, "dtype"):
-        value = next((lower[alias] for alias in _ALIASES[key] if alias in lower), None)
-        if value is None or not _fits(key, value):
+        alias = next((alias for alias in _ALIASES[key] if alias in lower), None)
+        if alias is None or not _fits(key, lower[alias]):
             return None
-        found[key] = value
+        found[key] = lower[alias]
+        beside.discard(alias)
+    if beside:
+        return None
     for key in ("weight_dtype", "out_dtype"):
         value = next((lower[alias] for alias in _ALIASES[key] if alias in lower), None)
         if value is not None and _fits(key, value) and (key == "out_dtype" or key in _parameters(op)):

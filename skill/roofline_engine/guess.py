@@ -103,8 +103,8 @@ def _from_tensors(row: Row, hint: Hint, notes: list[str]) -> tuple[str, dict[str
     for size in first:
         numel *= size
     if hint.op == "elementwise":
-        if any(shape != first for shape, _ in tensors):
-            notes.append("the Top-N's tensors have different shapes: which are read and which written cannot be told")
+        if any(tensor != tensors[0] for tensor in tensors):
+            notes.append("the Top-N's tensors differ in shape or dtype: which are read and which written cannot be told")
             return None
         return "elementwise", {"numel": numel, "inputs": len(tensors), "outputs": 1, "dtype": dtype}
     return hint.op, {"rows": numel // first[-1], "cols": first[-1], "dtype": dtype}

@@ -24,6 +24,8 @@ _LARGEST_SHARE = 100.5
 #: Points of a share that rounding, or a total with a little idle time in it, may move.
 _SHARE_SLACK = 1.0
 _GIVEN = "the list's total"
+#: No launch is as short, an empty one is 1 us and more; what comes out shorter is the time of one call, divided by all.
+_SHORTEST_US = 0.1
 _LARGEST_FILE = 512 * 2**20
 
 
@@ -224,6 +226,11 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
         row.problems.append(f"{row.where}: no name, expected a kernel name under 'name' or 'kernel'")
         return None
     row.where += f" ({printable(name)[:60]})"
+    calls = row.number("calls", minimum=0)
+    if row_ms and calls and 1e3 * row_ms / calls < _SHORTEST_US:
+        per_call = f"{1e3 * row_ms:.6g} us over {calls:g} calls are {1e3 * row_ms / calls:.2g} us each"
+        row.problems.append(f"{row.where}: {per_call}, which no launch is: is it the time of one? It is not used")
+        row_ms = None
     pct, basis = row.number("pct_gpu_time", "pct", minimum=0), ""
     if pct is not None and pct > _LARGEST_SHARE:
         row.problems.append(f"{row.where}: pct_gpu_time is {pct}, expected a percentage of at most 100")
@@ -237,7 +244,6 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
             row.problems.append(f"{row.where}: no usable share: give pct_gpu_time, or total_ms and the list's total")
             return None
         pct, basis = 100.0 * row_ms / total_ms, of
-    calls = row.number("calls", minimum=0)
     avg_us = row.number("avg_us", "us_per_call", above=0)
     if avg_us is None and row_ms and calls:
         avg_us = 1e3 * row_ms / calls

@@ -47,7 +47,8 @@ class Work(Record):
     """The work of one unit.
 
     candidates: the figure first, then every other byte model. engine: ``matrix`` or ``vector``, the peak table to use.
-    dtype: the compute peak's row. launches: the launches of one unit where the parameters tell. notes: assumptions.
+    dtype: the compute peak's row. launches: the launches of one unit where the parameters tell. notes: assumptions. cached:
+    bytes of activations that the figure leaves to a cache, and of what lies between the launches of the unit.
     """
 
     op: str
@@ -58,6 +59,7 @@ class Work(Record):
     weight_dtype: Dtype
     notes: tuple[str, ...]
     launches: int | None = None
+    cached: tuple[float, float] = (0.0, 0.0)
 
     @property
     def bytes(self) -> float:
@@ -174,14 +176,41 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
         near = get_close_matches(str(op), list(OPS), n=1)
         like = f": is it {near[0]}? There" if near else "; there"
         raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
-    return model.build(Params(model, parameters, l2_bytes))
+    return in_cache(model.build(Params(model, parameters)), l2_bytes)
+
+
+#: The candidates that have the activations beside the figure, while a cache may hold them, and how the notes say so; and those
+#: that lack them, or what lies between, once the figure has both: never chosen, but a larger cache behind the L2 may give them.
+WITH_ACTIVATIONS = ("experts_hit_and_activations", "kv_cache_q_and_out")
+WITHOUT_ACTIVATIONS = ("without_activations", "without_intermediate")
+LEFT_TO_CACHE = "activations left out of the figure, in the range"
+
+
+def in_cache(done: Work, l2_bytes: float | None) -> Work:
+    """``done`` on a device whose cache has ``l2_bytes``: activations that are more than that are memory traffic, in the figure.
+
+    What lies between two launches is written and read where the cache does not hold it. While the cache is not known, it may
+    hold them all.
+    """
+    activations, between = done.cached
+    if l2_bytes is None or not activations:
+        return done
+    spilled = 2 * between if between > l2_bytes else 0.0
+    added = activations + spilled
+    if added <= l2_bytes:
+        return done
+    models = [one._replace(bytes=one.bytes + added) for one in done.candidates if one.model not in WITH_ACTIVATIONS]
+    beside = [done.candidates[0], *(one for one in done.candidates if spilled and one.model in WITH_ACTIVATIONS)]
+    models += [one._replace(model=name, in_range=False) for one, name in zip(beside, WITHOUT_ACTIVATIONS)]
+    notes = (note if note != LEFT_TO_CACHE else "activations counted (more than the L2)" for note in done.notes)
+    return done._replace(candidates=tuple(models), notes=tuple(notes), cached=(0.0, 0.0))
 
 
 class Params:
     """The parameters of one call, each checked when it is read; leftovers are refused."""
 
-    def __init__(self, op: Op, raw: Mapping[str, object], l2_bytes: float | None) -> None:
-        self.op, self.l2_bytes = op, l2_bytes
+    def __init__(self, op: Op, raw: Mapping[str, object]) -> None:
+        self.op = op
         self.raw = {key: value for key, value in raw.items() if value is not None}
         if op.accepted.issuperset(raw) and self.raw.keys() >= op.required:
             return
@@ -252,7 +281,3 @@ class Params:
                 f"{self.name(key)} is {self.raw[key]!r:.40}, but {dtype.name} has a scale per {block} values in its width"
             )
         return True
-
-    def held_in_cache(self, nbytes: float) -> bool:
-        """Whether activations may stay in the last-level cache; an unknown cache size cannot rule it out."""
-        return self.l2_bytes is None or nbytes <= self.l2_bytes

@@ -96,29 +96,27 @@ def _context(p: Params) -> tuple[tuple[float, ...], tuple[float, ...], str]:
 
 
 def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, note: str) -> Work:
-    """A decode step: KV of the context once for all query heads; Q and output in the range, or counted beyond the L2."""
+    """A decode step: KV of the context once for all query heads; Q and output in the range while a cache may hold them."""
     batch, queries = p.size("batch"), p.size("seq_q")
     a = p.dtype("dtype")
     kv = p.dtype("kv_dtype", a)
-    counted = 0.0 if p.held_in_cache(q_and_out) else q_and_out
     window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
     seen = _seen(p)
 
     def at(model: str, lengths: tuple[float, ...], extra: float = 0.0) -> ByteModel:
         each = [seen(length) for length in lengths]  # the sum of what each sees, not what the mean sees
         keys, pairs = (batch * sum(item[which] for item in each) / len(each) for which in (0, 1))
-        return ByteModel(model, keys * kv_elements * kv.nbytes + counted + extra, pairs * flops_per_token)
+        return ByteModel(model, keys * kv_elements * kv.nbytes + extra, pairs * flops_per_token)
 
     lengths, span, said = _context(p)
-    candidates = [at("kv_cache", lengths)]
-    if not counted:
-        candidates.append(at("kv_cache_q_and_out", lengths, q_and_out))
+    candidates = [at("kv_cache", lengths), at("kv_cache_q_and_out", lengths, q_and_out)]
     candidates += [at(f"kv_cache_at_{length:g}", (length,)) for length in span]
     said += f", {queries} queries a sequence" if queries > 1 else ""
     notes = [f"{note}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
     if "kv_dtype" not in p.raw:
         notes.append(f"kv_dtype not given: {kv.name} assumed")
-    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(notes))
+    cached = (q_and_out, 0.0)
+    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(notes), None, cached)
 
 
 @op(
@@ -126,7 +124,7 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     op_class="attn",
     source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head; with seq_q "
     "above 1 (speculative decoding) the queries are the last positions of the context, causal among themselves",
-    leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales",
+    leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales, pages that sequences share (counted for each)",
     batch=REQUIRED,
     n_q_heads=REQUIRED,
     n_kv_heads=REQUIRED,
@@ -156,7 +154,7 @@ def _attn_decode(p: Params) -> Work:
     op_class="attn",
     source="one latent row of kv_lora_rank + rope_dim per token serves K and V of all heads; 2 FLOPs per MAC over "
     "kv_lora_rank + rope_dim (scores) and kv_lora_rank (values), absorbed form (FlashMLA, aiter mla_decode)",
-    leaves_out="the absorbed up-projections, sparse index passes, KV scales",
+    leaves_out="the absorbed up-projections, sparse index passes, KV scales, pages that sequences share (counted for each)",
     batch=REQUIRED,
     n_q_heads=REQUIRED,
     kv_lora_rank=512,

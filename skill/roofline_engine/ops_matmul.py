@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .entry import ByteModel
-from .models import REQUIRED, Params, Work, op
+from .models import LEFT_TO_CACHE, REQUIRED, Params, Work, op
 from .units import Dtype, whole, wider
 
 
@@ -156,12 +156,9 @@ def _moe(p: Params) -> Work:
     rows_in = tokens * hidden if stage != "2" else between
     rows_out = between if stage == "1" else tokens * hidden
     activations = rows_in * a.nbytes + rows_out * out.nbytes
-    intermediate = 2 * between * a.nbytes if stage == "both" else 0.0
-    if not p.held_in_cache(intermediate / 2):
-        activations += intermediate
-    counted = 0.0 if p.held_in_cache(activations) else activations
+    intermediate = between * a.nbytes if stage == "both" else 0.0
 
-    weights, fixed = elements(inter) * w.nbytes, always * w.nbytes + counted
+    weights, fixed = elements(inter) * w.nbytes, always * w.nbytes
     if "routing" in p.raw:
         hit = _routed(p, experts, pairs)
         said = f"{hit} experts hit by the captured routing"
@@ -175,17 +172,17 @@ def _moe(p: Params) -> Work:
             ByteModel("experts_hit_distinct", distinct * weights + fixed, flops),
         ]
         largest = distinct * weights
-    if not counted:
-        candidates.append(ByteModel("experts_hit_and_activations", largest + fixed + activations, flops))
+    candidates.append(ByteModel("experts_hit_and_activations", largest + fixed + activations, flops))
     every = ByteModel("all_experts", experts * weights + fixed, flops, in_range=p.flag("streams_all_experts"))
     what = {"1": "stage 1 (gate and up)", "2": "stage 2 (down)", "both": "both stages"}[stage]
     notes = (
         f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, hidden={hidden} inter={inter}"
         + (f", {shared} shared" if shared else ""),
-        "activations " + ("counted (more than the L2)" if counted else "left out of the figure, in the range"),
+        LEFT_TO_CACHE,
     )
     launches = None if stage == "both" else 1
-    return Work("moe", "moe", (*candidates, every), "matrix", wider(a, w), w, notes, launches)
+    cached = (activations, intermediate)
+    return Work("moe", "moe", (*candidates, every), "matrix", wider(a, w), w, notes, launches, cached)
 
 
 def _routed(p: Params, experts: int, pairs: int) -> int:

@@ -129,18 +129,22 @@ def _reduce(p: Params) -> Work:
 @op(
     "gather",
     op_class="elementwise",
-    source="one table row read and one output row written per index, the indices once; no FLOPs",
+    source="one table row read and one output row written per index, the indices once; no FLOPs; table_rows: no more rows than "
+    "the table has can be read from memory, whatever the indices repeat",
     leaves_out="repeated indices that hit in cache, partly used sectors of narrow rows",
     rows=REQUIRED,
     cols=REQUIRED,
+    table_rows=None,
     index_dtype="int64",
 )
 def _gather(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
     index = p.dtype("index_dtype", parse_dtype("int64"))
-    nbytes = rows * (cols * (a.nbytes + p.dtype("out_dtype", a).nbytes) + index.nbytes)
-    return _streaming(p, nbytes, 0.0, f"gather: {rows} rows of {cols}")
+    table = p.maybe_size("table_rows") or rows
+    nbytes = min(rows, table) * cols * a.nbytes + rows * (cols * p.dtype("out_dtype", a).nbytes + index.nbytes)
+    said = f" from a table of {table}" if table < rows else ""
+    return _streaming(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{said}")
 
 
 @op(

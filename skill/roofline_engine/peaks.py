@@ -46,7 +46,8 @@ class Target(Record):
 class Peaks(Record):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
-    flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock.
+    flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock; of
+    several products that share a name, and the bus's limit too, those of the fastest.
     low_axes: axes with low confidence although the product is known well enough otherwise (``memory``, ``matrix.fp8``).
     unvalidated: axis to the rule its figure breaks; no compute-axis verdict is taken on it.
     achievable: axis to a measured ceiling under its roof (``overlay``); shown beside the roof, never in its place.
@@ -323,8 +324,12 @@ def of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
 
 
 def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -> Peaks:
-    """Confidence of peaks that stand for several products: low on each axis where they differ too much."""
+    """Peaks that stand for several products: of low confidence on each axis where they differ too much.
+
+    What is possible is what the fastest of them can do: an H200's 4.4 TB/s are not beyond the roof of an sm_90.
+    """
     voices = [of_block(table, block) for block in found]
+    peaks = _with_limits(peaks, [peaks, *voices])
     axes = {"memory": [item.hbm_bw_bytes_s for item in voices]}
     for prefix, name in (("matrix.", "flops"), ("vector.", "vector")):
         for dtype in getattr(peaks, name):
@@ -338,6 +343,24 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
         return peaks._replace(product=None, confidence="high", note=joined(f"{what}, which agree within 10 %", peaks.note))
     advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
     return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=joined(advice, peaks.note))
+
+
+def _with_limits(peaks: Peaks, voices: list[Peaks]) -> Peaks:
+    """``peaks`` with the highest limits among ``voices``; one whose limit is not known may be over its rated figure."""
+
+    def tops(name: str) -> dict[str, float]:
+        found: dict[str, float] = {}
+        known = {dtype for voice in voices for dtype in getattr(voice, f"{name}_max")}
+        for voice in voices:
+            rated, limits = getattr(voice, name), getattr(voice, f"{name}_max")
+            for dtype in known & rated.keys():
+                top = limits.get(dtype) or rated[dtype] * over_rated(voice.product)
+                found[dtype] = max(top, found.get(dtype, 0.0))
+        return {dtype: found[dtype] for dtype in getattr(peaks, name) if dtype in found}
+
+    memory = [voice.hbm_bw_limit_bytes_s or voice.hbm_bw_bytes_s or 0.0 for voice in voices]
+    limit = max(memory) if peaks.hbm_bw_bytes_s else None
+    return peaks._replace(hbm_bw_limit_bytes_s=limit, flops_max=tops("flops"), vector_max=tops("vector"))
 
 
 def joined(*parts: str) -> str:

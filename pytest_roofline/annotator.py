@@ -335,6 +335,10 @@ def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collectio
             found.append(
                 f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
             )
+    if "beyond_roof" in settings.fail_on:
+        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.roof_s is None]
+        if free:
+            found.append(f"beyond_roof is not checked of {_first(free)}: no roof is known")
     if settings.baseline is not None and matched:  # one that could not be read has its own line
         free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
         if free:

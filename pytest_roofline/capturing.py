@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from .devices import seen_on
 from .plain import raised
 from .work.capture import Outcome, capture, own_call
 from .work.capture.record import META, Captured
@@ -27,14 +28,19 @@ from .work.declared import Declared
 _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
 #: Names of who asks torch for its modes, or compiles by torch's inner functions: that comes out differently under a watch.
 _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
+PEDANTIC = "benchmark.pedantic makes the calls it is told to and none more, so it is not watched: a marker says what it moves"
 CHANGED = "capture dropped: the captured call returned something else than the timed ones"
 
 
 @dataclass(slots=True)
 class Watched:
-    """What was captured of one test: of its benchmark, of each timer that it used, or of its own call."""
+    """What was captured of one test: of its benchmark, of each timer that it used, or of its own call.
+
+    seen: what the arrays of its benchmark were on.
+    """
 
     benchmark: Captured | None = None
+    seen: str | None = None
     observed: list[Observed] = field(default_factory=list)
     own: Captured | None = None
 
@@ -51,6 +57,7 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
     with ExitStack() as stack:
         if fixture is not None:
             stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
+            stack.enter_context(replaced(type(fixture), "pedantic", _pedantic(watched)))
         watch = stack.enter_context(own_call()) if own else None
         leave = watch.leave if watch is not None else None
         watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
@@ -59,12 +66,35 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
         watched.own = watch.under_test(test)
 
 
+@contextmanager
+def seeing(fixture: Any) -> Iterator[Watched]:
+    """See what the arrays of a benchmark are on while the block runs, where its work is known."""
+    watched = Watched()
+    with (
+        replaced(type(fixture), "__call__", _benchmark(watched, lambda: False)),
+        replaced(type(fixture), "pedantic", _pedantic(watched)),
+    ):
+        yield watched
+
+
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:
     def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         value = original(fixture, *args, **kwargs)
+        watched.seen = seen_on((value, args, kwargs))
         if args and timed():  # its function may also be named by a keyword
             watched.benchmark = of_timed(args[0], args[1:], kwargs, like=shape(value))
+        return value
+
+    return call
+
+
+def _pedantic(watched: Watched) -> Callable[..., Any]:
+    def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = original(fixture, *args, **kwargs)
+        watched.seen = seen_on((value, args[1:2], kwargs.get("args"), kwargs.get("kwargs")))
+        watched.benchmark = Captured("", reason=PEDANTIC)
         return value
 
     return call
@@ -127,7 +157,8 @@ def declared(captured: Captured) -> tuple[Declared | None, str]:
     guessed = captured.how == "names"  # by a collected file
     how = f"captured: {captured.how}" if captured.how and not guessed else ""
     if captured.work is None:
-        return None, "; ".join(filter(None, (captured.reason, *captured.notes)))
+        to_do = "" if not captured.reason or "marker" in captured.reason else ": a marker can say what it moves"
+        return None, "; ".join(filter(None, (f"{captured.reason}{to_do}", *captured.notes)))
     return (
         Declared(
             work=captured.work,

@@ -102,7 +102,7 @@ class Cases:
                 said = said if told else over(declared(found[1], {}, "properties"), said)
         if measurement is None and fixture is None and said.work is None:
             return []
-        seen = seen_on(list(getattr(item, "funcargs", {}).values()))
+        seen = watched.seen or seen_on(list(getattr(item, "funcargs", {}).values()))
         case = self._case(item, said, problem, measurement, seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 

@@ -165,7 +165,10 @@ class Checker:
         if key not in self._peaks:
             self._peaks[key] = self._resolved(*key)
         found = self._peaks[key]
-        return found if found is not None else f"no peaks for device {printable(name)}"
+        if found is not None:
+            return found
+        near = self.table.near(name).strip() if self.table else ""
+        return f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
 
     def _resolved(self, name: str, units: int | None) -> Peaks | None:
         if self.table is None:

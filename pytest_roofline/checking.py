@@ -93,6 +93,8 @@ def run(options: Options) -> int:
         print("\n".join(tally.commands()))
     for line in tally.said:
         print(line, file=sys.stderr)
+    if kinds and not tally.counts:
+        print("--fail-on: no row could be checked", file=sys.stderr)
     return 1 if any(_happened(kind, tally) for kind in kinds) else 0
 
 

@@ -110,8 +110,7 @@ class Devices:
         else:
             found = named(table, name)
             if found.source == "derived":
-                near = [known for known in (table.products if table else ()) if normalise(name) in normalise(known)]
-                like = f"is it {' or '.join(near[:4])}? " if near else ""
+                like = table.near(name) if table else ""
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
         if measured is not None:
             try:

@@ -15,9 +15,10 @@ def percent(value: Any, where: str) -> float:
     Raises:
         ValueError: for anything else.
     """
-    found = float(number(value, where, minimum=0))
-    if found > 100:
-        raise ValueError(f"{where} is {value!r}, expected at most 100")
-    if 0 < found < 1:
-        raise ValueError(f"{where} is {value!r}, expected a percent from 1 to 100 (60 is 60 %), or 0")
+    try:
+        found = float(number(value, where, minimum=0))
+    except ValueError:
+        found = -1.0
+    if found != 0 and not 1 <= found <= 100:
+        raise ValueError(f"{where} is {value!r:.40}, expected a percent from 1 to 100 (60 is 60 %), or 0")
     return found

@@ -77,6 +77,12 @@ def pytest_configure(config: pytest.Config) -> None:
         start(config)
 
 
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """A gate that was asked for and is off would pass for a green run."""
+    asked = config.option.roofline_fail_on or config.option.roofline_fail_under
+    return None if config.option.roofline or not asked else "roofline: off, its gate too: it needs --roofline"
+
+
 class Plain:
     """The ``roofline`` fixture without ``--roofline``: each call is one plain call."""
 

@@ -94,6 +94,8 @@ def read_predictions(path: Path) -> Predictions:
     label, data = _document(path)
     schema, version = data.get("schema"), data.get("skill_version")
     if schema not in (None, REPORT_SCHEMA) or (schema is None and version != ARTIFACT_VERSION):
+        if schema is None and version is None:
+            raise ValueError(f"{label}: neither a profile_roofline.json (skill_version) nor a report ({REPORT_SCHEMA})")
         told = schema if schema is not None else f"skill_version {version!r}"
         raise ValueError(
             f"{label}: {printable(str(told))[:60]} is not known here, expected skill_version '1' or {REPORT_SCHEMA}"
@@ -127,6 +129,8 @@ def read_pins(path: Path) -> dict[str, str]:
     label = printable(path.name)
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{label}: {error}") from None
     pins: dict[str, str] = {}

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
@@ -19,6 +19,8 @@ from .work.declared import Declared, declared, over
 if TYPE_CHECKING:
     from .timing import Settings
     from .work.capture.record import Captured
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Recorder(Plain):
             ValueError: for keywords that cannot be meant.
         """
         __tracebackhide__ = True
-        self.declared = declared(work, self.params, "fixture")
+        self.declared = _told(declared, work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
@@ -94,7 +96,7 @@ class Recorder(Plain):
             ValueError: for a time that is no positive number, or a keyword that is not known.
         """
         __tracebackhide__ = True
-        self._take(_measured(t_s, measurement), None, ())
+        self._take(_told(_measured, t_s, measurement), None, ())
 
     def _settings(self) -> Settings:
         from .timing import Settings
@@ -114,6 +116,15 @@ class Recorder(Plain):
         self, measurement: Measurement, baseline: Baseline | None, values: object, captured: Captured | None = None
     ) -> None:
         self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values), captured))
+
+
+def _told(understand: Callable[..., T], *said: Any) -> T:
+    """What a test says, understood; a mistake in it is shown at its own line, without the way through this package."""
+    __tracebackhide__ = True
+    try:
+        return understand(*said)
+    except ValueError as error:
+        raise ValueError(str(error)) from None
 
 
 def _is_drawn() -> bool:

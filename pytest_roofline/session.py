@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 
 from .annotation import Annotation
 from .annotator import Annotator, gate, proven, short, unchecked
-from .capturing import Watched, minds_a_watch, watching
+from .capturing import Watched, minds_a_watch, seeing, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
@@ -64,7 +64,12 @@ def start(config: pytest.Config) -> None:
         pytest.UsageError: for a setting that cannot be meant, and for an input that a gate needs and that cannot be read.
     """
     given = {name: config.getoption(f"roofline_{name}") for name in _OPTIONS}
-    ini = {name: config.getini(f"roofline_{name}") for name in _INI}
+    ini = {}
+    for name in _INI:
+        try:
+            ini[name] = config.getini(f"roofline_{name}")
+        except (TypeError, ValueError, pytest.UsageError) as error:  # of a wrong type, not all versions of pytest name the key
+            raise pytest.UsageError(f"roofline: roofline_{name}: {error}") from None
     try:
         settings = resolve(given, ini, config.rootpath)
     except SettingsError as error:
@@ -165,7 +170,7 @@ class Session:
             predictions = self.annotator.predictions
             other = predictions.other_device(peaks) if predictions else None
             if other:
-                _refused(other, self.settings, self.problems)
+                _refused(f"{other}: not used", self.settings, self.problems)
                 self.annotator.predictions = self.document.predictions = None
         elif self.settings.peaks is not None:
             try:
@@ -319,9 +324,9 @@ class Session:
 
     def _watching(self, item: pytest.Item, before: int) -> AbstractContextManager[Watched | None]:
         """Capture of what nobody annotated."""
-        if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
-            return nullcontext()
         fixture = benchmark(item)
+        if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
+            return nullcontext() if fixture is None else seeing(fixture)
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
         own = own and not minds_a_watch(item.function, item.cls)
         timed = partial(self.cases.timed, item, before)
@@ -411,6 +416,8 @@ class Session:
         try:
             pairs = [pair for row in self.document.rows if (pair := of_annotation(row)) is not None]
             append(self.settings.ledger, pairs)
+            if not pairs:
+                self.document.problems.append("ledger: nothing to append: no row has both a prediction and a speedup")
         except (OSError, ValueError) as error:
             self.document.problems.append(f"ledger: nothing appended: {error}")
 

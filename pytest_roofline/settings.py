@@ -138,7 +138,7 @@ def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Set
         reports=_reports(reports, where, start(where)),
         fail_on=_kinds(kinds, of_kinds),
         fail_under=None if under is None else _percent(under, of_under),
-        noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1),
+        noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1, "a fraction (0.034 is 3.4 %), at most"),
         junit=junit != "none",
         time=first("time")[0],
         match=path("match"),
@@ -219,11 +219,11 @@ def _percent(value: Any, where: str) -> float:
         raise SettingsError(str(error)) from None
 
 
-def _number(value: Any, where: str, low: float, high: float) -> float:
+def _number(value: Any, where: str, low: float, high: float, most: str = "at most") -> float:
     try:
         result = float(number(value, where, minimum=low))
     except ValueError as error:
         raise SettingsError(str(error)) from None
     if result > high:
-        raise SettingsError(f"{where} is {value}, expected at most {high:g}")
+        raise SettingsError(f"{where} is {value}, expected {most} {high:g}")
     return result

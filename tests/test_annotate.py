@@ -47,6 +47,21 @@ def test_totals_in_extra_info_are_held_against_the_roof(tmp_path: Path) -> None:
     assert (entry["headroom_class"], entry["confidence"]) == ("unknown", "low")
 
 
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"bytes": 1e6, "flops": 1e13}, "extra_info: flops= without dtype="),  # of bytes alone it would be bound by memory
+        ({"bytes": "1MB"}, "extra_info: bytes is '1MB', expected a number"),
+    ],
+)
+def test_a_figure_in_extra_info_that_cannot_be_meant_is_no_work(tmp_path: Path, extra: dict[str, Any], why: str) -> None:
+    path = stored(tmp_path / "now.json", row("t.py::test_copy", 400e-6, extra=extra))
+    done = command("annotate", path, "--device", "MI355X", "--json", cwd=tmp_path)
+    (entry,) = json.loads(done.stdout)["entries"]
+    assert (entry["modeled"], entry["unknown_reason"], entry["roofline_pct"]) == (False, "unmodelled", None)
+    assert entry["notes"].startswith(why)
+
+
 def test_names_of_parameters_give_a_percent_for_display(tmp_path: Path) -> None:
     params = {"M": 4096, "N": 4096, "K": 4096, "dtype": "UNSERIALIZABLE[torch.bfloat16]"}
     path = stored(tmp_path / "now.json", row("t.py::test_gemm[a]", 1e-3, params=params))

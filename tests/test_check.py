@@ -188,7 +188,8 @@ def test_a_rate_that_a_cache_allows_is_not_beyond_the_roof_of_the_memory() -> No
     # No cache gives 1000 times the memory's rate: a call that does nothing is found out all the same.
     assert run(done, 40e6 / 20e9 / 1000, MEASURED, cache="warm", clock="host").status == "beyond_roof"
     assert run(moves(240e6), 240e6 / 8e12 / 9, cache="warm").cause == "cache_resident"
-    assert run(moves(240e6), 240e6 / 8e12 / 12, cache="warm").status == "beyond_roof"  # an L2 of a device is under 10
+    too_fast = run(moves(240e6), 240e6 / 8e12 / 12, cache="warm")  # an L2 of a device is under 10
+    assert (too_fast.status, too_fast.cause) == ("beyond_roof", "unexplained")
 
 
 def test_a_rate_that_a_cache_allows_is_compared_with_its_baseline() -> None:
@@ -197,6 +198,18 @@ def test_a_rate_that_a_cache_allows_is_compared_with_its_baseline() -> None:
         moves(40e6, dtype="fp64"), t_s, MEASURED, cache="warm", clock="host", baseline=Baseline("previous", t_s=t_s / 2)
     )
     assert (found.status, found.cause) == ("regression", "cache_resident")
+
+
+@pytest.mark.parametrize(("nbytes", "status"), [(40e6, "not_checked"), (400e6, "exceeds_target")])
+def test_a_speedup_that_a_cache_allows_makes_no_target_too_low(nbytes: float, status: str) -> None:
+    # From half of the memory's roof to all of it, where 0.8 was the target: 2x, of 1.6x. 40 MB fit twice 32 MB of cache.
+    roof_s = nbytes / 20e9
+    before = Baseline("live", t_s=2 * roof_s)
+    done = moves(nbytes, dtype="fp64")
+    found = run(done, roof_s, MEASURED, cache="warm", clock="host", baseline=before, target_eff=0.8)
+    assert (found.status, found.attainable) == (status, pytest.approx(1.6))
+    mild = run(done, roof_s / 0.75, MEASURED, cache="warm", clock="host", baseline=before, target_eff=0.8)
+    assert mild.status == "consistent"
 
 
 def test_a_rate_that_a_cache_allows_is_no_impossible_ratio() -> None:

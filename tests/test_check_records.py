@@ -323,6 +323,24 @@ def test_only_a_kind_that_was_named_fails_the_command(rows: Path, tmp_path: Path
     assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
 
 
+def test_a_gate_that_no_row_could_be_held_against_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
+    assert command("tuned.csv", cwd=tmp_path).stderr == ""
+    done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "--fail-on: no row could be checked\n")
+
+
+def test_a_misspelt_device_of_a_row_is_told_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text("dtype,m,n,k,us\nbf16,64,8192,8192,40\n")
+    done = command("gemm.csv", "--format", "aiter op test", "--device", "H100", cwd=tmp_path)
+    assert "no peaks for device H100: is it h100-sxm or h100-pcie or h100-nvl?" in done.stdout
+
+
+def test_a_folder_is_named_as_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    assert command("records/.", cwd=tmp_path).stderr.startswith("records: ")
+
+
 def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
     assert done.returncode == 0
@@ -443,6 +461,21 @@ def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     text = (tmp_path / "ledger.md").read_text()
     assert text.count("fused_moe_kernel") == 1
     assert "out.txt" in text
+
+
+def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.md", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "ledger: nothing to append: no row has both a prediction and a speedup" in done.stdout
+    assert not (tmp_path / "ledger.md").exists()
 
 
 def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:

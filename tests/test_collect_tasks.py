@@ -260,6 +260,8 @@ def test_sizes_of_a_gemm_from_the_case_its_dims_or_the_task() -> None:
     assert case(**task_, cases=[{"sig": "a", "m": 64, "N": 2048, "K": 4096}]).work == gemm
     assert case(**task_, cases=[{"sig": "a", "dims": [[64, 4096], [2048, 4096]]}]).work == gemm
     assert case(**task_, transpose_b=False, cases=[{"sig": "a", "dims": [[64, 4096], [4096, 2048]]}]).work == gemm
+    assert case(**task_, N=2048, K=4096, cases=[{"sig": "a", "m": 64}]).work == gemm  # one layer at several M
+    assert case(**task_, N=1, K=4096, cases=[{"sig": "a", "m": 64, "N": 2048}]).work == gemm  # the case knows better
     batched = case(**task_, cases=[{"sig": "a", "dims": [[8, 64, 4096], [8, 2048, 4096]]}]).work
     assert batched == {**gemm, "batch": 8}
 

@@ -163,6 +163,8 @@ def test_tooltips_carry_basis_range_limiter_and_share() -> None:
     (points,) = (layer for layer in output.vega_lite(model(FULL))["layer"] if "params" in layer)
     assert points["params"][0]["bind"] == "scales"  # zoom and pan
     assert {tip["field"] for tip in points["encoding"]["tooltip"]} >= {"name", "of_roof", "bound", "verdict", "share", "dtype"}
+    (points,) = (layer for layer in output.vega_lite(model(SEVEN))["layer"] if "params" in layer)
+    assert "verdict" not in {tip["field"] for tip in points["encoding"]["tooltip"]}  # none has one
 
 
 # Names and bytes.

@@ -379,6 +379,18 @@ def test_the_figure_as_it_is_seen_is_saved_as_svg_and_png(opened: Any, tmp_path:
     assert width == 2 * 960
 
 
+def test_a_kernel_out_of_view_has_no_ring_and_its_row_is_shown_all_the_same(opened: Any) -> None:
+    page = opened("seven")
+    page.spot("stream triad")
+    assert page.page.locator("#ring").count() == 1
+    page.tool("zoom")
+    page.drag((0.6, 0.05), (0.95, 0.3))
+    page.page.locator("#kernels-body button", has_text="stream triad").click()
+    assert page.page.locator("#ring").count() == 0
+    assert page.row()["percent of roof"] == "91.5%"
+    assert page.row()["up to"] == "1.09x"  # 1 / 0.915
+
+
 def test_on_paper_the_lists_are_whole_and_the_tools_are_not(opened: Any) -> None:
     page = opened("many")
     page.page.emulate_media(media="print")

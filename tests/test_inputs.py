@@ -161,6 +161,14 @@ def test_launches_of_one_unit(run: Run) -> None:
     assert "launches differ between the cases (1, 4)" in differing["degraded"][0]["reason"]
 
 
+def test_the_launches_of_a_step_over_its_layers_are_no_unit_of_a_gemm(run: Run) -> None:
+    # Three projections of each of 32 layers under one name: the captured shape is of one launch, as is the time.
+    run.topn(gemm_row("gemm_kernel", t_ms=0.1, launches_per_step=96)).env(**MI300X)
+    run.config(hidden_size=4096, num_hidden_layers=32, num_attention_heads=32)
+    entry = run.shapes(gemm_kernel=[{"op": "gemm", "M": 64, "N": 4096, "K": 4096, "dtype": "bf16"}]).analyze()["entries"][0]
+    assert (entry["launches_per_unit"], entry["t_unit_ms"]) == (1, pytest.approx(0.1))
+
+
 @pytest.mark.parametrize(
     ("config", "layers"),
     [

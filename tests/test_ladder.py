@@ -164,6 +164,8 @@ def test_unwritable_output_still_prints_the_result(run: Run, tmp_path: Path) -> 
         (["analyze", ".", "--env", "/nowhere.json"], "--env /nowhere.json: no such file"),
         (["validate", "/nowhere.json"], "/nowhere.json: No such file or directory"),
         (["peaks", "show", "NVIDIA GeForce RTX 5060 Ti"], "is not in peaks.md"),
+        (["peaks", "show", "H100"], "H100 is not in peaks.md: is it h100-sxm or h100-pcie or h100-nvl? `roofline peaks list`"),
+        (["peaks", "show", "MI335X"], "is not in peaks.md: is it mi355x or "),
         (["frobnicate"], "unknown command 'frobnicate', expected one of analyze, validate"),
     ],
 )

@@ -120,7 +120,10 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     assert work("test_fixture")[:2] == ("captured", 2 * 4 * 64 * 32)
     assert work("test_marked") == ("marker", 1e6, 0, "B")
     assert work("test_declared") == ("fixture", 2e6, 0, "B")
+    # Arrays of the CPU are not held against the accelerator that the run is of.
+    assert {rows[name]["device"] for name in ("test_arguments", "test_closure", "test_marked")} == {"cpu"}
     assert work("test_pedantic")[0] is None
+    assert ran.rows["test_pedantic"]["notes"].startswith("benchmark.pedantic makes the calls it is told to and none more")
     assert rows["test_changing"]["notes"].startswith(
         "capture dropped: the captured call returned something else than the timed ones"
     )

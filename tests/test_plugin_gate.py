@@ -413,3 +413,48 @@ def test_the_json_report_is_what_it_says_it_is(project: Project) -> None:
     assert report["schema"] == "roofline-report/1"
     assert report["ranking_by_pct"] == report["ranking_by_expected_gain"] == ["test_a.py::test_stream"]
     assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+# A gate that could not look at a test because of a mistake in what is said of it says so.
+
+WRONG = {
+    "marker": ('@pytest.mark.roofline(bytes=8e8, device="MI335X")', "", "is it "),
+    "op of a glob": ("", '"*test_one*" = { op = "rmsnrm", rows = 1, cols = 1, dtype = "bf16" }', "is it rmsnorm?"),
+    "device of a glob": ("", '"*test_one*" = { bytes = 8e8, device = "MI335X" }', "no peaks for device 'MI335X'"),
+}
+
+
+@pytest.mark.parametrize("where", WRONG)
+@pytest.mark.parametrize("gate", ["--roofline-fail-on=beyond_roof", "--roofline-fail-under=10"])
+def test_a_gate_says_what_it_could_not_look_at(project: Project, where: str, gate: str) -> None:
+    marker, toml, told = WRONG[where]
+    project.toml(f"[tool.roofline.work]\n{toml}").write(
+        test_a=f"""
+        import pytest
+
+        {marker}
+        def test_one(roofline):
+            roofline.record(2e-4, clock="device-event", cache="cold")
+        """
+    )
+    ran = project.run(gate)
+    assert ran.counts["passed"] == 1
+    assert told in ran.out
+    assert any(line.startswith("roofline: ") and " test_one: no " in line for line in ran.section)
+    assert not any(" test_one: no " in line for line in project.run().section)
+
+
+@pytest.mark.parametrize(("t_s", "told"), [(101 * ROOF_S, False), (1e3 * 2 * ROOF_S, True)])
+def test_a_time_that_may_be_in_another_unit_is_pointed_out(project: Project, t_s: float, told: bool) -> None:
+    project.write(test_a=streaming(t_s))
+    assert ("(seconds are meant): test_stream (200 ms)" in project.run().out) is told
+
+
+def test_an_impossible_ratio_is_no_hundred_percent_in_junit(project: Project) -> None:
+    project.write(test_a=streaming(ROOF_S / 3), test_b=streaming(2 * ROOF_S, name="test_half"))
+    ran = project.run("--junitxml=junit.xml")
+    found = {}
+    for name, case in ran.junit.items():
+        said = {pair.get("name"): pair.get("value") for pair in case.iter("property")}
+        found[name] = said.get("roofline_pct"), said.get("roofline_pct_raw")
+    assert found == {"test_stream": (None, "3"), "test_half": ("0.5", None)}

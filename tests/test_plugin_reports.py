@@ -216,8 +216,9 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
         ("--roofline-fail-on=beyond", "'beyond'"),
         ("--roofline-fail-on=beyond_roof,\x1b[31m", r"'\x1b[31m'"),
         ("--roofline-fail-under=ninety", "ninety"),
-        ("--roofline-fail-under=101", "at most 100"),
-        ("--roofline-fail-under=-1", "at least 0"),
+        ("--roofline-fail-under=101", "expected a percent from 1 to 100"),
+        ("--roofline-fail-under=-1", "expected a percent from 1 to 100"),
+        ("--roofline-fail-under=60%", "'60%', expected a percent from 1 to 100 (60 is 60 %)"),
         ("--roofline-fail-under=nan", "nan"),
         ("--roofline-fail-under=0.6", "--roofline-fail-under is '0.6', expected a percent from 1 to 100 (60 is 60 %)"),
     ],
@@ -236,9 +237,10 @@ def test_an_option_that_cannot_be_meant(project: Project, option: str, named: st
         ('[tool.pytest.ini_options]\nroofline_fail_under = "0.99"', "roofline_fail_under is 0.99"),
         ('[tool.roofline]\nnoise = "much"', "noise"),
         ("[tool.roofline]\nnoise = -1", "noise"),
+        ("[tool.roofline]\nnoise = 3.4", "expected a fraction (0.034 is 3.4 %)"),
         ('[tool.roofline]\nfail_on = ["everything"]', "'everything'"),
         ('[tool.roofline]\njunit = "some"', "'some'"),
-        ('[tool.pytest.ini_options]\nroofline_noise = "much"', "much"),
+        ('[tool.pytest.ini_options]\nroofline_noise = "3.4%"', "roofline_noise"),
         ('[tool.pytest.ini_options]\nroofline_fail_under = "1000"', "1000"),
         ('[tool.pytest.ini_options]\nroofline_fail_on = "nothing_known"', "'nothing_known'"),
         ('[tool.pytest]\nroofline_noise = "much"', "roofline_noise"),
@@ -287,7 +289,9 @@ def test_a_broken_roofline_toml(project: Project) -> None:
         ('bytes=8, baseline="yes"', "baseline"),
         ('bytes=8, baseline_kind="old"', "baseline_kind"),
         ("bytes=8, launches=0", "launches"),
-        ("bytes=8, target_eff=1.5", "target_eff"),
+        ("bytes=8, target_eff=1.5", "target_eff is 1.5, expected at most 1 (0.6 is 60 %)"),
+        ('bytes=8, min_pct="60%"', "min_pct is '60%', expected a percent from 1 to 100 (60 is 60 %)"),
+        ('op="rmsnorm", rows=1, cols=1, dtype="bf16", kernal="k"', "; kernel= may be meant"),
         ("8", "keywords only"),
         ("flops=8", "bytes"),
     ],
@@ -317,6 +321,30 @@ def test_a_wrong_keyword_of_the_fixture_is_the_tests_own_error(project: Project)
     ran = project.run()
     assert ran.counts == {"failed": 1}
     assert "bytes is 'n', expected a number" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("roofline(op='rmsnorm', rows=1, dtype='bf16')", "rmsnorm: missing cols"),
+        ("roofline.record('40us')", "t_s is '40us'"),
+        ("roofline.record(1e-6, clock='cuda')", "clock is 'cuda', expected one of"),
+    ],
+)
+def test_a_mistake_in_what_a_test_says_is_shown_at_its_own_line(project: Project, said: str, told: str) -> None:
+    project.write(test_a=f"def test_wrong(roofline):\n    {said}\n")
+    ran = project.run()
+    assert ran.counts == {"failed": 1}
+    assert f"E       ValueError: {told}" in ran.out
+    assert "test_a.py:2: ValueError" in ran.out
+    assert "recorder.py" not in ran.out
+
+
+def test_predictions_that_are_neither_an_artifact_nor_a_report(project: Project) -> None:
+    path = project.json("before.json", {"benchmarks": []})
+    project.write(test_a=STREAM.format(more=""))
+    ran = project.run(f"--roofline-predictions={path}")
+    assert "before.json: neither a profile_roofline.json (skill_version) nor a report" in ran.out
 
 
 # Launch overhead.

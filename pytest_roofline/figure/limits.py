@@ -19,7 +19,7 @@ _TAGGED = 12
 _PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0, 0.06, 0.18, 0.31, 0.44, 0.56, 0.69, 0.81, 0.94)
 _LIFTS = (5.0, -5.0 - 0.75 * SMALL)
 #: What it costs that a letter or two lies over a point, that a line runs through the words; what more than is unreadable.
-_OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 24.0
+_OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 10.0
 
 
 class Slope(NamedTuple):
@@ -87,14 +87,20 @@ def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> str:
     return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}"
 
 
+def _discs(model: Model, plane: Plane, sizes: Sequence[float]) -> list[Box]:
+    """The markers that words keep clear of."""
+    return [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
+
+
 def tags(model: Model, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
     """Each ceiling's words at its line: at the right end, over it or under it, else as much further left as is free.
 
-    They keep clear of each other, and of points where there is such a place.
+    They keep clear of each other, and of points and slopes where there is such a place.
     """
     found: list[Tag] = []
     right = plane.frame.x + plane.frame.w - 6
-    discs = [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
+    discs = _discs(model, plane, sizes)
+    rising = [line for line in lines(model, plane) if line[0][1] != line[1][1]]
     for one in sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name)):
         words = ceiling_words(one, unit)
         wide, at = text_width(words, SMALL), plane.py(one.flops_s)
@@ -103,7 +109,9 @@ def tags(model: Model, plane: Plane, unit: tuple[float, str], sizes: Sequence[fl
         places = [Box(right - wide - 12 * step, at + off, wide, 11) for step in steps for off in (-12, 1)]
         free = [box for box in places if not any(box.hits(other) for other in taken)]
         near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 12 + disc.h]
-        clear = (box for box in free if not any(box.hits(disc) for disc in near))
+        start = plane.px(ceiling_start(model, one.flops_s, plane))
+        over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
+        clear = (box for box in over if not any(box.hits(disc) for disc in near))
         found.append(Tag(one, words, next(clear, free[0] if free else places[0])))
     return tuple(found)
 
@@ -128,13 +136,14 @@ def levels(model: Model, plane: Plane, sizes: Sequence[float]) -> tuple[Level, .
     if len(model.levels) < 2:
         return ()
     found: list[Level] = []
+    discs = _discs(model, plane, sizes)
     for at, (one, size) in enumerate(zip(model.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
         for level, intensity in sorted(one.spots, key=lambda spot: spot[1]):
             wide = text_width(level.upper(), 7.0)
             x = plane.px(intensity) - wide / 2
             places = (Box(x, middle + size / 2 + 1, wide, 9), Box(x, middle - size / 2 - 10, wide, 9))
-            free = (box for box in places if not any(box.hits(other.box) for other in found))
+            free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in found))))
             box = next(free, None)
             if box is not None:
                 found.append(Level(at, level.upper(), box))
@@ -148,8 +157,7 @@ def slopes(model: Model, plane: Plane, sizes: Sequence[float], taken: Sequence[B
     """
     found: list[Slope] = []
     boxes: list[Box] = []
-    points = [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
-    points += [plane.disc(x, rate, 4.0) for x, rate in model.ridges]
+    points = _discs(model, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in model.ridges]
     flat = [line for line in lines(model, plane) if line[0][1] == line[1][1]]
     for one in model.bandwidths:
         words = slope_words(one, model.main)

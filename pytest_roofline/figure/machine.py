@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..ceilings.record import LEVELS, SCHEMA, Ceilings
-from .model import Bandwidth, Ceiling, Model, counted, meaning_of, titled
+from .model import Bandwidth, Ceiling, Model, Roofs, counted, meaning_of, titled
 
 #: What is nearer to a roof than this is the roof.
 _UNDER = 0.99
@@ -56,7 +56,7 @@ def model(document: Any, label: str, title: str | None) -> Model:
     """The figure of a machine alone."""
     found = measured(document, label)
     return Model(
-        title=title or titled((), ()),
+        title=title or titled((), (), Roofs(found.bandwidths, found.ceilings)),
         subtitle=counted((), (), "roofs: measured"),
         bandwidths=found.bandwidths,
         ceilings=found.ceilings,

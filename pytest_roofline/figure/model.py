@@ -127,15 +127,8 @@ class Kernel:
 
     @property
     def shown(self) -> str:
-        """The name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
-        return self.alias or self.short
-
-    @property
-    def short(self) -> str:
-        name = self.name
-        if "<" in name or "::" in name:
-            name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
-        return shortened(name, LONGEST_LABEL)
+        """The name on a label."""
+        return self.alias or labelled(self.name)
 
     @property
     def told(self) -> str:
@@ -253,6 +246,8 @@ def percent(fraction: float) -> str:
 
 
 def times(factor: float) -> str:
+    if factor < WORTH_AN_ARROW:
+        return f"{factor:.2f}x"
     return f"{factor:.1f}x" if factor < 9.95 else f"{factor:,.0f}x"
 
 
@@ -276,6 +271,14 @@ class Roofs:
             if one.level:
                 self._fastest[one.level] = max(self._fastest.get(one.level) or 0.0, one.bytes_s)
         self._of_dtype: dict[str | None, tuple[float | None, list[Ceiling]]] = {}
+
+    @property
+    def told(self) -> str:
+        """What the limits say alone: where the highest ridge is."""
+        top = max(self.ceilings, key=lambda one: one.flops_s, default=None)
+        if top is None or self.main is None:
+            return "Roofline"
+        return f"Memory binds below {ridge(top.flops_s, self.main.bytes_s):.3g} FLOP/byte, {top.name} above"
 
     def _compute(self, dtype: str | None) -> tuple[float | None, list[Ceiling]]:
         """The highest ceiling of a dtype, else of those for all, and the lower ones that can explain why it is not reached."""
@@ -318,21 +321,27 @@ class Roofs:
         )
 
 
-def told_apart(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """The kernels, those whose names differ only in what a label leaves out with the part that differs."""
-    alike: dict[str, list[str]] = {}
-    for one in kernels:
-        alike.setdefault(one.short, []).append(one.name)
-    found = []
-    for one in kernels:
-        names = alike[one.short]
-        if "…" in one.short and len(set(names)) > 1:
-            first = _alike(min(names), max(names))
-            begin = max(_HEAD, min(first - _BEFORE, len(one.name) - (LONGEST_LABEL - _HEAD - 2)))
-            part = one.name[begin : begin + LONGEST_LABEL - _HEAD - 2]
-            more = "…" if begin + len(part) < len(one.name) else ""
-            one = replace(one, alias=f"{one.short[:_HEAD]}…{part}{more}")
-        found.append(one)
+def labelled(name: str) -> str:
+    """A name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
+    if "<" in name or "::" in name:
+        name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
+    return shortened(name, LONGEST_LABEL)
+
+
+def aliases(names: Iterable[str]) -> dict[str, str]:
+    """For names that differ only in what a label leaves out: labels with the part that differs."""
+    shorts = {name: labelled(name) for name in names}
+    ends: dict[str, tuple[str, str]] = {}
+    for name, short in shorts.items():
+        first, last = ends.get(short, (name, name))
+        ends[short] = min(first, name), max(last, name)
+    differs = {short: _alike(*both) for short, both in ends.items() if both[0] != both[1] and "…" in short}
+    found = {}
+    for name, short in shorts.items():
+        if short in differs:
+            begin = max(_HEAD, min(differs[short] - _BEFORE, len(name) - (LONGEST_LABEL - _HEAD - 2)))
+            part = name[begin : begin + LONGEST_LABEL - _HEAD - 2]
+            found[name] = f"{short[:_HEAD]}…{part}{'…' if begin + len(part) < len(name) else ''}"
     return found
 
 
@@ -351,14 +360,14 @@ def meaning_of(name: str) -> str:
     return ""
 
 
-def titled(kernels: Sequence[Kernel], left: Sequence[Left]) -> str:
-    """What to see: the kernel with most to win, by its share of the time where that is known.
+def titled(kernels: Sequence[Kernel], left: Sequence[Left], roofs: Roofs) -> str:
+    """What to see: the kernel with most to win, by its share of the time where that is known; without kernels, the ridge.
 
     A row without a verdict ranks nothing; where one would come first, the title says that it was left out.
     """
     known = [one for one in kernels if one.ranked]
     if not known:
-        nothing = "No row has a place on this plot: the list says why" if left else "Roofline"
+        nothing = "No row has a place on this plot: the list says why" if left else roofs.told
         return "Roofline: what binds these kernels is not known" if kernels else nothing
     if len(known) == len(kernels) == 1:
         (only,) = known

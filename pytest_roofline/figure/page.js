@@ -218,7 +218,8 @@
       if (old) { old.remove(); }
       var place = spot(kernel);
       if (!place) { return; }
-      var here = place.matrixTransform(svg.getScreenCTM().inverse());
+      var here = place.matrixTransform(svg.getScreenCTM().inverse()), clip = svg.querySelector('clipPath rect').getBBox();
+      if (here.x < clip.x || here.x > clip.x + clip.width || here.y < clip.y || here.y > clip.y + clip.height) { return; }
       var circle = document.createElementNS('http://www.w3.org/2000/svg', 'circle');
       [['id', 'ring'], ['cx', here.x], ['cy', here.y], ['r', 13], ['fill', 'none'], ['stroke', '#D55E00'], ['stroke-width', 2]]
         .forEach(function (pair) { circle.setAttribute(pair[0], pair[1]); });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -104,7 +105,7 @@ _CAPITAL, _LETTER, _OTHER = 0.79, 0.64, 1.0
 def text_width(text: str, size: float = TEXT) -> float:
     """Pixels that a line takes at most."""
     total = 0.0
-    for letter in text:
+    for letter in text if text.isascii() else (one for one in text if not unicodedata.combining(one)):
         usual = (_CAPITAL if letter.isupper() else _LETTER) if letter.isascii() else _OTHER
         total += _WIDTHS.get(letter, usual)
     return total * size

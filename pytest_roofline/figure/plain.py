@@ -17,6 +17,7 @@ from .model import (
     Left,
     Model,
     Roofs,
+    aliases,
     counted,
     impossible,
     meaning_of,
@@ -24,7 +25,6 @@ from .model import (
     ranged,
     shortened,
     titled,
-    told_apart,
 )
 
 BASES = ("rated", "measured", "given")
@@ -47,13 +47,14 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
     left: list[Left] = []
-    for at, row in enumerate(rows):
+    names = [named(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
+    shown = aliases(names)
+    for at, (row, name) in enumerate(zip(rows, names)):
         if not isinstance(row, Mapping):
             left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
             continue
-        name = named(row.get("name"), at)
         try:
-            found = _kernel(row, at, name, machine)
+            found = _kernel(row, at, name, machine, shown.get(name, ""))
         except ValueError as error:
             left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
             continue
@@ -64,11 +65,10 @@ def model(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: st
     kernels, wrong = impossible(kernels)
     if any(one.verdict != "none" for one in kernels):  # where some have a verdict, one without is unknown
         kernels = [replace(one, verdict="unknown") if one.verdict == "none" else one for one in kernels]
-    kernels = told_apart(kernels)
     left += wrong
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
     return Model(
-        title=title or titled(kernels, left),
+        title=title or titled(kernels, left, machine),
         subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
         bandwidths=bandwidths,
         ceilings=ceilings,
@@ -142,7 +142,7 @@ def _dtype(value: object) -> str | None:
     return dtype.peak or dtype.name
 
 
-def _kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs) -> Kernel | Left:
+def _kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Left:
     rate = _figure(row, _RATES, "")
     moved = _figure(row, _BANDWIDTHS, "")
     spots = _spots(row, roofs.bandwidths)
@@ -173,6 +173,7 @@ def _kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs) -> Kernel 
     return Kernel(
         row=at,
         name=name,
+        alias=alias,
         rate=rate,
         spots=spots,
         share=None if _empty(share) else float(number(share, "share", minimum=0)),

@@ -9,15 +9,32 @@ from dataclasses import replace
 from typing import Any
 
 from roofline_engine.entry import FIELDS
-from roofline_engine.roofs import below_ceiling, binds
+from roofline_engine.roofs import attainable, below_ceiling, binds
 from roofline_engine.units import parse_dtype, printable, quantity
 
 from .machine import Measured, added
-from .model import WIDE, Bandwidth, Ceiling, Kernel, Left, Model, counted, named, sensible, shortened, titled, told_apart
+from .model import (
+    ROUNDING,
+    WIDE,
+    Bandwidth,
+    Ceiling,
+    Kernel,
+    Left,
+    Model,
+    Roofs,
+    aliases,
+    counted,
+    named,
+    sensible,
+    shortened,
+    titled,
+)
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
 _ENGINES = {"matrix": "flops", "vector": "vector"}
+#: How far a printed ratio and one of printed figures may be apart: each of them has two digits or more.
+_AGREES = 1.1
 #: What the entry says of the way to the roof; the artifacts of other tools do not have it.
 _KEY = "hard_limit_speedup"
 #: Reasons for which the roof of the drawing is not what limits the row: a cache, the launch, a peak that nobody has checked.
@@ -47,14 +64,15 @@ def model(
     kernels: list[Kernel] = []
     left: list[Left] = []
     used: dict[tuple[str, str], None] = {}
-    for at, entry in enumerate(entries):
-        shown = named(entry.get("short_name") or entry.get("name"), at)
+    names = [named(entry.get("short_name") or entry.get("name"), at) for at, entry in enumerate(entries)]
+    labels = aliases(names)
+    for at, (entry, shown) in enumerate(zip(entries, names)):
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
             why = f"of another device, {shortened(str(other), 40)}: --device draws it"
             left.append(Left(row=at, name=shown, kind="other device", why=why))
             continue
-        found = _kernel(entry, at, shown, peaks)
+        found = _kernel(entry, at, shown, peaks, labels.get(shown, ""))
         if isinstance(found, Left):
             left.append(found)
             continue
@@ -65,7 +83,7 @@ def model(
         if peaks.get("product") != "cpu":
             raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
         bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
-    kernels = told_apart([_explained(one, ceilings) for one in kernels])
+    kernels = [_explained(one, ceilings) for one in kernels]
     told = [_word(peaks, "source"), f"{_word(peaks, 'confidence')} confidence"]
     roof = [f"peaks: {', '.join(told)}"] if known else ["no peaks known"] if peaks else []
     product = peaks.get("product") or peaks.get("gfx") or name or document.get("gfx")
@@ -73,7 +91,7 @@ def model(
     if any(one.share is None for one in kernels):
         kernels = [_without_share(one) for one in kernels]
     return Model(
-        title=title or titled(kernels, left),
+        title=title or titled(kernels, left, Roofs(bandwidths, ceilings)),
         subtitle=counted(kernels, left, basis),
         bandwidths=bandwidths,
         ceilings=ceilings,
@@ -177,7 +195,7 @@ def _listed(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> 
 
 
 def _kernel(
-    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any]
+    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any], alias: str
 ) -> tuple[Kernel, list[tuple[str, str]]] | Left:
     def left(kind: str, why: str) -> Left:
         return Left(row=at, name=name, kind=kind, why=why)
@@ -206,12 +224,21 @@ def _kernel(
     flops_s = found[2] if found else flops_s
     wide = _above(peaks, "hbm_bw_bytes_s")
     share = _finite(entry, "pct_gpu_time")
+    fraction = _above(entry, "roofline_pct")
+    roof = attainable(intensity, wide, flops_s) if flops_s or axis != "compute" else None
+    if roof and rate / roof > ROUNDING:
+        return left(
+            "impossible", f"{quantity(rate, 'FLOP/s')} is {rate / roof:.3g} times its roof of {quantity(roof, 'FLOP/s')}"
+        )
+    if roof and fraction and not 1 / _AGREES <= fraction * roof / rate <= _AGREES:
+        return left("unusable", f"its roofline_pct is {fraction:.3g}, its rate {rate / roof:.3g} of the roof at its intensity")
     kernel = Kernel(
         row=at,
         name=name,
+        alias=alias,
         rate=rate,
         spots=(("", intensity),),
-        fraction=_above(entry, "roofline_pct"),
+        fraction=fraction,
         bytes_s=wide,
         flops_s=flops_s,
         axis=binds(intensity, wide, flops_s) or (axis if axis != "unknown" else None),

@@ -61,6 +61,7 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
     )
     y = _axis("rate", f"attained performance ({unit})", (plane.y[0] / layout.unit[0], plane.y[1] / layout.unit[0]))
     place = {"x": x, "y": y}
+    rows = datasets(model, layout)
     return {
         "$schema": SCHEMA,
         "description": model.title,
@@ -86,8 +87,14 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
                 "labelFontSize": 9,
             },
         },
-        "datasets": datasets(model, layout),
-        "layer": [_roofs(model, layout, place), _ridges(place), *_ways(place), _points(model, layout, place), *_words(place)],
+        "datasets": rows,
+        "layer": [
+            _roofs(model, layout, place),
+            _ridges(place),
+            *_ways(place),
+            _points(model, layout, place, rows["kernels"]),
+            *_words(place),
+        ],
         "resolve": {"scale": dict.fromkeys(("color", "strokeDash", "shape", "size"), "independent")},
     }
 
@@ -326,11 +333,11 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _points(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
+def _points(model: Model, layout: Layout, place: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     verdicts = [value for key, value in marks.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
     bounds = [value for key, value in marks.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
     plain = all(one.verdict == "none" for one in model.kernels)
-    used = {key for row in kernels(model, layout) for key in row}
+    used = {key for row in rows for key in row} - ({"verdict"} if plain else set())
     return {
         "data": {"name": "kernels"},
         "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],

@@ -153,7 +153,7 @@ def open_source(path: Path) -> Source:
         if stream.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]  # a BufferedReader
             return Source(path, gzip.GzipFile(fileobj=stream), LARGEST_EXPANDED)
     except OSError as error:
-        raise RefusedError(f"{printable(path.name)}: {error.strerror or error}") from None
+        raise RefusedError(f"{printable(str(path))}: {error.strerror or error}") from None
     return Source(path, stream)
 
 

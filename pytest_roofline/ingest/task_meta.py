@@ -91,7 +91,9 @@ def read(text: str) -> Task:
             share, problem = None, f"meta.json: pct_gpu_time is {share:g}, expected at most 100"
     kernel = label(meta.get("short_name")) or label(meta.get("kernel_name")) or label(meta.get("name"))
     found = tuple(_case(meta, case, at) for at, case in enumerate(_cases(meta)))
-    return Task(found, kernel, share, problem if found else problem or "meta.json lists no cases", label(meta.get("op_kind")))
+    if not found:
+        problem = problem or "meta.json lists no cases: workload.cases, cases or m_buckets"
+    return Task(found, kernel, share, problem, label(meta.get("op_kind")))
 
 
 def _cases(meta: _Meta) -> Iterator[_Meta]:
@@ -145,9 +147,10 @@ def _gemm(meta: _Meta, case: _Meta) -> dict[str, Any]:
         inner = b[-1 if transposed else -2]
         if isinstance(inner, int) and isinstance(k, int) and inner != k:
             raise ValueError(f"K is {k}, and {inner} in b_shape with transpose_b {transposed}")
+    n, k = _or(n, _first(meta, "N", "n")), _or(k, _first(meta, "K", "k"))  # one layer's, where the cases differ in M alone
     missing = [key for key, value in (("M", m), ("N", n), ("K", k)) if value is None or value == key]
     if missing:
-        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape or b_shape")
+        raise ValueError(f"no {', '.join(missing)} in the case, its dims, a_shape, b_shape or the task")
     found: dict[str, Any] = {"op": "gemm", "M": m, "N": n, "K": k}
     batch = a[0] if a is not None and len(a) == 3 else _first(case, "batch", "b")
     if batch is not None:

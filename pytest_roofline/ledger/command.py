@@ -65,7 +65,8 @@ def take(options: Options) -> int:
     path = _path(options)
     added = store.append(path, found.pairs, once=True)
     left = len(found.pairs) - added
-    print(f"{printable(str(path))}: {added} pairs added" + (f", {left} stood there already" if left else ""))
+    there = f", {left} stood there already" if left else ""
+    print(f"{printable(str(path))}: {added} {'pair' if added == 1 else 'pairs'} added{there}")
     return 0
 
 

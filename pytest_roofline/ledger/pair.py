@@ -115,6 +115,8 @@ class Pair:
             figure = getattr(self, name)
             if figure is not None and figure.low <= 0:
                 raise ValueError(f"{name} is {figure}, expected more than 0")
+        if self.attainable is not None and self.attainable.low < 1:
+            raise ValueError(f"attainable is {self.attainable}, expected a speedup of 1 or more")
         for name in FIGURES:
             figure = getattr(self, name)
             if figure is not None and not (math.isfinite(figure.low) and figure.low <= figure.high < math.inf):

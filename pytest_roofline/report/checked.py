@@ -95,7 +95,7 @@ class Tally:
     def lines(self) -> Iterator[str]:
         """The summary for a terminal."""
         refused = sum(self.reasons.values())
-        yield f"{self.total} rows: {_counted(self.counts) or 'none could be used'}" + (
+        yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {_counted(self.counts) or 'none could be used'}" + (
             f"; {refused} refused" if refused else ""
         )
         for item in self.worst():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.check import HOST
-from roofline_engine.metrics import ISOLATED_NOISE
+from roofline_engine.metrics import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
 from ..annotation import Annotation
@@ -66,6 +66,10 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         if row.check.status in ALARMS:
             colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
             yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
+    low = [f"{kernel(row)} ({duration(row.measurement.t_s)})" for row in rows if row.measurement and _is_far_below(row)]
+    if low:
+        told = _some(low, verbosity > 0)
+        yield Line(f"under a thousandth of the roof, as a time in a wrong unit is (seconds are meant): {told}", ("yellow",))
     hidden = [(row.overhead, row) for row in document.rows if row.overhead and row.overhead.graph_speedup > 1 + ISOLATED_NOISE]
     for spent, row in sorted(hidden, key=lambda pair: -pair[0].share)[: None if verbosity > 0 else _TOLD]:
         yield Line(f"launch overhead: {kernel(row)}: {overhead_told(spent)}")
@@ -86,6 +90,12 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"roofline report: {printable(path)}")
 
 
+def _is_far_below(row: Annotation) -> bool:
+    """Whether a device's kernel is so slow that its time may be in another unit; a loop on one of many cores may well be."""
+    ratio = row.entry.roofline_pct_raw or 1.0
+    return row.device != HOST and bool(row.entry.falsifiable) and ratio < SUSPECT_LOW
+
+
 def _untimed(rows: Sequence[Annotation], verbosity: int) -> Iterator[Line]:
     """Work without a time: what it would take at the roof."""
     told = [f"{kernel(row)} ({_moved(row)})" for row in rows[: None if verbosity > 0 else _TOLD]]
@@ -99,7 +109,8 @@ def _moved(row: Annotation) -> str:
     moved = quantity(entry.bytes_est, "B") if entry.bytes_est else "no work"
     if entry.bytes_est and entry.flops_est:  # a kernel that does none, or whose FLOPs nobody counted, is of its bytes alone
         moved += f", {quantity(entry.flops_est, 'FLOP')}"
-    return moved if row.roof_s is None else f"{moved}: {duration(row.roof_s)} at the roof"
+    roof = "memory roof" if entry.flops_est and entry.ridge_point is None else "roof"  # of a dtype without a compute peak
+    return moved if row.roof_s is None else f"{moved}: {duration(row.roof_s)} at the {roof}"
 
 
 def _gates(document: Document, rows: Sequence[Annotation]) -> Iterator[Line]:

@@ -81,8 +81,13 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
 def _hint(problem: str, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """What to do next, where the problem does not say it."""
     if problem.startswith("no work model"):
-        alike = classify(str(values.get("op"))).op  # as kernels are called: matmul, rms_norm
-        return f"; {f'op={alike!r} may be meant, ' if alike in OPS else ''}bytes= and flops= need no model"
+        called = classify(str(values.get("op"))).op  # as kernels are called: matmul, rms_norm
+        return f"; {f'op={called!r} may be meant, ' if called in OPS else ''}bytes= and flops= need no model"
+    if ": unknown parameter " in problem:
+        from difflib import get_close_matches  # for a mistake alone
+
+        alike = [near for key in values for near in get_close_matches(key, _OF_TEST, n=1, cutoff=0.75)]
+        return f"; {' or '.join(f'{name}=' for name in alike)} may be meant" if alike else ""
     for value in values.values():
         if isinstance(value, str) and problem.endswith(f" is {value!r}, expected a number"):
             return f" or a parametrize argument of this test ({', '.join(params) or 'it has none'})"
@@ -202,7 +207,7 @@ def _number(
         return None
     result = number(values[key], key, minimum=minimum, above=above)
     if maximum is not None and result > maximum:
-        raise ValueError(f"{key} is {values[key]!r}, expected at most {maximum:g}")
+        raise ValueError(f"{key} is {values[key]!r}, expected at most {maximum:g}{' (0.6 is 60 %)' if maximum == 1 else ''}")
     return result
 
 

@@ -30,12 +30,12 @@ def of_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     nbytes = _first(extra, _BYTES)
     if nbytes is None:
         return None
-    found: dict[str, Any] = {"bytes": number(nbytes[1], f"extra_info: {nbytes[0]}", above=0)}
+    found: dict[str, Any] = {"bytes": number(nbytes[1], nbytes[0], above=0)}
     flops, dtype = _first(extra, _FLOPS), _first(extra, _DTYPE)
+    if flops is not None:
+        found["flops"] = number(flops[1], flops[0], minimum=0)
     if dtype is not None:
         found["dtype"] = dtype[1]
-        if flops is not None:
-            found["flops"] = number(flops[1], f"extra_info: {flops[0]}", minimum=0)
     if isinstance(extra.get("op"), str):
         found["op"] = plain(extra["op"])
     return found

@@ -200,7 +200,9 @@ def _peaks_show(options: Options) -> int:
         for line in refused:
             print(printable(line), file=sys.stderr)
     if found.source == "derived":
-        where = "is measured: `roofline peaks measure`" if gfx == "cpu" else "is not in peaks.md: `roofline peaks list`"
+        where = "is measured: `roofline peaks measure`"
+        if gfx != "cpu":
+            where = f"is not in peaks.md: {table.near(options.name)}`roofline peaks list`"
         return _refuse(f"{printable(options.name)} {where}")
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))

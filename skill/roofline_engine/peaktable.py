@@ -111,6 +111,15 @@ class Table:
         word = max(wanted.split(), key=len)  # normalising keeps words, so most blocks need no closer look
         return [block for block in self.products.values() if wanted in _names(block, word)]
 
+    def near(self, name: str) -> str:
+        """A question for whoever misspelt a device, such as ``is it h100-sxm or h100-pcie? ``; empty where nothing is near."""
+        from difflib import get_close_matches  # for a mistake alone
+
+        wanted = normalise(name)
+        found = [known for known in self.products if wanted and wanted in normalise(known)]
+        found = found or get_close_matches(name.lower(), list(self.products), n=4, cutoff=0.8)
+        return f"is it {' or '.join(found[:4])}? " if found else ""
+
     def with_arch(self, gfx: str) -> list[Block]:
         return [block for block in self.products.values() if block.text("gfx") == gfx]
 

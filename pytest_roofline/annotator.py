@@ -106,7 +106,7 @@ class Annotator:
         notes = [*said.notes, case.problem]
         device, peaks = self._peaks(case, notes)
         work = in_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
-        prediction = self._predicted(case, peaks, notes)
+        prediction = self._predicted(case, work, peaks, notes)
         baseline = self._comparable(case, device)
         entry = Entry(
             name=said.kernel or case.nodeid,
@@ -190,13 +190,13 @@ class Annotator:
                 row, outcome = judge(peaks)
         return row, outcome, peaks
 
-    def _predicted(self, case: Case, peaks: Peaks | None, notes: list[str]) -> Prediction | None:
+    def _predicted(self, case: Case, work: Work | None, peaks: Peaks | None, notes: list[str]) -> Prediction | None:
         """The prediction of a case's kernel, on its device and of its shape, with a note on how it was found or why not."""
         if self.predictions is None:
             return None
         said = case.declared
         entry, how, problem = self.predictions.match(
-            case.test, nodeid=case.nodeid, kernel=said.kernel, launched=case.launched, work=said.work
+            case.test, nodeid=case.nodeid, kernel=said.kernel, launched=case.launched, work=work
         )
         if entry is None:
             notes.append(problem)
@@ -205,7 +205,7 @@ class Annotator:
         if other:
             self.tell(f"{other}: not used")
             return None
-        other = entry.other_work(said.work) if said.work is not None else None
+        other = entry.other_work(work) if work is not None else None
         if other:
             notes.append(f"prediction not used: {other} ({how})")
             return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EXAMPLE
+from conftest import EXAMPLE, MI300X, Run, gemm_row
 
 from pytest_roofline.records import NAMES, model
 
@@ -71,13 +71,18 @@ def test_names_of_parameters_give_a_percent_for_display(tmp_path: Path) -> None:
     assert (entry["stage"], entry["rankable"], entry["work"]["source"]) == ("A", False, "names")
 
 
-def test_activations_beyond_the_devices_cache_are_counted(tmp_path: Path) -> None:
+def test_activations_beyond_the_devices_cache_are_counted(tmp_path: Path, run: Run) -> None:
     """16384 rows of 4096 in fp8 and out in bf16 are 201 MB: more than the 32 MiB of an MI300X."""
     op = 'op = "moe", tokens = 16384, hidden = 4096, inter = 128, experts = 8, top_k = 1, dtype = "fp8", out_dtype = "bf16"'
     (tmp_path / "pyproject.toml").write_text(f'[tool.roofline.work]\n"*::test_moe*" = {{ {op} }}\n')
+    case = {"op": "moe", "tokens": 16384, "hidden": 4096, "inter": 128, "experts": 8, "top_k": 1, "launches": 1}
+    run.topn(gemm_row("test_moe", t_ms=0.2)).shapes(test_moe=[{**case, "dtype": "fp8", "out_dtype": "bf16"}]).env(**MI300X)
+    predicted = tmp_path / "predicted.json"
+    predicted.write_text(json.dumps(run.analyze()))
     path = stored(tmp_path / "now.json", row("t.py::test_moe", 100e-6))
-    done = command("annotate", path, "--device", "MI300X", "--json", cwd=tmp_path)
+    done = command("annotate", path, "--device", "MI300X", "--predictions", predicted, "--json", cwd=tmp_path)
     (entry,) = json.loads(done.stdout)["entries"]
+    assert entry["prediction"]["kernel"] == "test_moe"  # of the same bytes, so of this shape
     assert entry["bytes_est"] == pytest.approx(8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2))
     assert entry["roof_axis"] == "memory"
 

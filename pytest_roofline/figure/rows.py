@@ -126,6 +126,8 @@ def _device(
 
 def _finite(entry: Mapping[str, Any], key: str) -> float | None:
     value = entry.get(key)
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -349,24 +351,36 @@ _LONGEST_NOTE = 600
 def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The fields of the entries in the order of their definition, then what a run adds."""
     columns: dict[str, list[Any]] = {}
-    for key in FIELDS:
-        if key not in _ELSEWHERE:
-            columns[key] = [_value(entry.get(key)) for entry in entries]
-    for key in ("nodeid", "kernel", "device", "failed"):
-        columns[key] = [_value(entry.get(key)) for entry in entries]
+    for key in (*(field for field in FIELDS if field not in _ELSEWHERE), "nodeid", "kernel", "device", "failed"):
+        columns[key] = [entry.get(key) for entry in entries]
     for key, inner in (("work", "source"), ("measurement", "source"), ("check", "status"), ("check", "message")):
         values = [entry.get(key) for entry in entries]
-        columns[f"{key} {inner}"] = [_value(one.get(inner)) if isinstance(one, Mapping) else None for one in values]
-    return {key: values for key, values in columns.items() if any(one not in (None, "", []) for one in values)}
+        columns[f"{key} {inner}"] = [one.get(inner) if isinstance(one, Mapping) else None for one in values]
+    words: dict[str, str] = {}
+    shown = {key: _column(values, words) for key, values in columns.items()}
+    return {key: values for key, values in shown.items() if any(one is not None and one not in ("", []) for one in values)}
 
 
-def _value(value: object) -> object:
+def _column(values: list[Any], words: dict[str, str]) -> list[Any]:
+    """A column by what is in it, since most are of figures alone. words: as of ``_value``."""
+    kinds = set(map(type, values))
+    if kinds <= {int, bool, type(None)}:
+        return values
+    if kinds <= {float, int, bool, type(None)}:
+        return [one if type(one) is not float or math.isfinite(one) else None for one in values]
+    return [_value(one, words) for one in values]
+
+
+def _value(value: object, words: dict[str, str]) -> object:
+    """What picking shows of a field. words: those that were shortened before, since many rows say the same."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        if value not in words:
+            words[value] = shortened(value, _LONGEST_NOTE)
+        return words[value]
     if value is None or isinstance(value, int):
         return value
-    if isinstance(value, str):
-        return shortened(value, _LONGEST_NOTE)
     if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
-        return [_value(one) for one in value[:8]]
+        return [_value(one, words) for one in value[:8]]
     return None

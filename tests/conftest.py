@@ -14,6 +14,8 @@ import pytest
 from plugin_run import Project
 
 pytest_plugins = ["pytester"]
+for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+    os.environ.pop(name, None)  # the runs inside of a test are of no worker
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "skill" / "roofline_tools.py"

@@ -88,7 +88,7 @@ class Project:
         self.env = {
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "ROOFLINE_CACHE_DIR": str(ceilings),
-            "COLUMNS": "200",
+            "COLUMNS": "250",
         }
         for name, value in self.env.items():
             monkeypatch.setenv(name, value)

@@ -42,7 +42,7 @@ def to_json(document: dict[str, object]) -> str:
     five times as fast. A number that JSON cannot hold becomes null rather than an unreadable file.
     """
     long = any(isinstance(value, list) and len(value) > _INDENTED for value in document.values())
-    encode = json.JSONEncoder(allow_nan=False, indent=None if long else 1).encode
+    encode = json.JSONEncoder(allow_nan=False, check_circular=False, indent=None if long else 1).encode  # it has no cycles
     write = _lines if long else _whole
     try:
         return write(document, encode)

@@ -56,8 +56,7 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
     watched = Watched()
     with ExitStack() as stack:
         if fixture is not None:
-            stack.enter_context(replaced(type(fixture), "__call__", _benchmark(watched, timed)))
-            stack.enter_context(replaced(type(fixture), "pedantic", _pedantic(watched)))
+            stack.enter_context(_on_benchmark(fixture, watched, timed))
         watch = stack.enter_context(own_call()) if own else None
         leave = watch.leave if watch is not None else None
         watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
@@ -70,11 +69,17 @@ def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, t
 def seeing(fixture: Any) -> Iterator[Watched]:
     """See what the arrays of a benchmark are on while the block runs, where its work is known."""
     watched = Watched()
+    with _on_benchmark(fixture, watched, lambda: False):
+        yield watched
+
+
+@contextmanager
+def _on_benchmark(fixture: Any, watched: Watched, timed: Callable[[], bool]) -> Iterator[None]:
     with (
-        replaced(type(fixture), "__call__", _benchmark(watched, lambda: False)),
+        replaced(type(fixture), "__call__", _benchmark(watched, timed)),
         replaced(type(fixture), "pedantic", _pedantic(watched)),
     ):
-        yield watched
+        yield
 
 
 def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:

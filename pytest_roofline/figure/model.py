@@ -416,9 +416,13 @@ def impossible(kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Left]]:
     right, wrong = [], []
     for one in kernels:
         if one.fraction is not None and one.fraction > ROUNDING:
-            roof = quantity(one.roof or 0.0, "FLOP/s")
-            why = f"{quantity(one.rate, 'FLOP/s')} is {one.fraction:.3g} times its roof of {roof}"
-            wrong.append(Left(row=one.row, name=one.name, kind="impossible", why=why))
+            wrong.append(over_its_roof(one.row, one.name, one.rate, one.rate / one.fraction))
         else:
             right.append(one)
     return right, wrong
+
+
+def over_its_roof(row: int, name: str, rate: float, roof: float) -> Left:
+    """A row whose rate its roof does not allow."""
+    why = f"{quantity(rate, 'FLOP/s')} is {rate / roof:.3g} times its roof of {quantity(roof, 'FLOP/s')}"
+    return Left(row=row, name=name, kind="impossible", why=why)

@@ -25,6 +25,7 @@ from .model import (
     aliases,
     counted,
     named,
+    over_its_roof,
     sensible,
     shortened,
     titled,
@@ -229,9 +230,7 @@ def _kernel(
     fraction = _above(entry, "roofline_pct")
     roof = attainable(intensity, wide, flops_s) if flops_s or axis != "compute" else None
     if roof and rate / roof > ROUNDING:
-        return left(
-            "impossible", f"{quantity(rate, 'FLOP/s')} is {rate / roof:.3g} times its roof of {quantity(roof, 'FLOP/s')}"
-        )
+        return over_its_roof(at, name, rate, roof)
     if roof and fraction and not 1 / _AGREES <= fraction * roof / rate <= _AGREES:
         return left("unusable", f"its roofline_pct is {fraction:.3g}, its rate {rate / roof:.3g} of the roof at its intensity")
     kernel = Kernel(

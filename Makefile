@@ -4,8 +4,6 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Of the tests' environment; dev,frameworks adds torch and JAX.
 EXTRAS ?= dev
-# Two workers, a file's tests in one; in one process with PARALLEL=. More would be in each other's times.
-PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check bench clean
 
@@ -14,13 +12,13 @@ demo: $(VENV)/installed
 	$(BIN)/python -m pytest examples/kernels --roofline -p no:cacheprovider
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/bench_analyze.py

@@ -59,7 +59,7 @@ def _plot() -> _Loaded:
 
 
 def _schema(options: Options) -> int:
-    from .records import NAMES, model
+    from .schema import NAMES, model
 
     if options.name is None:
         print("\n".join(NAMES))

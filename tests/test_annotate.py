@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import EXAMPLE, MI300X, Run, gemm_row
 
-from pytest_roofline.records import NAMES, model
+from pytest_roofline.schema import NAMES, model
 
 
 def command(*args: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

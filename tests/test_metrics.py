@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import ROOT
 
-from roofline_engine.entry import ByteModel, Entry
+from roofline_engine.entry import ByteModel, Entry, Note, has_note, join_notes, note, read_notes, tidy_notes
 from roofline_engine.metrics import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
 from roofline_engine.models import Work
 from roofline_engine.peaks import Device, Peaks, resolve
@@ -299,3 +299,15 @@ def test_kerncraft_85_zero_bytes_and_zero_flops_have_a_result(nbytes: float, flo
     p = point(nbytes, flops, 1e-3, 1e12, 1e14)
     assert p.achieved_bw_bytes_s == nbytes / 1e-3
     assert p.arithmetic_intensity == (flops / nbytes if nbytes else None)
+
+
+def test_notes_survive_their_json_form() -> None:
+    notes = tidy_notes([note("unit: one launch", "unit"), note("a; b"), note(""), note("b", "remark")])
+    assert notes == (Note("unit", "unit: one launch"), Note("basis", "a"), Note("basis", "b"))
+    assert read_notes(join_notes(notes), [item.code for item in notes]) == notes
+    assert has_note(notes, "idle", "unit") and not has_note(notes, "idle")
+
+
+def test_a_note_code_outside_the_closed_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="note code 'odd' is unknown"):
+        note("text", "odd")

@@ -6,6 +6,9 @@ these definitions; none keeps a second list. The field names of the specificatio
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 from .record import Record
 
 # Closed sets: nothing else may be emitted (``validate`` names whatever is).
@@ -39,6 +42,77 @@ ROUTES = (
 )
 PEAK_SOURCES = ("table", "derived", "measured", "user")
 PEAK_CONFIDENCES = ("high", "low")
+
+#: What a note is about. Decide on a code, never on a text; anyone may add a code.
+NOTE_CODES = {
+    "basis": "what a figure rests on: a source or an assumption (the code of most notes)",
+    "unit": "the logical unit of work that the figures are for",
+    "remark": "what a reader should know before believing the figure",
+    "sharpen": "what would make the figure more certain",
+    "problem": "an input that could not be used",
+    "no_work_model": "bytes and FLOPs are unknown",
+    "unknown_parameter": "the op does not take a parameter that was given",
+    "model_error": "the engine failed while modeling this kernel",
+    "no_device": "the device is unknown",
+    "left_to_cache": "activations are left out of the bytes: a cache may hold them",
+    "idle": "a benchmark took no time: benchmarks are disabled",
+    "shared_workers": "measured while other workers of pytest-xdist ran",
+    "no_device_sync": "device work on a host clock without a wait for the device",
+    "no_overhead": "the wall time cannot be right, so launch overhead is unknown",
+    "wrong_output": "the output failed its own check",
+    "interpreted": "a kernel ran in an interpreter: the time is not the time of a kernel",
+    "meta_device": "tensors on the meta device: nothing was computed",
+    "prediction": "which prediction was used",
+    "prediction_unused": "a prediction was found and not used, and why",
+    "claim": "a printed rate differs from the rate that shape and time give",
+}
+
+
+class Note(NamedTuple):
+    """A remark on a result: a code for programs, a sentence for people.
+
+    Inside the program ``notes`` is a tuple of ``Note``. In JSON the field ``notes`` is ``join_notes(notes)`` and its
+    sibling ``note_codes`` lists one code for each "; "-separated part of that text; ``read_notes`` is the way back.
+    """
+
+    code: str  # a key of NOTE_CODES
+    text: str  # one sentence, no final period
+
+
+def note(text: str, code: str = "basis") -> Note:
+    """Build a note.
+
+    Raises:
+        ValueError: for a code that NOTE_CODES lacks.
+    """
+    if code not in NOTE_CODES:
+        raise ValueError(f"note code {code!r} is unknown. Use one of {', '.join(NOTE_CODES)}, or add it to NOTE_CODES")
+    return Note(code, text)
+
+
+def tidy_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return the notes one sentence each, without empty and repeated texts: what an ``Entry`` holds."""
+    codes: dict[str, str] = {}
+    for item in notes:
+        for part in filter(None, item.text.split("; ")):
+            codes.setdefault(part, item.code)
+    return tuple(Note(code, part) for part, code in codes.items())
+
+
+def join_notes(notes: Iterable[Note]) -> str:
+    """Return the texts as the JSON field ``notes`` has them, joined by "; "."""
+    return "; ".join(item.text for item in notes)
+
+
+def read_notes(text: str, codes: Sequence[str] = ()) -> tuple[Note, ...]:
+    """Return the notes of the JSON fields ``notes`` and ``note_codes``; a part without a code gets ``basis``."""
+    parts = text.split("; ") if text else []
+    return tuple(Note(codes[at] if at < len(codes) else "basis", part) for at, part in enumerate(parts))
+
+
+def has_note(notes: Iterable[Note], *codes: str) -> bool:
+    """Return whether one of the notes has one of these codes."""
+    return any(item.code in codes for item in notes)
 
 
 class ByteModel(Record):

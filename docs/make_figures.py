@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_roofline.figure import roofline_figure
+from pytest_roofline.plot import roofline_figure
 from roofline_engine import cli
 
 ROOT = Path(__file__).resolve().parent.parent

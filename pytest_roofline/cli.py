@@ -53,9 +53,9 @@ def _ledger_calibrate() -> _Loaded:
 
 
 def _plot() -> _Loaded:
-    from .figure import command
+    from .plot import output
 
-    return command.run, command.OPTIONS
+    return output.run, output.OPTIONS
 
 
 def _schema(options: Options) -> int:

@@ -191,7 +191,7 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind in FIGURES:
-            from .figure.output import MissingExtraError, needed
+            from .plot.output import MissingExtraError, needed
 
             try:
                 needed()

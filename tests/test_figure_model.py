@@ -15,11 +15,10 @@ from figure_data import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100,
 
 from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.record import Ceiling, Ceilings
-from pytest_roofline.figure import marks
-from pytest_roofline.figure.layout import NARROW, WIDE, Layout, Size, arrange
-from pytest_roofline.figure.model import Model, percent, shortened
-from pytest_roofline.figure.output import of_document
-from pytest_roofline.figure.paper import Box
+from pytest_roofline.plot import draw
+from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
+from pytest_roofline.plot.model import Model, percent, shortened
+from pytest_roofline.plot.output import of_document
 
 
 def model(document: dict[str, Any], **options: Any) -> Model:
@@ -32,7 +31,7 @@ def table(*kernels: Any, **roof: Any) -> Model:
 
 def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
     made = model(document)
-    return made, arrange(made, marks.legend(made), size)
+    return made, arrange(made, draw.legend(made), size)
 
 
 # The specification's table.
@@ -170,7 +169,7 @@ def test_what_has_no_place_on_the_plot_is_listed_with_its_reason(row: Any, kind:
     assert left.kind == kind
     assert why in left.why
     assert "1 listed, not drawn" in made.subtitle
-    layout = arrange(made, marks.legend(made))
+    layout = arrange(made, draw.legend(made))
     assert any(why.split(" ")[0] in line for line in layout.footer)
 
 
@@ -420,7 +419,7 @@ def test_no_document_is_more_than_one_line_of_an_error(run: Run) -> None:
         except ValueError as error:
             refused.append(str(error))
             continue
-        layout = arrange(made, marks.legend(made))
+        layout = arrange(made, draw.legend(made))
         said = [made.title, made.subtitle, *layout.footer, *(line for label in layout.labels for line in label.lines)]
         assert all(line.isprintable() for line in said)
         drawn += 1

@@ -21,9 +21,9 @@ from conftest import ROOT
 from figure_data import GPU, NASTY, SEVEN, V100, many
 from plugin_run import Project
 
-from pytest_roofline.figure import marks, output, roofline_figure, vega
-from pytest_roofline.figure.layout import arrange
-from pytest_roofline.figure.model import Model
+from pytest_roofline.plot import draw, output, roofline_figure, vega
+from pytest_roofline.plot.layout import arrange
+from pytest_roofline.plot.model import Model
 from pytest_roofline.report.document import Figures
 
 pytest.importorskip("plotpress")
@@ -94,14 +94,14 @@ def lines(svg: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["vega-lite", "vega"])
 def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
     made = model(FULL)
-    layout = arrange(made, marks.legend(made))
+    layout = arrange(made, draw.legend(made))
     ours = lines(output.svg(made))
     drawn = scene(kind)
-    colours = {colour.lower() for colour, _ in marks.VERDICTS.values()}
+    colours = {colour.lower() for colour, _ in draw.VERDICTS.values()}
     points = sorted(
         (round(item["x"]), round(item["y"]))
         for role, item in drawn
-        if role == "symbol mark" and item.get("fill", "").lower() in colours and item.get("stroke") == marks.PAPER
+        if role == "symbol mark" and item.get("fill", "").lower() in colours and item.get("stroke") == draw.PAPER
     )
     expected = [
         (layout.plane.px(x) - layout.plane.frame.x, layout.plane.py(one.rate) - layout.plane.frame.y)
@@ -278,7 +278,7 @@ def test_another_command_imports_nothing_of_the_figure() -> None:
     code = (
         "import sys; sys.argv = ['roofline', 'peaks', 'list']; from pytest_roofline.cli import main; main();"
         "print([name for name in sys.modules if name.partition('.')[0] in ('plotpress', 'vl_convert', 'narwhals')"
-        " or name.startswith('pytest_roofline.figure')], file=sys.stderr)"
+        " or name.startswith('pytest_roofline.plot')], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"

@@ -13,7 +13,7 @@ import pytest
 from conftest import EXAMPLE, run_tool
 from figure_data import GPU, NASTY, SEVEN, V100, many
 
-from pytest_roofline.figure import output
+from pytest_roofline.plot import output
 
 pytest.importorskip("plotpress")
 sync_api = pytest.importorskip("playwright.sync_api")

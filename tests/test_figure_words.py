@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from figure_data import GPU, V100, many
 
-from pytest_roofline.figure import limits, marks, output
-from pytest_roofline.figure.layout import NARROW, WIDE, Layout, Size, arrange
-from pytest_roofline.figure.model import Model
-from pytest_roofline.figure.paper import Box, text_width
+from pytest_roofline.plot import draw, output
+from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange, roof_lines, text_width
+from pytest_roofline.plot.model import Model
 
 
 def model(document: dict[str, Any]) -> Model:
@@ -21,7 +20,7 @@ def model(document: dict[str, Any]) -> Model:
 
 def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
     made = model(document)
-    return made, arrange(made, marks.legend(made), size)
+    return made, arrange(made, draw.legend(made), size)
 
 
 # A percent is of the roof that binds, or it names its roof.
@@ -115,7 +114,7 @@ def test_where_some_rows_have_a_verdict_one_without_is_unknown() -> None:
     rows = [{**row, "name": "a", "headroom_class": "moderate"}, {**row, "name": "b"}]
     made = model({**GPU, "kernels": rows})
     assert [one.verdict for one in made.kernels] == ["moderate", "unknown"]
-    shown = [entry.text for entry in marks.legend(made) if entry.kind == "colour"]
+    shown = [entry.text for entry in draw.legend(made) if entry.kind == "colour"]
     assert shown == ["moderate", "verdict unknown"]
     assert [one.verdict for one in model({**GPU, "kernels": rows[1:]}).kernels] == ["none"]
 
@@ -174,7 +173,7 @@ def test_roofs_of_one_name_are_told_apart() -> None:
         "bandwidths": [{"name": "DRAM", "gbs": 100}, {"name": "DRAM", "gbs": 80}, {"name": "DRAM", "gbs": 80}],
     }
     made = model({**roofs, "kernels": []})
-    shown = [entry.text for entry in marks.legend(made)]
+    shown = [entry.text for entry in draw.legend(made)]
     assert sorted(shown) == [
         "DRAM: 100 GB/s",
         "DRAM: 300 GFLOP/s",
@@ -244,7 +243,7 @@ def test_a_ceilings_words_keep_clear_of_slopes() -> None:
     made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": full}, NARROW)
     (tag,) = (one for one in layout.tags if one.ceiling.name == "n")
     assert not any(tag.box.hits(layout.plane.disc(one.intensity, one.rate, 22)) for one in made.kernels)
-    lines = limits.lines(made, layout.plane)
+    lines = roof_lines(made, layout.plane)
     assert not any(tag.box.crossed(line) for line in lines if line[0][1] != line[1][1])
 
 
@@ -268,9 +267,9 @@ def test_of_few_kernels_each_has_its_own_edge() -> None:
     row = {"gflops": 500, "dtype": "fp32"}
     near = [{**row, "name": f"k{at}", "intensity": 3 + at / 100} for at in range(20)]
     svg = output.svg(model({**GPU, "kernels": near}))
-    assert svg.count(marks.VERDICTS["none"][0]) >= 20
+    assert svg.count(draw.VERDICTS["none"][0]) >= 20
     crowd = output.svg(model(many(500)))
-    assert f'stroke="{marks.PAPER}"' not in re.sub(r"<text.*?</text>|<g class=\"roofline-over\".*", "", crowd, flags=re.DOTALL)
+    assert f'stroke="{draw.PAPER}"' not in re.sub(r"<text.*?</text>|<g class=\"roofline-over\".*", "", crowd, flags=re.DOTALL)
 
 
 def test_a_row_whose_percent_is_not_of_its_own_figures_is_not_drawn() -> None:

@@ -22,7 +22,7 @@ from ..priors import REPORT_SCHEMA, this_machine
 from ..settings import FIGURES, Settings
 
 if TYPE_CHECKING:
-    from ..figure.model import Model
+    from ..plot.model import Model
 
 
 class Document:
@@ -170,12 +170,12 @@ class Figures:
 
     @cached_property
     def _model(self) -> Model:
-        from ..figure.output import of_document
+        from ..plot.output import of_document
 
         return of_document(self._data, "report")
 
     def write(self, destination: str, kind: str) -> None:
-        from ..figure.output import write
+        from ..plot.output import write
 
         write(self._model, destination, f".{kind}")
 

@@ -1,18 +1,18 @@
-"""An artifact of ``analyze`` or a report of a run to the model of the figure: the engine's own percentages, its own roofs."""
+"""Read the sources of a chart: a report or an artifact, a plain table, and the measured ceilings of a CPU."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from roofline_engine.entry import FIELDS
+from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
 from roofline_engine.roofs import attainable, below_ceiling, binds
-from roofline_engine.units import parse_dtype, printable, quantity
+from roofline_engine.units import number, parse_dtype, printable, quantity
 
-from .machine import Measured, added
+from ..ceilings.record import LEVELS, SCHEMA, Ceilings
 from .model import (
     ROUNDING,
     WIDE,
@@ -24,12 +24,281 @@ from .model import (
     Roofs,
     aliases,
     counted,
+    impossible,
+    meaning_of,
     named,
     over_its_roof,
+    ranged,
     sensible,
     shortened,
     titled,
 )
+
+#: What is nearer to a roof than this is the roof.
+_UNDER = 0.99
+_NAMED = {"vector_fma": "FMA", "gemm": "GEMM", "vector": "no FMA", "scalar": "scalar"}
+
+
+class Measured(NamedTuple):
+    """The measured roofs of one machine."""
+
+    bandwidths: tuple[Bandwidth, ...]
+    ceilings: tuple[Ceiling, ...]
+    note: str
+
+
+def is_record(document: object) -> bool:
+    return isinstance(document, Mapping) and document.get("schema") == SCHEMA
+
+
+def measured(document: Any, label: str) -> Measured:
+    """The roofs in a record of ceilings, with all threads.
+
+    Raises:
+        ValueError: for what is no such record, in one line that names ``label``.
+    """
+    try:
+        record = Ceilings.from_json(document)
+    except ValueError as error:
+        raise ValueError(f"{label}: no ceilings of roofline peaks measure: {error}") from None
+    threads = max((item.threads for item in record.items), default=0)
+    items = [item for item in record.items if item.threads == threads]
+    bandwidths = []
+    for level in reversed(LEVELS):
+        found = sorted((item for item in items if item.level == level), key=lambda item: -item.value)
+        for item in found if level == "DRAM" else found[:1]:  # of a cache the best, of memory each kind of traffic
+            name = f"{level} {item.name}"
+            bandwidths.append(Bandwidth(name=name, bytes_s=item.value, level=level.lower(), basis="measured"))
+    ceilings = []
+    for item in items:
+        if item.kind == "compute":
+            name = f"{item.dtype} {_NAMED[item.name]}"
+            made = Ceiling(name=name, flops_s=item.value, dtype=item.dtype, basis="measured", meaning=meaning_of(name))
+            ceilings.append(made)
+    return Measured(tuple(bandwidths), tuple(ceilings), record.peaks().note)
+
+
+def machine_chart(document: Any, label: str, title: str | None) -> Model:
+    """The figure of a machine alone."""
+    found = measured(document, label)
+    return Model(
+        title=title or titled((), (), Roofs(found.bandwidths, found.ceilings)),
+        subtitle=counted((), (), "roofs: measured"),
+        bandwidths=found.bandwidths,
+        ceilings=found.ceilings,
+        kernels=(),
+        notes=(found.note,),
+    )
+
+
+def added(found: Measured, bandwidths: tuple[Bandwidth, ...], ceilings: tuple[Ceiling, ...], dtypes: Iterable[str]) -> Measured:
+    """What ``found`` adds to the roofs that rows were judged by, which stay the roofs: nothing over those is a roof here."""
+    memory = max((one.bytes_s for one in bandwidths), default=None)
+    tops = {one.dtype: one.flops_s for one in reversed(ceilings)}
+    wide = tuple(
+        one for one in found.bandwidths if one.level != LEVELS[-1].lower() or memory is None or one.bytes_s < _UNDER * memory
+    )
+    used = set(dtypes)
+    low = tuple(one for one in found.ceilings if one.dtype in used and one.flops_s < _UNDER * tops.get(one.dtype, 0.0))
+    return Measured((*bandwidths, *wide), tuple(sorted((*ceilings, *low), key=lambda one: -one.flops_s)), found.note)
+
+
+BASES = ("rated", "measured", "given")
+#: Keys of a rate and of a bandwidth, with the factor to FLOP/s and bytes/s.
+_RATES = {"flops_s": 1.0, "gflops": 1e9}
+_BANDWIDTHS = {"bytes_s": 1.0, "gbs": 1e9}
+
+
+def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: str, title: str | None = None) -> Model:
+    """The figure of ``rows`` under ``roofs``, an object with ``ceilings`` and ``bandwidths``.
+
+    A row that cannot be drawn is listed with its reason. label: names the source in messages.
+
+    Raises:
+        ValueError: for a roof that cannot be meant, in one line.
+    """
+    ceilings = tuple(_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _each(roofs, "ceilings", label))
+    bandwidths = tuple(_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _each(roofs, "bandwidths", label))
+    ceilings, bandwidths = tuple(dict.fromkeys(ceilings)), tuple(dict.fromkeys(bandwidths))  # the same limit twice is one
+    machine = Roofs(bandwidths, ceilings)
+    kernels: list[Kernel] = []
+    left: list[Left] = []
+    names = [named(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
+    shown = aliases(names)
+    for at, (row, name) in enumerate(zip(rows, names)):
+        if not isinstance(row, Mapping):
+            left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
+            continue
+        try:
+            found = _table_kernel(row, at, name, machine, shown.get(name, ""))
+        except ValueError as error:
+            left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
+            continue
+        if isinstance(found, Left):
+            left.append(found)
+        else:
+            kernels.append(machine.over(found))
+    kernels, wrong = impossible(kernels)
+    if any(one.verdict != "none" for one in kernels):  # where some have a verdict, one without is unknown
+        kernels = [replace(one, verdict="unknown") if one.verdict == "none" else one for one in kernels]
+    left += wrong
+    bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
+    return Model(
+        title=title or titled(kernels, left, machine),
+        subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
+        bandwidths=bandwidths,
+        ceilings=ceilings,
+        kernels=tuple(kernels),
+        left=tuple(sorted(left, key=lambda one: one.row)),
+        columns=_table_columns(rows, kernels),
+    )
+
+
+def _each(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, Mapping[str, Any]]]:
+    found = roofs.get(key, [])
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise ValueError(f"{label}: {key} is {type(found).__name__}, expected a list of objects")
+    for at, one in enumerate(found):
+        if not isinstance(one, Mapping):
+            raise ValueError(f"{label}: {key}[{at}] is {type(one).__name__}, expected an object")
+    return list(enumerate(found))
+
+
+def _figure(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float | None:
+    """The one figure of ``keys`` that is given, in SI; None where none is."""
+    given = [key for key in keys if one.get(key) is not None]
+    if len(given) > 1:
+        raise ValueError(f"{where}: both {given[0]} and {given[1]}, expected one")
+    return number(one[given[0]], f"{where} {given[0]}".strip()) * keys[given[0]] if given else None
+
+
+def _roof(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float:
+    value = _figure(one, keys, where)
+    if value is None:
+        raise ValueError(f"{where}: expected {' or '.join(keys)}")
+    return ranged(value, where)
+
+
+def _table_basis(one: Mapping[str, Any], where: str) -> str:
+    basis = one.get("basis", "given")
+    if basis not in BASES:
+        raise ValueError(f"{where}: basis is {basis!r}, expected {', '.join(BASES)}")
+    return str(basis)
+
+
+def _ceiling(one: Mapping[str, Any], where: str) -> Ceiling:
+    rate = _roof(one, _RATES, where)
+    name = shortened(str(one.get("name") or quantity(rate, "FLOP/s")), 40)
+    unit = one.get("unit")
+    return Ceiling(
+        name=name,
+        flops_s=rate,
+        dtype=_dtype(one.get("dtype")),
+        unit=None if unit is None else shortened(str(unit), 20),
+        basis=_table_basis(one, where),
+        meaning=meaning_of(name),
+    )
+
+
+def _bandwidth(one: Mapping[str, Any], where: str) -> Bandwidth:
+    rate = _roof(one, _BANDWIDTHS, where)
+    level = shortened(str(one.get("level") or ""), 20)
+    name = shortened(str(one.get("name") or level or quantity(rate, "B/s")), 40)
+    return Bandwidth(name=name, bytes_s=rate, level=level.lower(), basis=_table_basis(one, where))
+
+
+def _dtype(value: object) -> str | None:
+    """A dtype by the table's name where it has one; another word stays as it is, since it only has to match its ceiling."""
+    if value is None or value == "":
+        return None
+    try:
+        dtype = parse_dtype(value)
+    except ValueError:
+        return shortened(str(value), 20)
+    return dtype.peak or dtype.name
+
+
+def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Left:
+    rate = _figure(row, _RATES, "")
+    moved = _figure(row, _BANDWIDTHS, "")
+    spots = _spots(row, roofs.bandwidths)
+    if rate is None and moved and len(spots) == 1 and not spots[0][0]:
+        rate = spots[0][1] * moved
+    if rate == 0 or (rate is None and moved):
+        why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
+        if moved:
+            why += f"; {quantity(moved, 'B/s')}" + (
+                f", {100 * moved / roofs.main.bytes_s:.1f}% of {roofs.main.name}" if roofs.main else ""
+            )
+        return Left(row=at, name=name, kind="copy", why=why)
+    if rate is None:
+        return Left(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")
+    ranged(rate, "its rate in FLOP/s")
+    if not spots:
+        raise ValueError("no intensity: expected intensity, or intensities by level")
+    for level, value in spots:
+        ranged(value, f"its intensity at {level}" if level else "its intensity")
+    share = row.get("share")
+    verdict = row.get("headroom_class")
+    before = _figure({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
+    earlier = None
+    if before is not None:
+        old = row.get("before_intensity")
+        at_first = float(number(old, "before_intensity")) if old is not None else spots[0][1]
+        earlier = ranged(at_first, "before_intensity"), ranged(before, "its rate before, in FLOP/s")
+    return Kernel(
+        row=at,
+        name=name,
+        alias=alias,
+        rate=rate,
+        spots=spots,
+        share=None if _empty(share) else float(number(share, "share", minimum=0)),
+        dtype=_dtype(row.get("dtype")),
+        verdict=str(verdict) if verdict in HEADROOM_CLASSES else "none",
+        before=earlier,
+        basis=shortened(str(row.get("measurement_basis") or row.get("basis") or ""), 40),
+    )
+
+
+def _empty(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
+    many, one = row.get("intensities"), row.get("intensity")
+    if isinstance(many, Mapping):
+        many = {level: value for level, value in many.items() if not _empty(value)}  # where it was not counted
+    if isinstance(many, Mapping) and many:
+        known = {wide.level for wide in bandwidths}
+        unknown = [level for level in many if str(level).lower() not in known]
+        if unknown:
+            told = shortened(str(unknown[0]), 20)
+            raise ValueError(f"no bandwidth has the level {told!r} of its intensities, there are {', '.join(sorted(known))}")
+        return tuple((str(level).lower(), float(number(value, f"intensity at {level}"))) for level, value in many.items())
+    return () if one is None else (("", float(number(one, "intensity"))),)
+
+
+_OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+
+
+def _table_columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:
+    """The row as it was given: picking shows it beside what the figure worked out."""
+    given = [row if isinstance(row, Mapping) else {} for row in rows]
+    keys = dict.fromkeys(key for row in given for key in row if key not in _OWN and not str(key).startswith("before_"))
+    known = [key for key in FIELDS if key in keys]
+    return {
+        shortened(str(key), 60): [_plain(row.get(key)) for row in given]
+        for key in (*known, *(key for key in keys if key not in FIELDS))
+    }
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return shortened(str(value), 400)
+
 
 #: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
 _COMPARABLE = ("live", "previous")
@@ -44,7 +313,7 @@ _OTHER_ROOF = ("cache_resident", "dispatch_bound", "unvalidated_peak")
 _SAME = 1e-3
 
 
-def model(
+def report_chart(
     document: Mapping[str, Any],
     label: str,
     device: str | None = None,
@@ -79,7 +348,7 @@ def model(
             continue
         kernels.append(found[0])
         used.update(dict.fromkeys(found[1]))
-    ceilings = _ceilings(peaks, used)
+    ceilings = _report_ceilings(peaks, used)
     if more is not None:
         if peaks.get("product") != "cpu":
             raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
@@ -310,7 +579,7 @@ def _interval(entry: Mapping[str, Any]) -> str:
     return f"{low}% of roof" if low == high else f"{low} to {high}% of roof"
 
 
-def _ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) -> tuple[Ceiling, ...]:
+def _report_ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) -> tuple[Ceiling, ...]:
     """The compute roofs that rows stand under, the vector units' of the same dtypes, and what was measured of them."""
     wanted = dict(used)
     for _, dtype in used:

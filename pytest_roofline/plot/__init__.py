@@ -4,6 +4,6 @@
 imported when something is drawn.
 """
 
-from .notebook import RooflineFigure, roofline_figure
+from .output import RooflineFigure, roofline_figure
 
 __all__ = ["RooflineFigure", "roofline_figure"]

@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import marks
-from .drawing import detailed
-from .layout import Layout
-from .limits import ceiling_start, slope_ends
+from . import draw
+from .draw import detailed
+from .layout import LINE, SMALL, TEXT, Layout, ceiling_start, slope_ends
 from .model import Bandwidth, Ceiling, Model, worded
-from .paper import LINE, SMALL, TEXT
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
@@ -29,7 +27,7 @@ LEGEND = {
     "labelLimit": 400,
     "labelFontSize": SMALL,
     "symbolSize": 50,
-    "fillColor": marks.PAPER,
+    "fillColor": draw.PAPER,
     "padding": 3,
     "rowPadding": 1,
 }
@@ -48,7 +46,7 @@ _TIPS = (
     ("intensity", "intensity, FLOP/B"),
 )
 _POINT = {"type": "point", "filled": True, "opacity": 1, "clip": True}
-_HALO = {"stroke": marks.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
+_HALO = {"stroke": draw.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 
 def specification(model: Model, layout: Layout) -> dict[str, Any]:
@@ -71,16 +69,16 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
             "anchor": "start",
             "fontSize": 12.5,
             "subtitleFontSize": 9,
-            "subtitleColor": marks.FAINT,
+            "subtitleColor": draw.FAINT,
         },
         "width": round(plane.frame.w),
         "height": round(plane.frame.h),
-        "background": marks.PAPER,
+        "background": draw.PAPER,
         "config": {
             "font": "Helvetica, Arial, sans-serif",
-            "view": {"stroke": marks.INK},
+            "view": {"stroke": draw.INK},
             "axis": {
-                "gridColor": marks.GRID,
+                "gridColor": draw.GRID,
                 "gridWidth": 0.6,
                 "titleFontWeight": "normal",
                 "titleFontSize": 10,
@@ -130,12 +128,12 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """The rows of each layer."""
     scale = layout.unit[0]
     roofs: list[dict[str, Any]] = []
-    names = marks.names(model)
-    for wide, _, _ in marks.bandwidths(model):
+    names = draw.names(model)
+    for wide, _, _ in draw.bandwidths(model):
         start, end = slope_ends(model, wide, layout.plane)
         if start < end:
             roofs += [_vertex(names[wide], at, at * wide.bytes_s / scale) for at in (start, end)]
-    for top, _, _ in marks.ceilings(model):
+    for top, _, _ in draw.ceilings(model):
         start = ceiling_start(model, top.flops_s, layout.plane)
         roofs += [_vertex(names[top], at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
     ways: list[dict[str, Any]] = []
@@ -185,8 +183,8 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
                 "intensity": short(x),
                 "rate": short(one.rate / layout.unit[0]),
                 "of_roof": one.reached,
-                "verdict": marks.VERDICTS[one.verdict][1],
-                "bound": marks.BOUNDS[one.bound][2],
+                "verdict": draw.VERDICTS[one.verdict][1],
+                "bound": draw.BOUNDS[one.bound][2],
                 "area": round(0.785 * wide * wide),
             }
             if several:
@@ -229,18 +227,18 @@ def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
 
 def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
     """The words of the roofs and levels, each at the place that the layout gives it."""
-    colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
-    shades = {top: colour for top, colour, _ in marks.ceilings(model)}
+    colours = {one: colour for one, colour, _ in draw.bandwidths(model)}
+    shades = {top: colour for top, colour, _ in draw.ceilings(model)}
     spots = [(one.words, one.x, one.y, -one.angle, colours[one.bandwidth], "left") for one in layout.slopes]
     if layout.flat is not None:
         words, box = layout.flat
-        spots.append((words, box.x, box.y + TEXT, 0.0, marks.INK, "left"))
+        spots.append((words, box.x, box.y + TEXT, 0.0, draw.INK, "left"))
     for tag in layout.tags:
         end, line = tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5
         spots.append((tag.words, end, line, 0.0, shades[tag.ceiling], "right"))
     for level in layout.levels:
         middle, line = level.box.x + level.box.w / 2, level.box.y + level.box.h - 1
-        spots.append((level.words, middle, line, 0.0, marks.FAINT, "center"))
+        spots.append((level.words, middle, line, 0.0, draw.FAINT, "center"))
     found = []
     for words, px, py, angle, colour, align in spots:
         row = _vertex("", layout.plane.back_x(px), layout.plane.back_y(py) / layout.unit[0])
@@ -258,8 +256,8 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
 
 
 def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
-    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*marks.ceilings(model), *marks.bandwidths(model)]
-    told = marks.names(model)
+    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*draw.ceilings(model), *draw.bandwidths(model)]
+    told = draw.names(model)
     names = [told[one] for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
@@ -297,22 +295,22 @@ def _legend(layout: Layout, kind: str) -> dict[str, Any]:
 
 
 def _ridges(place: dict[str, Any]) -> dict[str, Any]:
-    mark = {**_POINT, "size": 20, "color": marks.INK}
+    mark = {**_POINT, "size": 20, "color": draw.INK}
     return {"data": {"name": "ridges"}, "mark": mark, "encoding": place}
 
 
 def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     ends = {**place, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    thin = {"type": "rule", "clip": True, "color": marks.FAINT, "strokeWidth": 1}
+    thin = {"type": "rule", "clip": True, "color": draw.FAINT, "strokeWidth": 1}
     dashes = {"condition": {"test": "datum.kind == 'roof'", "value": [1, 2]}, "value": [1, 0]}
-    wide = {"type": "rule", "clip": True, "color": marks.INK, "strokeWidth": 2.6, "opacity": 0.45}
+    wide = {"type": "rule", "clip": True, "color": draw.INK, "strokeWidth": 2.6, "opacity": 0.45}
     widths = {"condition": {"test": "datum.kind == 'label'", "value": 0.6}, "value": 1}
     return [
         {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
         {
             "data": {"name": "ways"},
             "transform": [{"filter": "datum.kind == 'before'"}],
-            "mark": {**_POINT, "fill": marks.PAPER, "stroke": marks.FAINT, "strokeWidth": 1, "size": 28},
+            "mark": {**_POINT, "fill": draw.PAPER, "stroke": draw.FAINT, "strokeWidth": 1, "size": 28},
             "encoding": place,
         },
         {
@@ -327,21 +325,21 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
                 "clip": True,
                 "yOffset": 3.5,
             },
-            "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": marks.FAINT}},
+            "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": draw.FAINT}},
         },
         {"data": {"name": "ranges"}, "mark": wide, "encoding": ends},
     ]
 
 
 def _points(model: Model, layout: Layout, place: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    verdicts = [value for key, value in marks.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
-    bounds = [value for key, value in marks.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
+    verdicts = [value for key, value in draw.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
+    bounds = [value for key, value in draw.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
     plain = all(one.verdict == "none" for one in model.kernels)
     used = {key for row in rows for key in row} - ({"verdict"} if plain else set())
     return {
         "data": {"name": "kernels"},
         "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],
-        "mark": {**_POINT, "stroke": marks.PAPER, "strokeWidth": 0.8},
+        "mark": {**_POINT, "stroke": draw.PAPER, "strokeWidth": 0.8},
         "encoding": {
             **place,
             "color": {
@@ -356,8 +354,8 @@ def _points(model: Model, layout: Layout, place: dict[str, Any], rows: list[dict
                 "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
                 "legend": {
                     **_legend(layout, "shape"),
-                    "symbolFillColor": marks.PAPER,
-                    "symbolStrokeColor": marks.FAINT,
+                    "symbolFillColor": draw.PAPER,
+                    "symbolStrokeColor": draw.FAINT,
                     "symbolStrokeWidth": 1.4,
                 }
                 if bounds
@@ -392,7 +390,7 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
         {"data": {"name": "names"}, "mark": {**along, **_HALO}, "encoding": text},
         {"data": {"name": "names"}, "mark": along, "encoding": {**text, **colour}},
         {"data": {"name": "labels"}, "mark": {**shape, **_HALO}, "encoding": text},
-        {"data": {"name": "labels"}, "mark": {**shape, "color": marks.INK}, "encoding": text},
+        {"data": {"name": "labels"}, "mark": {**shape, "color": draw.INK}, "encoding": text},
     ]
 
 

@@ -1,16 +1,128 @@
-"""The model drawn with plotpress: one figure behind the SVG, the PNG, the PDF and the live page."""
+"""Draw a chart with plotpress, and the colors and shapes that every renderer uses."""
 
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from . import marks
-from .layout import CROWD, LEGEND_LINE, TITLE, Entry, Layout
-from .limits import ceiling_start, slope_ends
-from .model import Model
-from .paper import LINE, SMALL, TEXT, Box
+from roofline_engine.units import quantity
+
+from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, ceiling_start, slope_ends
+from .model import Bandwidth, Ceiling, Model
+
+#: Okabe and Ito's palette, told apart by people who see fewer colours; the shape says the bound without any.
+VERDICTS = {
+    "underperforming": ("#D55E00", "underperforming"),
+    "moderate": ("#0072B2", "moderate"),
+    "saturated": ("#009E73", "saturated"),
+    "unknown": ("#6B7280", "verdict unknown"),
+    "none": ("#0072B2", "kernel"),
+}
+#: A bound's marker in plotpress' letters and in Vega's words.
+BOUNDS = {
+    "memory": ("o", "circle", "memory bound"),
+    "compute": ("s", "square", "compute bound"),
+    "latency": ("^", "triangle-up", "latency bound: neither roof is near"),
+    "unknown": ("D", "diamond", "bound unknown"),
+}
+#: Highest first.
+CEILINGS = ("#B91C1C", "#B45309", "#7C4A1E", "#7C3AED", "#BE185D", "#4D7C0F", "#0F766E", "#374151")
+#: Main memory first.
+BANDWIDTHS = ("#334155", "#0E7490", "#A16207", "#6D28D9", "#166534", "#9F1239")
+INK, FAINT, PAPER, GRID = "#1F2937", "#6B7280", "#FFFFFF", "#C4CAD3"
+#: In the dark, each colour of the drawing is this one.
+DARK = {
+    INK: "#E5E7EB",
+    FAINT: "#9CA3AF",
+    PAPER: "#14181F",
+    GRID: "#39414F",
+    "#000000": "#9CA3AF",
+    "#334155": "#CBD5E1",
+    "#0E7490": "#22D3EE",
+    "#A16207": "#FACC15",
+    "#6D28D9": "#A78BFA",
+    "#166534": "#4ADE80",
+    "#9F1239": "#FB7185",
+    "#B91C1C": "#F87171",
+    "#B45309": "#FB923C",
+    "#7C4A1E": "#D6A57A",
+    "#7C3AED": "#C4B5FD",
+    "#BE185D": "#F472B6",
+    "#4D7C0F": "#A3E635",
+    "#0F766E": "#2DD4BF",
+    "#374151": "#9CA3AF",
+    "#D55E00": "#FF8A3D",
+    "#0072B2": "#4DB2F0",
+    "#009E73": "#34D9A6",
+}
+
+
+def ceilings(model: Model) -> list[tuple[Ceiling, str, str]]:
+    """Each ceiling with its colour and its dash, solid but for measured ones beside rated."""
+    ranked = sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name))
+    return [(one, CEILINGS[at % len(CEILINGS)], dash(one.basis)) for at, one in enumerate(ranked)]
+
+
+def bandwidths(model: Model) -> list[tuple[Bandwidth, str, str]]:
+    """Each bandwidth with its colour and its dash, main memory first."""
+    main = model.main
+    ranked = sorted(model.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
+    return [(one, BANDWIDTHS[at % len(BANDWIDTHS)], dash(one.basis)) for at, one in enumerate(ranked)]
+
+
+def dash(basis: str) -> str:
+    return "--" if basis == "measured" else "-"
+
+
+def legend(model: Model) -> list[Entry]:
+    """One line for each roof, each verdict and each bound that the figure has."""
+    told = names(model)
+    found = [Entry("line", told[one], colour, shape) for one, colour, shape in ceilings(model)]
+    found += [Entry("line", told[one], colour, shape) for one, colour, shape in bandwidths(model)]
+    verdicts = {one.verdict for one in model.kernels}
+    if verdicts - {"none"}:
+        found += [Entry("colour", text, colour, "o") for key, (colour, text) in VERDICTS.items() if key in verdicts]
+    bounds = {one.bound for one in model.kernels}
+    found += [Entry("shape", text, FAINT, shape) for key, (shape, _, text) in BOUNDS.items() if key in bounds]
+    return found
+
+
+def names(model: Model) -> dict[Ceiling | Bandwidth, str]:
+    """What each roof is called, no two alike: those that share a name are told apart by their figure, then their dtype."""
+    roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(model)), *(one for one, *_ in bandwidths(model))]
+    found = {one: named(one) for one in roofs}
+    for more in (_figure, _dtype, _number):
+        twice = Counter(found.values())
+        seen: Counter[str] = Counter()
+        for one, name in found.items():
+            seen[name] += 1
+            if twice[name] > 1:
+                found[one] = more(one, name, seen[name])
+    return found
+
+
+def _figure(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+    rate, unit = (one.flops_s, "FLOP/s") if isinstance(one, Ceiling) else (one.bytes_s, "B/s")
+    return f"{name}: {quantity(rate, unit)}"
+
+
+def _dtype(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+    word = (one.dtype or one.unit) if isinstance(one, Ceiling) else one.level
+    return f"{name}, {word}" if word else name
+
+
+def _number(_: Ceiling | Bandwidth, name: str, at: int) -> str:
+    return f"{name} ({at})"
+
+
+def named(one: Ceiling | Bandwidth) -> str:
+    """A roof's name, with its basis where the name does not say it."""
+    if one.basis == "given" or one.basis in one.name:
+        return one.name
+    return f"{one.name}, {one.basis}"
+
 
 #: plotpress has 100 pixels an inch and gives marker sizes in points.
 _POINT = 72.0 / 100.0
@@ -49,16 +161,16 @@ class Drawing(NamedTuple):
         return f"{head.replace('<svg ', named, 1)}{self.over}</svg>"
 
 
-def draw(model: Model, layout: Layout) -> Drawing:
+def draw_chart(model: Model, layout: Layout) -> Drawing:
     """Draw ``model`` as ``layout`` places it."""
     import plotpress
 
     style = plotpress.Style(
-        font_family=_FONT, tick_label_size=TEXT, label_size=10.0, text_color=marks.INK, grid_color=marks.GRID, grid_alpha=0.8
+        font_family=_FONT, tick_label_size=TEXT, label_size=10.0, text_color=INK, grid_color=GRID, grid_alpha=0.8
     )
     size, plane = layout.size, layout.plane
     frame = plane.frame
-    figure = plotpress.Figure(figsize=(size.width / 100, size.height / 100), style=style, facecolor=marks.PAPER)
+    figure = plotpress.Figure(figsize=(size.width / 100, size.height / 100), style=style, facecolor=PAPER)
     axes = figure.add_axes(
         [frame.x / size.width, 1 - (frame.y + frame.h) / size.height, frame.w / size.width, frame.h / size.height]
     )
@@ -93,17 +205,17 @@ def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
 
 def _roofs(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
     scale = layout.unit[0]
-    for one, colour, dash in marks.bandwidths(model):
+    for one, colour, dash in bandwidths(model):
         start, end = slope_ends(model, one, layout.plane)
         if start < end:
             ys = [start * one.bytes_s / scale, end * one.bytes_s / scale]
             axes.plot([start, end], ys, color=colour, linewidth=1.7, linestyle=dash)
-    for top, colour, dash in marks.ceilings(model):
+    for top, colour, dash in ceilings(model):
         start = ceiling_start(model, top.flops_s, layout.plane)
         axes.plot([start, layout.plane.x[1]], [top.flops_s / scale] * 2, color=colour, linewidth=1.9, linestyle=dash)
     if model.ridges:
         xs, ys = [x for x, _ in model.ridges], [y / scale for _, y in model.ridges]
-        axes.scatter(xs, ys, s=5 * _POINT, color=marks.INK)
+        axes.scatter(xs, ys, s=5 * _POINT, color=INK)
 
 
 def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
@@ -119,34 +231,34 @@ def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         one = model.kernels[at]
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
-            line([xs[0], xs[-1]], [one.rate] * 2, at, color=marks.FAINT, linewidth=1.0)
+            line([xs[0], xs[-1]], [one.rate] * 2, at, color=FAINT, linewidth=1.0)
             drawn.links.append(len(axes.artists) - 1)
         if one.before is not None:
-            line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=marks.FAINT, linewidth=0.9)
+            line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=FAINT, linewidth=0.9)
         if one.span is not None:
             (ax, ay), (bx, by) = one.span
-            line([ax, bx], [ay, by], at, color=marks.INK, linewidth=2.6, alpha=0.45)
+            line([ax, bx], [ay, by], at, color=INK, linewidth=2.6, alpha=0.45)
     tips = {at: tip for at in known if at in layout.arrows and (tip := model.kernels[at].tip) is not None}
     for at, tip in tips.items():
         one = model.kernels[at]
-        line([one.intensity] * 2, [one.rate, tip], at, color=marks.FAINT, linewidth=1.0, linestyle=":")
+        line([one.intensity] * 2, [one.rate, tip], at, color=FAINT, linewidth=1.0, linestyle=":")
     if tips:
         xs = [model.kernels[at].intensity for at in tips]
         ys = [_under(layout, tip) / scale for tip in tips.values()]
-        axes.scatter(xs, ys, s=6 * _POINT, marker="^", color=marks.FAINT)
+        axes.scatter(xs, ys, s=6 * _POINT, marker="^", color=FAINT)
         _note(axes, drawn, list(tips))
     before = [at for at in known if model.kernels[at].before is not None]
     if before:
         ends = [model.kernels[at].before or (1.0, 1.0) for at in before]
         xs, ys = [x for x, _ in ends], [y / scale for _, y in ends]
-        axes.scatter(xs, ys, s=6 * _POINT, color=marks.PAPER, edgecolors=marks.FAINT, linewidths=1.0)
+        axes.scatter(xs, ys, s=6 * _POINT, color=PAPER, edgecolors=FAINT, linewidths=1.0)
         _note(axes, drawn, before)
     for label in layout.labels:
         if label.leader is not None:
             (ax, ay), (bx, by) = label.leader
             xs = [layout.plane.back_x(ax), layout.plane.back_x(bx)]
             ys = [layout.plane.back_y(ay), layout.plane.back_y(by)]
-            line(xs, ys, label.kernel, color=marks.FAINT, linewidth=0.6)
+            line(xs, ys, label.kernel, color=FAINT, linewidth=0.6)
 
 
 def _under(layout: Layout, rate: float) -> float:
@@ -172,9 +284,9 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             [x for _, _, x, _ in points],
             [y for _, _, _, y in points],
             s=size * _POINT * (1.25 if bound in ("latency", "unknown") else 1.0),  # a triangle and a diamond fill half a square
-            marker=marks.BOUNDS[bound][0],
-            color=marks.VERDICTS[verdict][0],
-            edgecolors=marks.PAPER,
+            marker=BOUNDS[bound][0],
+            color=VERDICTS[verdict][0],
+            edgecolors=PAPER,
             linewidths=0.8 if len(model.kernels) <= CROWD else 0.0,
         )
         _note(axes, drawn, [at for at, *_ in points])
@@ -187,29 +299,29 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             layout.plane.back_x(px),
             layout.plane.back_y(py) / layout.unit[0],
             words,
-            **{"fontsize": SMALL, "outline": marks.PAPER, "color": marks.INK, **look},
+            **{"fontsize": SMALL, "outline": PAPER, "color": INK, **look},
         )
         drawn.labels.append(kernel)
         drawn.levels.append(level)
 
-    colours = {one: colour for one, colour, _ in marks.bandwidths(model)}
+    colours = {one: colour for one, colour, _ in bandwidths(model)}
     for slope in layout.slopes:
         text(slope.x, slope.y, slope.words, None, rotation=slope.angle, color=colours[slope.bandwidth])
     if layout.flat is not None:
         words, box = layout.flat
         text(box.x, box.y + TEXT, words, None, fontsize=TEXT)
-    shades = {top: colour for top, colour, _ in marks.ceilings(model)}
+    shades = {top: colour for top, colour, _ in ceilings(model)}
     for tag in layout.tags:
         text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
     for one in layout.levels:
         middle = one.box.x + one.box.w / 2
-        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, one.words, ha="center", color=marks.FAINT, fontsize=7.0)
+        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, one.words, ha="center", color=FAINT, fontsize=7.0)
     for label in layout.labels:
         px, ha = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
         text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
 
 
-def _text(x: float, y: float, words: str, size: float, colour: str = marks.INK, more: str = "") -> str:
+def _text(x: float, y: float, words: str, size: float, colour: str = INK, more: str = "") -> str:
     told = html.escape(words, quote=False)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{more}>{told}</text>'
 
@@ -222,13 +334,13 @@ def _over(model: Model, layout: Layout) -> str:
         parts.append(_text(16, y, line, TITLE, more=' font-weight="bold"'))
         y += 16
     for line in layout.subtitle:
-        parts.append(_text(16, y - 1, line, TEXT, marks.FAINT))
+        parts.append(_text(16, y - 1, line, TEXT, FAINT))
         y += 13
     low = layout.plane.frame.y + layout.plane.frame.h + 50
     if not layout.size.inside:
         low = layout.legend_box.y + layout.legend_box.h + 14
     for at, line in enumerate(layout.footer):
-        parts.append(_text(16, low + 12 * at, line, SMALL, marks.FAINT))
+        parts.append(_text(16, low + 12 * at, line, SMALL, FAINT))
     if layout.legend:
         parts.append(_legend(layout.legend, layout.legend_box))
     return f'<g class="roofline-over">{"".join(parts)}</g>'
@@ -236,8 +348,8 @@ def _over(model: Model, layout: Layout) -> str:
 
 def _legend(entries: Sequence[Entry], box: Box) -> str:
     parts = [
-        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" rx="3" fill="{marks.PAPER}" '
-        f'fill-opacity="0.9" stroke="{marks.GRID}" stroke-width="0.8"/>'
+        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" rx="3" fill="{PAPER}" '
+        f'fill-opacity="0.9" stroke="{GRID}" stroke-width="0.8"/>'
     ]
     for at, one in enumerate(entries):
         y = box.y + 4 + LEGEND_LINE * (at + 0.5)
@@ -248,7 +360,7 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
                 f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.colour}" stroke-width="2"{dash}/>'
             )
         else:
-            hollow = f'fill="{marks.PAPER}" stroke="{one.colour}" stroke-width="1.4"'  # a colour is full, a shape an outline
+            hollow = f'fill="{PAPER}" stroke="{one.colour}" stroke-width="1.4"'  # a colour is full, a shape an outline
             parts.append(_shape(one.shape, x + 8, y, f'fill="{one.colour}"' if one.kind == "colour" else hollow))
         parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
     return f'<g class="roofline-legend">{"".join(parts)}</g>'

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from roofline_engine.entry import FIELDS
 
-from . import marks, vega
-from .drawing import Drawing, draw
+from . import draw, vega
+from .draw import Drawing
 from .layout import NARROW, WIDE, Layout, arrange
 from .model import Model, shortened, times
 
@@ -39,7 +39,7 @@ def page(model: Model, engine: str | None) -> str:
 
     engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
     """
-    legend = marks.legend(model)
+    legend = draw.legend(model)
     layouts = {"wide": arrange(model, legend, WIDE)}
     if len(model.kernels) <= _TWO_DRAWINGS:
         layouts["narrow"] = arrange(model, legend, NARROW)
@@ -47,7 +47,7 @@ def page(model: Model, engine: str | None) -> str:
     spec = vega.specification(model, wide)
     with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another process' work, and starts slowly
         compiling = beside.submit(vega.compiled, spec, rows=False)
-        drawn = {name: draw(model, layout) for name, layout in layouts.items()}
+        drawn = {name: draw.draw_chart(model, layout) for name, layout in layouts.items()}
         live = {name: _live(one, layouts[name]) for name, one in drawn.items()}
         data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
         lite = json.dumps(spec, separators=(",", ":"))
@@ -95,7 +95,7 @@ def _asset(name: str) -> str:
 
 def _style() -> str:
     rules = []
-    for light, dark in marks.DARK.items():
+    for light, dark in draw.DARK.items():
         for attribute in ("fill", "stroke"):
             rules.append(f'#plotpress-svg [{attribute}="{light}" i]{{{attribute}:{dark}}}')
     return f"{_asset('page.css')}@media (prefers-color-scheme: dark){{{''.join(rules)}}}"

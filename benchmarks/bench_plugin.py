@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_roofline.annotation import Annotation
+from pytest_roofline.row import Row
 
 #: Every other plugin of this environment, blocked; autoload stays on, as it is for everyone.
 OTHERS = sorted({entry.name for entry in importlib.metadata.entry_points(group="pytest11")} - {"roofline", "benchmark"})
@@ -142,7 +142,7 @@ def bench_reports(folder: Path) -> None:
     print(f"ten times the rows: {taken[10_000] / taken[1_000]:.1f}x the time")
 
 
-def one_row() -> Annotation:
+def one_row() -> Row:
     """A row with a verdict, a baseline and a remark, as a run makes it."""
     from roofline_engine.check import Baseline, Measurement, check, measured
     from roofline_engine.entry import Entry
@@ -155,9 +155,7 @@ def one_row() -> Annotation:
     entry = measured(Entry(name="gemm", short_name="gemm", stage="B"), done, time_, peaks)
     before = Baseline("previous", t_s=6e-5, source="before.json")
     outcome = check(entry, done, time_, peaks, baseline=before)
-    return Annotation(
-        nodeid="", entry=entry, check=outcome, device="x", work_source="marker", measurement=time_, baseline=before
-    )
+    return Row(nodeid="", entry=entry, check=outcome, device="x", work_source="marker", measurement=time_, baseline=before)
 
 
 def main() -> None:

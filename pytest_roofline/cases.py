@@ -11,11 +11,11 @@ import pytest
 from roofline_engine.check import Baseline, Measurement
 
 from . import capturing, returned
-from .annotator import Case
+from .baselines import Earlier
 from .capturing import Watched
 from .devices import seen_on
+from .evaluate import Case
 from .plain import plain
-from .priors import Earlier
 from .problems import HookError
 from .recorded import of_records
 from .recorder import Recorder, Taken

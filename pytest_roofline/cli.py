@@ -23,9 +23,9 @@ def _measure() -> _Loaded:
 
 
 def _annotate() -> _Loaded:
-    from . import replay
+    from . import annotate
 
-    return replay.run, replay.OPTIONS
+    return annotate.run, annotate.OPTIONS
 
 
 def _check() -> _Loaded:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from roofline_engine.peaks import Peaks
 
-    from .annotation import Annotation
     from .ingest import Adapter
+    from .row import Row
 
 _hookspec = pluggy.HookspecMarker("pytest")  # as pytest.hookspec; ``roofline check`` reads this without pytest, half its start
 
@@ -38,7 +38,7 @@ def pytest_roofline_peaks(config: pytest.Config, device: str) -> Peaks | None:
 
 
 @_hookspec
-def pytest_roofline_annotation(item: pytest.Item, annotation: Annotation) -> None:
+def pytest_roofline_annotation(item: pytest.Item, annotation: Row) -> None:
     """Called with each finished row, in the process that ran the test."""
 
 

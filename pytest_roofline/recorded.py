@@ -14,8 +14,7 @@ from roofline_engine import peaktable
 from roofline_engine.models import Work
 from roofline_engine.peaks import named
 
-from .annotator import Case
-from .checker import times
+from .evaluate import Case, times
 from .ingest import Record
 from .plain import plain
 from .work.declared import Declared, build

@@ -23,24 +23,23 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.targets import read_targets
 from roofline_engine.units import printable
 
-from .annotation import Annotation
-from .annotator import Annotator, gate, proven, short, unchecked
+from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
 from .capturing import Watched, minds_a_watch, seeing, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
 from .devices import AUTO, Devices
+from .evaluate import Annotator, gate, proven, short, unchecked
 from .guarded import Guarded
 from .host import Host
 from .plain import plain
-from .predictions import Predictions
-from .priors import Earlier, read_baselines, read_pins, read_predictions
 from .problems import BeyondRoofWarning, ExceedsTargetWarning, HookError
 from .recorder import Recorder
 from .report.document import Document, write
 from .report.junit import properties
 from .report.terminal import lines, title
 from .returned import catching
+from .row import Row
 from .settings import Settings, SettingsError, resolve
 from .timing.arrays import loaded
 from .work.declared import Declared, declared, is_baseline
@@ -126,7 +125,7 @@ def _sent(report: pytest.TestReport) -> _Told | None:
     if text is None:
         return None
     told = _Told(**json.loads(text))
-    return told._replace(rows=[Annotation.from_json(row) for row in told.rows])
+    return told._replace(rows=[Row.from_json(row) for row in told.rows])
 
 
 class Session:
@@ -333,7 +332,7 @@ class Session:
         namespace = getattr(item.module, "__dict__", {})  # of a function that some other plugin collected there is none
         return watching(item.originalname, namespace, fixture, own=own, timed=timed)
 
-    def _rows(self, item: pytest.Item, ran: Ran) -> list[Annotation]:
+    def _rows(self, item: pytest.Item, ran: Ran) -> list[Row]:
         rows = []
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), ran):
             row = self.annotator.annotate(case)
@@ -344,7 +343,7 @@ class Session:
             rows.append(row)
         return rows
 
-    def _export(self, item: pytest.Item, rows: list[Annotation]) -> None:
+    def _export(self, item: pytest.Item, rows: list[Row]) -> None:
         """JUnit properties and pytest-benchmark's extra_info; those of an earlier try of the same test are replaced."""
         earlier = [id(pair) for pair in item.stash.get(_properties_key, [])]
         item.user_properties[:] = [pair for pair in item.user_properties if id(pair) not in earlier]
@@ -434,7 +433,7 @@ class Session:
             terminalreporter.write_line(title(self.document))
 
 
-def _warned(item: pytest.Item, row: Annotation) -> str | None:
+def _warned(item: pytest.Item, row: Row) -> str | None:
     """Warn of a contradiction at the test's line; the failure that the user's filters make of it, if they do."""
     kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
     if kind is None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from conftest import MI300X, Run, gemm_row
 
-from pytest_roofline.checker import Checker, Refused, Result
+from pytest_roofline.checking import Checker
 from pytest_roofline.ingest import Record
+from pytest_roofline.row import Refused, Result
 from roofline_engine import peaktable
 from roofline_engine.causes import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
 from roofline_engine.ops_matmul import experts_hit

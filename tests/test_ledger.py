@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline import cli
-from pytest_roofline.annotation import Annotation
 from pytest_roofline.ledger import (
     Experience,
     Figure,
@@ -33,6 +32,7 @@ from pytest_roofline.ledger import (
     read,
     table,
 )
+from pytest_roofline.row import Row
 from roofline_engine.check import Baseline, Check, Prediction
 from roofline_engine.entry import Entry
 from roofline_engine.models import TARGET_EFF
@@ -641,7 +641,7 @@ def test_a_file_of_targets_that_cannot_be_meant_is_refused_by_name(tmp_path: Pat
 
 
 def test_a_tests_row_is_a_pair_when_it_was_predicted_and_measured() -> None:
-    row = Annotation(
+    row = Row(
         nodeid="t.py::t",
         kernel="k|1",
         device="gfx950",

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.predictions import Match, Predicted, Predictions, symbol
-from pytest_roofline.priors import read_pins
+from pytest_roofline.baselines import Match, Predicted, Predictions, read_pins, symbol
 from roofline_engine.check import Prediction
 from roofline_engine.models import work
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..annotator import Case
+from ..evaluate import Case
 from ..settings import Settings
 from .child import Ended, excerpt, run
 

@@ -15,7 +15,7 @@ from roofline_engine.units import parse_dtype, printable
 from ..work.capture.record import Captured
 
 if TYPE_CHECKING:
-    from ..annotator import Case  # which the child does not need, nor the settings behind it
+    from ..evaluate import Case  # which the child does not need, nor the settings behind it
 
 
 class Row(NamedTuple):
@@ -62,8 +62,8 @@ class Row(NamedTuple):
 
     def case(self, test: str) -> Case:
         """The case of its item. Work that is only a bound, or guessed, is for display: stage A."""
-        from ..annotator import Case
         from ..capturing import declared, interpreted
+        from ..evaluate import Case
         from ..ingest import Record
         from ..work.declared import Declared
 

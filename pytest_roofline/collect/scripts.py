@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ..annotator import Case
+from ..evaluate import Case
 from ..ingest import SAMPLE, Record, RefusedError, choose, open_source
 from ..recorded import of_records
 from ..work.declared import Declared

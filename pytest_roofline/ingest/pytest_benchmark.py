@@ -11,6 +11,7 @@ from typing import Any
 
 from roofline_engine.causes import Alternative
 
+from ..row import declaration_in
 from ..timing.benchmarks import of_benchmark_json
 from ..work import records
 from ..work.declared import Declared
@@ -79,10 +80,8 @@ def _said(extra: Mapping[str, Any]) -> tuple[Declared | None, str]:
     """What the row of a run with ``--roofline`` declares; the reason where it cannot be understood."""
     if not isinstance(extra.get("roofline"), Mapping):
         return None, ""
-    from ..replay import of_row  # the whole of `annotate`, and most files have no such row
-
     try:
-        said = of_row(extra["roofline"])
+        said = declaration_in(extra["roofline"])
     except KeyError as error:
         return None, f"extra_info.roofline: no {error}"
     except (ValueError, TypeError, AttributeError, OverflowError) as error:

@@ -7,15 +7,14 @@ import datetime
 from roofline_engine.check import COMPARABLE
 from roofline_engine.metrics import ISOLATED_NOISE
 
-from ..annotation import Annotation
-from ..checker import Result
+from ..row import Result, Row
 from .pair import BASES, Figure, Pair
 
 #: A time beyond the roof is wrong, and one that could not contradict a prediction does not bear one out.
 _NO_EVIDENCE = ("beyond_roof", "not_falsifiable", "not_comparable")
 
 
-def of_annotation(row: Annotation, *, stack: str = "", date: str | None = None, source: str = "pytest") -> Pair | None:
+def of_annotation(row: Row, *, stack: str = "", date: str | None = None, source: str = "pytest") -> Pair | None:
     """The pair of a test whose kernel was predicted and measured over a baseline of its own; None for any other.
 
     date: ISO, today's by default. stack, source: as in ``Pair``.

@@ -12,7 +12,8 @@ from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 from roofline_engine.units import printable
 
-from ..checker import Refused, Result, told
+from ..evaluate import told
+from ..row import Refused, Result
 from .columns import duration, overhead_told
 
 #: Worst rows, and refusals and claims of a kind, that are told one by one.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from roofline_engine.check import Overhead
 from roofline_engine.units import printable
 
-from ..annotation import Annotation
+from ..row import Row
 
 #: Statuses that a reader must not miss.
 ALARMS = ("beyond_roof", "exceeds_target", "near_roof", "regression")
@@ -18,7 +18,7 @@ class Column(NamedTuple):
     """One column. spare: the order in which columns go when the line is too narrow, 0 stays."""
 
     title: str
-    text: Callable[[Annotation], str]
+    text: Callable[[Row], str]
     right: bool = True
     spare: int = 0
 
@@ -42,12 +42,12 @@ def overhead_told(spent: Overhead) -> str:
     )
 
 
-def kernel(row: Annotation) -> str:
+def kernel(row: Row) -> str:
     """The name for display: the test, since several may be of one kernel."""
     return printable(row.entry.short_name)
 
 
-def percent(row: Annotation) -> str:
+def percent(row: Row) -> str:
     """The percent of the roof, with the mark of what is impossible."""
     entry = row.entry
     if entry.suspect and entry.roofline_pct_raw is not None:
@@ -56,7 +56,7 @@ def percent(row: Annotation) -> str:
     return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
 
 
-def left(row: Annotation) -> str:
+def left(row: Row) -> str:
     """What the target leaves, with its range where it is wide."""
     entry = row.entry
     if entry.attainable_speedup is None:
@@ -68,7 +68,7 @@ def left(row: Annotation) -> str:
     return shown
 
 
-def verdict(row: Annotation) -> str:
+def verdict(row: Row) -> str:
     """The class; for unknown the reason, and what the class would be."""
     entry = row.entry
     if entry.headroom_class != "unknown":
@@ -78,7 +78,7 @@ def verdict(row: Annotation) -> str:
     return f"unknown: {entry.unknown_reason}" if entry.unknown_reason else "unknown"
 
 
-def outcome(row: Annotation) -> str:
+def outcome(row: Row) -> str:
     """The check's status, the measured speedup with it."""
     status, speedup = row.check.status, row.check.speedup
     if status == "not_checked" and speedup is None:
@@ -86,11 +86,11 @@ def outcome(row: Annotation) -> str:
     return status if speedup is None else f"{speedup:.2f}x {status}"
 
 
-def _seconds(row: Annotation) -> float | None:
+def _seconds(row: Row) -> float | None:
     return None if row.entry.t_unit_ms is None else row.entry.t_unit_ms / 1e3
 
 
-def _intensity(row: Annotation) -> str:
+def _intensity(row: Row) -> str:
     value = row.entry.arithmetic_intensity
     return f"{value:.3g}" if value else "-"  # 0 is of a copy, and of a kernel whose FLOPs nobody counted
 

@@ -15,10 +15,9 @@ from roofline_engine.check import HOST
 from roofline_engine.entry import STAGES
 from roofline_engine.units import printable, quantity
 
-from ..annotation import Annotation
+from ..baselines import REPORT_SCHEMA, Predictions, this_machine
 from ..devices import AUTO, Devices
-from ..predictions import Predictions
-from ..priors import REPORT_SCHEMA, this_machine
+from ..row import Row
 from ..settings import FIGURES, Settings
 
 if TYPE_CHECKING:
@@ -33,16 +32,14 @@ class Document:
         self.problems: list[str] = []
         self.devices: dict[str, dict[str, Any]] = {}
         self.written: list[str] = []
-        self._rows: dict[str, Annotation] = {}
+        self._rows: dict[str, Row] = {}
         self._of: dict[str, list[str]] = {}
 
     @property
-    def rows(self) -> list[Annotation]:
+    def rows(self) -> list[Row]:
         return list(self._rows.values())
 
-    def add(
-        self, rows: Iterable[Annotation], problems: Iterable[str], devices: Mapping[str, dict[str, Any]], test: str = ""
-    ) -> None:
+    def add(self, rows: Iterable[Row], problems: Iterable[str], devices: Mapping[str, dict[str, Any]], test: str = "") -> None:
         """Take the rows of one test, which ``forget`` knows by its nodeid."""
         taken = {row.nodeid: row for row in rows}
         self._rows.update(taken)
@@ -55,14 +52,14 @@ class Document:
         for name in self._of.pop(nodeid, ()):
             self._rows.pop(name, None)
 
-    def by_share(self) -> list[Annotation]:
+    def by_share(self) -> list[Row]:
         """By share of GPU time where a prediction gives one, then by time."""
         return sorted(self.rows, key=lambda row: (-(row.entry.pct_gpu_time or 0.0), -(row.entry.t_unit_ms or 0.0)))
 
-    def by_gain(self) -> list[Annotation]:
+    def by_gain(self) -> list[Row]:
         """Rankable rows by expected gain, where they have no share by what is left of their own time; then the rest."""
 
-        def key(row: Annotation) -> tuple[int, float]:
+        def key(row: Row) -> tuple[int, float]:
             entry = row.entry
             if not entry.rankable:
                 return 2, 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from ..annotation import Annotation
+from ..row import Row
 
 #: The interface shows ten annotations of a kind per step; the worst come first.
 _MOST = 10
@@ -18,7 +18,7 @@ def append_summary(path: str, text: str) -> None:
         handle.write(text + "\n")
 
 
-def annotate(rows: Iterable[Annotation]) -> None:
+def annotate(rows: Iterable[Row]) -> None:
     """Print workflow commands for contradictions, errors for rows that failed their test."""
     told = [row for row in rows if row.failed or row.check.status in _KINDS]
     told.sort(key=lambda row: (not row.failed, _KINDS.index(row.check.status) if row.check.status in _KINDS else len(_KINDS)))

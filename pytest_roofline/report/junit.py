@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..annotation import Annotation
+from ..row import Row
 
 _FIELDS = (
     "op",
@@ -20,7 +20,7 @@ _FIELDS = (
 )
 
 
-def properties(row: Annotation) -> list[tuple[str, str]]:
+def properties(row: Row) -> list[tuple[str, str]]:
     """``roofline_<field>`` of a row; what is not known is left out, and of an impossible ratio the 1 that it is clamped to."""
     fields = ["roofline_pct_raw" if name == "roofline_pct" and row.entry.suspect else name for name in _FIELDS]
     found = [(f"roofline_{name.removeprefix('roofline_')}", getattr(row.entry, name)) for name in fields]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 
-from ..annotation import Annotation
+from ..row import Row
 from .columns import ALARMS, COLUMNS, kernel
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def text(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _said(row: Annotation) -> str:
+def _said(row: Row) -> str:
     return f"fails: {row.failed}" if row.failed else f"{row.check.status}: {row.check.message}"
 
 

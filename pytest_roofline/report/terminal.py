@@ -11,8 +11,8 @@ from roofline_engine.check import HOST
 from roofline_engine.metrics import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
-from ..annotation import Annotation
-from ..annotator import IDLE, SHARED, UNTIMELY, gate
+from ..evaluate import IDLE, SHARED, UNTIMELY, gate
+from ..row import Row
 from .columns import ALARMS, COLUMNS, Column, duration, kernel, overhead_told
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"roofline report: {printable(path)}")
 
 
-def _is_far_below(row: Annotation) -> bool:
+def _is_far_below(row: Row) -> bool:
     """Whether a device's kernel is so slow that its time may be in another unit; a loop on one of many cores may well be."""
     ratio = row.entry.roofline_pct_raw or 1.0
     return row.device != HOST and bool(row.entry.falsifiable) and ratio < SUSPECT_LOW
 
 
-def _untimed(rows: Sequence[Annotation], verbosity: int) -> Iterator[Line]:
+def _untimed(rows: Sequence[Row], verbosity: int) -> Iterator[Line]:
     """Work without a time: what it would take at the roof."""
     told = [f"{kernel(row)} ({_moved(row)})" for row in rows[: None if verbosity > 0 else _TOLD]]
     if told and verbosity >= 0:
@@ -104,7 +104,7 @@ def _untimed(rows: Sequence[Annotation], verbosity: int) -> Iterator[Line]:
         yield Line(f"work without a time: {', '.join(told)}{more}")
 
 
-def _moved(row: Annotation) -> str:
+def _moved(row: Row) -> str:
     entry = row.entry
     moved = quantity(entry.bytes_est, "B") if entry.bytes_est else "no work"
     if entry.bytes_est and entry.flops_est:  # a kernel that does none, or whose FLOPs nobody counted, is of its bytes alone
@@ -113,7 +113,7 @@ def _moved(row: Annotation) -> str:
     return moved if row.roof_s is None else f"{moved}: {duration(row.roof_s)} at the {roof}"
 
 
-def _gates(document: Document, rows: Sequence[Annotation]) -> Iterator[Line]:
+def _gates(document: Document, rows: Sequence[Row]) -> Iterator[Line]:
     """What a gate that was asked for did not look at: silence would read as passed."""
     settings = document.settings
     spared = []
@@ -128,7 +128,7 @@ def _gates(document: Document, rows: Sequence[Annotation]) -> Iterator[Line]:
         yield Line(f"no row has a baseline, so {' and '.join(kinds)} could fail none: --roofline-baseline", ("yellow",))
 
 
-def _table(rows: Sequence[Annotation], width: int) -> Iterator[Line]:
+def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
     if not rows:
         return
     columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
@@ -157,7 +157,7 @@ def _elided(text: str, size: int) -> str:
     return f"{text[:head]}..{text[len(text) - (size - 2 - head) :]}"
 
 
-def _colour(row: Annotation) -> tuple[str, ...]:
+def _colour(row: Row) -> tuple[str, ...]:
     return _ALARM if row.check.status == "beyond_roof" or row.failed else _COLOURS.get(row.entry.headroom_class, ())
 
 
@@ -172,7 +172,7 @@ def _peaks(peaks: dict[str, object]) -> str:
     return f"{', '.join(parts)}; {peaks.get('source')}, {doubt}"
 
 
-def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
+def _reasons(rows: Sequence[Row]) -> Iterator[Line]:
     """Why rows have no verdict, a line a reason, with what would settle it."""
     seen: dict[str, int] = {}
     for row in rows:
@@ -184,7 +184,7 @@ def _reasons(rows: Sequence[Annotation]) -> Iterator[Line]:
         yield Line(f"no verdict for {count}: {printable(reason)}")
 
 
-def _why(row: Annotation) -> str:
+def _why(row: Row) -> str:
     """The remark that explains the reason, not those on the model."""
     reason = row.entry.unknown_reason or ""
     if reason == "low_confidence":
@@ -200,7 +200,7 @@ def _why(row: Annotation) -> str:
     }.get(reason, reason)
 
 
-def _doubt(row: Annotation) -> str:
+def _doubt(row: Row) -> str:
     if row.entry.stage == "A" and row.work_source == "captured":
         return "its captured work is a bound, or a guess at what is under test: a marker or the fixture makes it evidence"
     if row.entry.stage == "A":
@@ -214,7 +214,7 @@ def _doubt(row: Annotation) -> str:
     return "the peak of its axis is not certain: name the product, not the architecture"
 
 
-def _rankings(document: Document, rows: Sequence[Annotation], *, full: bool) -> Iterator[Line]:
+def _rankings(document: Document, rows: Sequence[Row], *, full: bool) -> Iterator[Line]:
     if len(rows) < 2:
         return
     shares = [kernel(row) for row in document.by_share() if row.measurement is not None]
@@ -228,7 +228,7 @@ def _some(names: Sequence[str], full: bool) -> str:
     return ", ".join(names if full or len(names) <= _TOLD else [*names[:_TOLD], "..."])
 
 
-def _gain(row: Annotation) -> str:
+def _gain(row: Row) -> str:
     entry = row.entry
     return (
         f"(+{entry.expected_e2e_gain_pct:.2f} %)"
@@ -245,7 +245,7 @@ def _unmatched(document: Document) -> Iterator[Line]:
             yield Line(f"{what}: {', '.join(printable(name) for name in names[:_LISTED])}{more}")
 
 
-def _bases(rows: Sequence[Annotation], *, notes: bool) -> Iterator[Line]:
+def _bases(rows: Sequence[Row], *, notes: bool) -> Iterator[Line]:
     for row in rows:
         entry, m = row.entry, row.measurement
         timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"

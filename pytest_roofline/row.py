@@ -9,10 +9,14 @@ from typing import Any
 
 from roofline_engine.check import Baseline, Check, Measurement, Overhead, Prediction, overhead
 from roofline_engine.entry import ByteModel, Entry, to_dict
+from roofline_engine.models import Work
+from roofline_engine.units import number, parse_dtype
+
+from .work.declared import Declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
+class Row:
     """One measured, or at least declared, kernel.
 
     device: the key of its peaks in the report. roof_s: seconds at the roof, the least that its work can take. work_source:
@@ -65,7 +69,7 @@ class Annotation:
         return None if self.measurement is None else overhead(self.measurement, launches)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Annotation:
+    def from_dict(cls, data: Mapping[str, Any]) -> Row:
         """The row that ``to_dict`` wrote."""
         entry = {key: _tuple(value) for key, value in data.items() if key in Entry._fields}
         entry["byte_models"] = tuple(ByteModel(**model) for model in data["byte_models"])
@@ -90,7 +94,7 @@ class Annotation:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Annotation:
+    def from_json(cls, text: str) -> Row:
         """The row that ``to_json`` wrote."""
         return cls.from_dict(json.loads(text))
 
@@ -101,3 +105,86 @@ def _plain(record: Any) -> dict[str, Any]:
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(slots=True, kw_only=True)  # not frozen: a frozen one takes three times as long to make, and files have many rows
+class Result:
+    """One row with what was found. ``claim``: axis, claimed, recomputed, factor, cause, and why; None where all agree."""
+
+    source: str
+    row: str
+    name: str
+    device: str | None
+    op: str | None
+    dtype: str | None
+    t_s: float | None
+    status: str
+    message: str
+    cause: str | None = None
+    decided: str | None = None
+    experiment: str | None = None
+    roofline_pct: float | None = None
+    roof_axis: str | None = None
+    bound_type: str = "unknown"
+    utilisation: float | None = None
+    limit: float | None = None
+    speedup: float | None = None
+    attainable: float | None = None
+    correct: bool | None = None
+    baseline_kind: str | None = None
+    prediction: Prediction | None = None
+    claim: Mapping[str, Any] | None = None
+    overhead: Overhead | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain builtins."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        found["overhead"] = None if self.overhead is None else dict(self.overhead._asdict())
+        found["prediction"] = None if self.prediction is None else dict(self.prediction._asdict())
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Refused:
+    """A row that could not be used, and why; the cause where one of the closed set fits."""
+
+    source: str
+    row: str
+    reason: str
+    cause: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain builtins."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def declaration_in(row: Mapping[str, Any]) -> Declared:
+    """The declaration behind a row of a report."""
+    kernel, device = row.get("kernel"), row.get("device")
+    launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))
+    work = None
+    if row.get("modeled") is True:
+        models = tuple(
+            ByteModel(
+                str(model["model"]),
+                number(model["bytes"], "bytes", minimum=0),
+                number(model["flops"], "flops", minimum=0),
+                model["in_range"] is True,
+            )
+            for model in row["byte_models"]
+        )
+        engine = row["work"]["engine"]
+        if not models or engine not in ("matrix", "vector"):
+            raise ValueError("no byte model, or no engine")
+        dtype, weight = parse_dtype(row["dtype"]), parse_dtype(row["weight_dtype"])
+        work = Work(str(row["op"]), str(row["op_class"]), models, engine, dtype, weight, ())
+    target = row.get("target_eff")
+    return Declared(
+        work=work,
+        source=str(row["work"]["source"] or "") if work else "",
+        stage=str(row["stage"]) if work else "A",
+        kernel=kernel if isinstance(kernel, str) else None,
+        device=device if isinstance(device, str) else None,
+        launches=launches,
+        target_eff=None if target is None else number(target, "target_eff", above=0),
+    )

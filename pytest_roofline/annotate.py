@@ -13,18 +13,17 @@ from roofline_engine.arguments import Option, Options
 from roofline_engine.artifact import to_json
 from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
 from roofline_engine.device import Device
-from roofline_engine.entry import ByteModel
 from roofline_engine.inputs import read_json
-from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
-from roofline_engine.units import number, parse_dtype, printable
+from roofline_engine.units import number, printable
 
-from .annotator import Annotator, Case, gate, short, unchecked
+from .baselines import is_here, read_baselines, read_predictions
 from .devices import AUTO, Devices
+from .evaluate import Annotator, Case, gate, short, unchecked
 from .host import Host
-from .priors import is_here, read_baselines, read_predictions
 from .report.document import Document, write
 from .report.terminal import lines, title
+from .row import declaration_in
 from .settings import KINDS, TYPES, SettingsError, resolve
 from .timing.benchmarks import of_benchmark_json
 from .work import globs, names, records
@@ -169,7 +168,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
     problem = ""
     if isinstance(extra.get("roofline"), Mapping):
         try:
-            return of_row(extra["roofline"]), ""
+            return declaration_in(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
     test = short(nodeid).partition("[")[0]
@@ -182,38 +181,6 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
         params,
     )
     return found or Declared(), "" if found else problem or why
-
-
-def of_row(row: Mapping[str, Any]) -> Declared:
-    """The declaration behind a row of a report."""
-    kernel, device = row.get("kernel"), row.get("device")
-    launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))
-    work = None
-    if row.get("modeled") is True:
-        models = tuple(
-            ByteModel(
-                str(model["model"]),
-                number(model["bytes"], "bytes", minimum=0),
-                number(model["flops"], "flops", minimum=0),
-                model["in_range"] is True,
-            )
-            for model in row["byte_models"]
-        )
-        engine = row["work"]["engine"]
-        if not models or engine not in ("matrix", "vector"):
-            raise ValueError("no byte model, or no engine")
-        dtype, weight = parse_dtype(row["dtype"]), parse_dtype(row["weight_dtype"])
-        work = Work(str(row["op"]), str(row["op_class"]), models, engine, dtype, weight, ())
-    target = row.get("target_eff")
-    return Declared(
-        work=work,
-        source=str(row["work"]["source"] or "") if work else "",
-        stage=str(row["stage"]) if work else "A",
-        kernel=kernel if isinstance(kernel, str) else None,
-        device=device if isinstance(device, str) else None,
-        launches=launches,
-        target_eff=None if target is None else number(target, "target_eff", above=0),
-    )
 
 
 def _value(value: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from roofline_engine import advice
+from roofline_engine.causes import SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
 from roofline_engine.check import (
     COMPARABLE,
     HOST,
@@ -16,20 +18,21 @@ from roofline_engine.check import (
     Prediction,
     check,
     doubted,
+    limit,
     measured,
     overhead,
     untimely,
 )
 from roofline_engine.entry import Entry
 from roofline_engine.metrics import assess, roof_time, unmodelled
-from roofline_engine.models import Work, in_cache
+from roofline_engine.models import WITHOUT_ACTIVATIONS, Work, in_cache
 from roofline_engine.peaks import Peaks
+from roofline_engine.units import quantity
 
-from .annotation import Annotation
-from .checker import facts_of, printed
+from .baselines import Predictions
 from .devices import AUTO, Devices, UnknownDeviceError
 from .ingest import Record
-from .predictions import Predictions
+from .row import Row
 from .settings import Settings
 from .work.declared import Declared
 
@@ -99,7 +102,7 @@ class Annotator:
         self.problems, self.devices.problems = [], []
         return found
 
-    def annotate(self, case: Case) -> Annotation:
+    def annotate(self, case: Case) -> Row:
         """The row of a case; what could not be known is a reason in it, never an error."""
         case = self._as_run_here(case)
         said = case.declared
@@ -140,7 +143,7 @@ class Annotator:
         elif case.idle:
             notes.append(IDLE)
         entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
-        return Annotation(
+        return Row(
             nodeid=case.nodeid,
             entry=entry,
             check=outcome,
@@ -277,7 +280,7 @@ def short(nodeid: str) -> str:
     return head.rpartition("::")[2] + bracket + arguments
 
 
-def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | None:
+def gate(row: Row, settings: Settings, min_pct: float | None) -> str | None:
     """Why a gate that the user asked for fails this test; None when it passes.
 
     A row of low confidence gates ``unmodelled`` and ``beyond_roof`` alone: its ratio is for display.
@@ -304,26 +307,26 @@ def gate(row: Annotation, settings: Settings, min_pct: float | None) -> str | No
     return None
 
 
-def slower(row: Annotation) -> bool:
+def slower(row: Row) -> bool:
     """Whether a row took longer than its own earlier or live baseline by more than noise."""
     speedup, band = row.check.speedup, row.check.band
     comparable = row.baseline is not None and row.baseline.kind in COMPARABLE
     return comparable and speedup is not None and band is not None and speedup < 1 / (1 + band)
 
 
-def held(row: Annotation) -> bool:
+def held(row: Row) -> bool:
     """Whether a percent can be asked of a row: it has one, sure enough to fail a test by."""
     entry = row.entry
     no_evidence = entry.unknown_reason in ("unvalidated_peak", "dispatch_bound")
     return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
 
 
-def proven(row: Annotation) -> bool:
+def proven(row: Row) -> bool:
     """Whether a row that passes a limit on its percent has shown it: out of a cache it is no percent of memory's roof."""
     return held(row) and row.entry.unknown_reason != "cache_resident"
 
 
-def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collection[str] = ()) -> list[str]:
+def unchecked(rows: Iterable[Row], settings: Settings, matched: Collection[str] = ()) -> list[str]:
     """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
 
     matched: the nodeids that the baseline file has.
@@ -349,3 +352,120 @@ def unchecked(rows: Iterable[Annotation], settings: Settings, matched: Collectio
 def _first(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
+
+
+def times(record: Record) -> tuple[Measurement | None, Baseline | None]:
+    """The time of a row and what it is compared with."""
+    measurement = None
+    if record.t_s is not None:
+        measurement = Measurement(
+            "user",
+            record.t_s,
+            record.q1_s,
+            record.q3_s,
+            record.rounds,
+            record.clock,
+            record.cache,
+            record.notes,
+            record.wall_s,
+        )
+    if record.baseline_t_s is not None:
+        return measurement, Baseline(record.baseline_kind, t_s=record.baseline_t_s)
+    if record.speedup is not None:
+        return measurement, Baseline(record.baseline_kind, speedup=record.speedup)
+    return measurement, None
+
+
+def facts_of(record: Record) -> Facts:
+    """What a row says beside its work and its time."""
+    return Facts(
+        hand_written=record.hand_written,
+        timed_flops=record.timed_flops,
+        alternatives=record.alternatives,
+        cold=record.cache == "cold",
+        correct=record.correct,
+        working_set=record.working_set,
+        counted=record.counted,
+    )
+
+
+def printed(record: Record, done: Work | None, peaks: Peaks) -> str:
+    """What is wrong with the rates that a row prints, as a line; empty where all agree with its shape and time."""
+    claim = claim_of(record, done, peaks, facts_of(record))
+    return f"its own figure: {told(claim)}" if claim is not None else ""
+
+
+def claim_of(record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:
+    """The printed rate that differs most from what shape and time give, or that no device allows; None where all agree."""
+    worst: tuple[float, dict[str, Any]] | None = None
+    for claim in record.claims:
+        recomputed, finding = _held(claim, record, done, peaks, facts)
+        if finding is None:
+            continue
+        factor = claim.claimed / recomputed if recomputed else None
+        told = {
+            "axis": claim.axis,
+            "claimed": claim.claimed,
+            "recomputed": recomputed,
+            "factor": factor,
+            "cause": finding.cause,
+            "decided": finding.decided,
+            "experiment": finding.experiment,
+        }
+        size = max(factor, 1 / factor) if factor else float("inf")
+        if worst is None or size > worst[0]:
+            worst = size, told
+    if worst is None and facts.counted is not None and facts.counted < SHORT:
+        short = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
+        return _told("memory", short)
+    if worst is None and done is not None:
+        unit = of_unit(done.flops, facts)
+        if unit is not None:
+            return _told("compute", unit)
+    return worst[1] if worst else None
+
+
+def _told(axis: str, finding: Finding) -> dict[str, Any]:
+    return {
+        "axis": axis,
+        "claimed": None,
+        "recomputed": None,
+        "factor": finding.factor,
+        "cause": finding.cause,
+        "decided": finding.decided,
+        "experiment": finding.experiment,
+    }
+
+
+def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> tuple[float | None, Finding | None]:
+    """What shape and time give in the claim's place, and what is wrong with the claim."""
+    if done is not None and record.t_s is not None:
+        models = [model for model in done.candidates if model.in_range or model.model in WITHOUT_ACTIVATIONS]
+        rates = [(model.bytes if claim.axis == "memory" else model.flops) / record.t_s for model in models]
+        findings = [(rate, of_claim(claim, rate, facts)) for rate in rates if rate > 0]
+        if not findings or any(finding is None for _, finding in findings):
+            return None, None  # one of the byte models that are possible gives it
+        return findings[0]
+    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute(done, peaks)
+    if not peak or claim.claimed <= peak * limit(peaks, axis, peak)[0] * 1.05:
+        return None, None
+    return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
+
+
+def _compute(done: Work | None, peaks: Peaks) -> tuple[str, float | None]:
+    """The compute peak of a claim's dtype; the highest where no shape says which."""
+    if done is not None:
+        return peaks.compute_axis(done.engine, done.dtype.peak)
+    axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
+    axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
+    best = max(axes, key=lambda axis: axes[axis], default=None)
+    return (best, axes[best]) if best else ("matrix.none", None)
+
+
+def told(claim: Mapping[str, Any]) -> str:
+    """A claim as a line for people."""
+    unit = "B/s" if claim["axis"] == "memory" else "FLOP/s"
+    parts = [f"{quantity(claim['claimed'], unit)} is printed"] if claim["claimed"] is not None else []
+    if claim["recomputed"] is not None:
+        parts.append(f"shape and time give {quantity(claim['recomputed'], unit)}")
+    return f"{claim['cause']}: {', '.join(parts)}{': ' if parts else ''}{claim['decided']}"

@@ -15,7 +15,7 @@ import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_roofline.work.capture.torch_watch import capture
+from pytest_roofline.capture.torch.watch import capture
 
 OPERATIONS, ROUNDS, LIMIT_US = 50, 400, 100.0
 

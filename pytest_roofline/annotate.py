@@ -17,7 +17,9 @@ from roofline_engine.inputs import read_json
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import number, printable
 
+from . import declare
 from .baselines import is_here, read_baselines, read_predictions
+from .declare import Declared, first_said
 from .devices import AUTO, Devices
 from .evaluate import Annotator, Case, gate, short, unchecked
 from .host import Host
@@ -25,9 +27,7 @@ from .report.document import Document, write
 from .report.terminal import lines, title
 from .row import declaration_in
 from .settings import KINDS, TYPES, SettingsError, resolve
-from .timing.benchmarks import of_benchmark_json
-from .work import globs, names, records
-from .work.declared import Declared, first_said
+from .timing.plugins import of_benchmark_json
 
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
 
@@ -174,9 +174,9 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
     test = short(nodeid).partition("[")[0]
     found, why = first_said(
         (
-            ("config", lambda: globs.find(table, nodeid)),
-            ("extra_info", lambda: records.of_extra_info(extra)),
-            ("names", lambda: names.guess(test, params)),
+            ("config", lambda: declare.find(table, nodeid)),
+            ("extra_info", lambda: declare.of_extra_info(extra)),
+            ("names", lambda: declare.guess(test, params)),
         ),
         params,
     )

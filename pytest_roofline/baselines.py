@@ -18,8 +18,8 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
 
+from .declare import matches
 from .toml import tomllib
-from .work.globs import matches
 
 #: Bytes and FLOPs within this factor may be of one shape: counters see more than a model has.
 ALIKE = 1.25

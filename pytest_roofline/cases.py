@@ -10,9 +10,13 @@ import pytest
 
 from roofline_engine.check import Baseline, Measurement
 
-from . import capturing, returned
+from . import declare, returned
 from .baselines import Earlier
-from .capturing import Watched
+from .capture import watching
+from .capture.timers import Observed
+from .capture.trace import Captured
+from .capture.watching import Watched
+from .declare import Declared, declared, first_said, over
 from .devices import seen_on
 from .evaluate import Case
 from .plain import plain
@@ -20,11 +24,7 @@ from .problems import HookError
 from .recorded import of_records
 from .recorder import Recorder, Taken
 from .settings import Settings
-from .timing.benchmarks import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
-from .work import globs, names, records
-from .work.capture.record import Captured
-from .work.capture.timers import Observed
-from .work.declared import Declared, declared, first_said, over
+from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 
 #: A time is printed with two or three digits.
 _ROUNDED = 0.01
@@ -95,7 +95,7 @@ class Cases:
         except ValueError as error:  # a timer of the suite's own that gives no time
             measurement, problem = None, str(error)
         if measurement is None:
-            found = records.of_properties(item.user_properties)
+            found = declare.of_properties(item.user_properties)
             if found is not None:
                 measurement = Measurement("user", found[0])
                 told = said.work is not None and said.source not in ("captured", "names")
@@ -113,18 +113,18 @@ class Cases:
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
         said, problem = over(said_of_test, case.declared), case.problem
         if said.work is None:
-            sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: globs.find(self.settings.work, nodeid)))
+            sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: declare.find(self.settings.work, nodeid)))
             found, wrong = first_said(sources, {})
             said, problem = over(found, said), wrong or problem
         if said.work is None and captured is not None:
-            seen, why = capturing.declared(captured)
+            seen, why = watching.declared(captured)
             said, problem = over(seen, said), problem or why
         earlier = self.baselines.get(nodeid) if case.baseline is None else None
         return dataclasses.replace(
             case,
             nodeid=nodeid,
             declared=said,
-            measurement=None if capturing.interpreted(captured) else case.measurement,
+            measurement=None if watching.interpreted(captured) else case.measurement,
             problem=problem,
             baseline=earlier.baseline if earlier else case.baseline,
             baseline_device=earlier.device if earlier else None,
@@ -143,7 +143,7 @@ class Cases:
         nodeid: str = "",
         captured: Captured | None = None,
     ) -> Case:
-        if capturing.timeless(captured):
+        if watching.timeless(captured):
             measurement = None
         path, line, _ = item.location
         found, nodeid = group(item), nodeid or item.nodeid
@@ -173,11 +173,11 @@ class Cases:
         """What is known of a test's kernel, by the first source that knows it, and why nothing is where one failed."""
         said, problem = self._said(item, fixed, fixture)
         if said.work is None and captured is not None:
-            seen, why = capturing.declared(captured)
+            seen, why = watching.declared(captured)
             said, problem = over(seen, said), problem or why
         if said.work is None:
             test, params = getattr(item, "originalname", None) or item.name, parameters(item)
-            guessed, wrong = first_said((("names", lambda: names.guess(test, params)),), params)
+            guessed, wrong = first_said((("names", lambda: declare.guess(test, params)),), params)
             said, problem = over(guessed, said), problem or wrong
         return said, problem
 
@@ -190,8 +190,8 @@ class Cases:
         found, problem = first_said(
             (
                 ("hook", lambda: self._hooked(item, params)),
-                ("config", lambda: globs.find(self.settings.work, item.nodeid)),
-                ("extra_info", lambda: records.of_extra_info(getattr(fixture, "extra_info", None) or {})),
+                ("config", lambda: declare.find(self.settings.work, item.nodeid)),
+                ("extra_info", lambda: declare.of_extra_info(getattr(fixture, "extra_info", None) or {})),
             ),
             params,
         )
@@ -207,7 +207,7 @@ class Cases:
             marked = self._marked(item)
         except ValueError:  # told when its row is made
             return True
-        return (marked is not None and marked.work is not None) or globs.find(self.settings.work, item.nodeid) is not None
+        return (marked is not None and marked.work is not None) or declare.find(self.settings.work, item.nodeid) is not None
 
     def timed(self, item: pytest.Item, before: int) -> bool:
         """Whether the benchmark of a test has taken a time, so that one call more is nothing to it."""

@@ -26,11 +26,11 @@ from roofline_engine.models import TARGET_EFF, Work, in_cache
 from roofline_engine.peaks import Peaks, named
 from roofline_engine.units import printable
 
+from .declare import build
 from .evaluate import claim_of, facts_of, times
 from .ingest import SAMPLE, Adapter, Record, RefusedError, adapters, choose, open_source
 from .report.checked import Tally
 from .row import Refused, Result
-from .work.declared import build
 
 if TYPE_CHECKING:
     from .baselines import Predictions

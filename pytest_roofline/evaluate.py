@@ -30,11 +30,11 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.units import quantity
 
 from .baselines import Predictions
+from .declare import Declared
 from .devices import AUTO, Devices, UnknownDeviceError
 from .ingest import Record
 from .row import Row
 from .settings import Settings
-from .work.declared import Declared
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
 IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"

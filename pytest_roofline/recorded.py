@@ -14,10 +14,10 @@ from roofline_engine import peaktable
 from roofline_engine.models import Work
 from roofline_engine.peaks import named
 
+from .declare import Declared, build
 from .evaluate import Case, times
 from .ingest import Record
 from .plain import plain
-from .work.declared import Declared, build
 
 #: Of a label no more is kept.
 _LONGEST = 120

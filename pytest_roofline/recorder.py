@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
 
+from .declare import Declared, declared, over
 from .devices import seen_on
 from .plain import plain
 from .plugin import Plain
-from .work.declared import Declared, declared, over
 
 if TYPE_CHECKING:
+    from .capture.trace import Captured
     from .timing import Settings
-    from .work.capture.record import Captured
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Recorder(Plain):
         """The work of what has been measured, where nothing declares it."""
         if not self.captures or over(self.declared, self.marked).work is not None:
             return None
-        from .capturing import of_timed, shape
+        from .capture.watching import of_timed, shape
 
         return of_timed(fn, args, kwargs, like=shape(value))
 

@@ -12,7 +12,7 @@ from roofline_engine.entry import ByteModel, Entry, to_dict
 from roofline_engine.models import Work
 from roofline_engine.units import number, parse_dtype
 
-from .work.declared import Declared
+from .declare import Declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

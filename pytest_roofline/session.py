@@ -24,10 +24,11 @@ from roofline_engine.targets import read_targets
 from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
-from .capturing import Watched, minds_a_watch, seeing, watching
+from .capture.watching import Watched, minds_a_watch, seeing, watching
 from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
+from .declare import Declared, declared, is_baseline, matches
 from .devices import AUTO, Devices
 from .evaluate import Annotator, gate, proven, short, unchecked
 from .guarded import Guarded
@@ -41,9 +42,7 @@ from .report.terminal import lines, title
 from .returned import catching
 from .row import Row
 from .settings import Settings, SettingsError, resolve
-from .timing.arrays import loaded
-from .work.declared import Declared, declared, is_baseline
-from .work.globs import matches
+from .timing.devices import loaded
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.work.capture.jax_cost import capture
-from pytest_roofline.work.capture.record import Captured
-from pytest_roofline.work.capture.triton_launches import interpreted
+from pytest_roofline.capture.jax import capture
+from pytest_roofline.capture.trace import Captured
+from pytest_roofline.capture.triton import interpreted
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -358,7 +358,7 @@ def test_arrays_on_several_devices_are_not_counted() -> None:
     code = (
         "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
         "import jax, jax.numpy as jnp\nfrom jax.sharding import Mesh, NamedSharding, PartitionSpec\n"
-        "from pytest_roofline.work.capture.jax_cost import capture\n"
+        "from pytest_roofline.capture.jax import capture\n"
         "where = NamedSharding(Mesh(jax.devices(), 'x'), PartitionSpec('x'))\n"
         "print(capture(jnp.exp, (jax.device_put(jnp.ones(8), where),)).reason)"
     )
@@ -368,7 +368,7 @@ def test_arrays_on_several_devices_are_not_counted() -> None:
 
 def test_without_jax_there_is_a_reason() -> None:
     code = (
-        "import sys\nfrom pytest_roofline.work.capture.jax_cost import capture\n"
+        "import sys\nfrom pytest_roofline.capture.jax import capture\n"
         "print(capture(abs, (1,)).reason, 'jax' in sys.modules, 'pytest' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -22,7 +22,7 @@ import torch, triton, triton.testing
 from torch.utils.benchmark import Timer
 from triton.testing import do_bench
 from triton.runtime import driver
-from pytest_roofline.work.capture.timers import observing
+from pytest_roofline.capture.timers import observing
 
 
 class Event:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_roofline.work.capture.record import Captured
+from pytest_roofline.capture.trace import Captured
 from roofline_engine.models import Work, work
 
 
@@ -25,7 +25,7 @@ def torch() -> Any:
 
 
 def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Captured:
-    from pytest_roofline.work.capture.torch_watch import capture
+    from pytest_roofline.capture.torch.watch import capture
 
     return capture(fn, args, kwargs)[1]
 
@@ -523,7 +523,7 @@ def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
 
 def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
     """Which would allocate, wait for the device and be seen by a profiler: four rows at most, and all of a mask."""
-    from pytest_roofline.work.capture.torch_watch import Watch
+    from pytest_roofline.capture.torch.watch import Watch
 
     x, index = table(torch), some(torch)
     with Watch(own=True) as watch:
@@ -540,7 +540,7 @@ def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
     """Put on before it or inside it, and left in any order."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from pytest_roofline.work.capture.torch_watch import Watch
+    from pytest_roofline.capture.torch.watch import Watch
 
     class Counting(TorchDispatchMode):  # type: ignore[misc]
         seen = 0
@@ -695,7 +695,7 @@ def test_what_views_share_is_read_once(fn: Callable[..., Any], shape: tuple[int,
 
 
 def _captured(fn: Callable[..., Any], args: list[Any]) -> tuple[Any, Captured]:
-    from pytest_roofline.work.capture.torch_watch import capture
+    from pytest_roofline.capture.torch.watch import capture
 
     return capture(fn, args)
 
@@ -712,7 +712,7 @@ def test_any_linear_layer(m: int, n: int, k: int, bias: bool, half: bool, torch:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
 def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(sizes: list[int], data: Any, torch: Any) -> None:
-    from pytest_roofline.work.capture.torch_storage import Storages
+    from pytest_roofline.capture.torch.trace import Storages
 
     base = torch.arange(float(torch.tensor(sizes).prod())).view(sizes)
     view = base.permute(data.draw(st.permutations(range(len(sizes)))))
@@ -809,19 +809,19 @@ def test_an_error_of_the_call_reaches_it(torch: Any) -> None:
 
 
 def test_an_error_of_ours_does_not(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_roofline.work.capture import torch_watch
+    from pytest_roofline.capture.torch import watch
 
     def broken(*args: Any) -> None:
         raise KeyError("gone")
 
-    monkeypatch.setattr(torch_watch, "seen", broken)
+    monkeypatch.setattr(watch, "seen", broken)
     value, captured = _captured(torch.mm, [torch.ones(2, 2), torch.ones(2, 2)])
     assert value[0, 0] == 2
     assert (captured.work, captured.reason) == (None, "the capture failed: KeyError: 'gone'")
 
 
 def test_a_capture_over_its_budget_is_dropped(torch: Any) -> None:
-    from pytest_roofline.work.capture.torch_watch import capture
+    from pytest_roofline.capture.torch.watch import capture
 
     value, captured = capture(lambda x: x + 1 + 1, (torch.ones(1),), budget_s=0.0)
     assert float(value) == 3

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.work.capture.covered import LISTED, SOME, Covered, strided
-from pytest_roofline.work.capture.record import Region, Seen
-from pytest_roofline.work.capture.total import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
+from pytest_roofline.capture.combine import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
+from pytest_roofline.capture.coverage import LISTED, SOME, Covered, strided
+from pytest_roofline.capture.trace import Region, Seen
 from roofline_engine.models import work
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.work.capture.triton_launches import DOT, INTERPRETED, NO_DOT, interpreted, unseen
+from pytest_roofline.capture.triton import DOT, INTERPRETED, NO_DOT, interpreted, unseen
 
 pytestmark = pytest.mark.skipif(not (find_spec("triton") and find_spec("torch")), reason="needs triton and torch")
 
@@ -25,8 +25,8 @@ KERNELS = """
 import json, sys
 import torch, triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
-from pytest_roofline.work.capture.record import Region
-from pytest_roofline.work.capture.triton_launches import unseen, watching
+from pytest_roofline.capture.trace import Region
+from pytest_roofline.capture.triton import unseen, watching
 
 
 def region(tensor):
@@ -176,7 +176,7 @@ tuned = triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], k
 case("tuned", lambda: tuned[grid](x, y, out, N))
 cases["calls"] = calls[:1]
 
-from pytest_roofline.work.capture.torch_watch import Watch
+from pytest_roofline.capture.torch.watch import Watch
 
 
 def chain():
@@ -386,7 +386,7 @@ def test_the_interpreter_is_told(cases: Cases) -> None:
 
 def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> None:
     code = (
-        "from pytest_roofline.work.capture.triton_launches import unseen, watching\n"
+        "from pytest_roofline.capture.triton import unseen, watching\n"
         "import sys\nassert 'triton' not in sys.modules and unseen() == ''\nseen = []\n"
         "with watching(None, seen):\n    import triton\n"  # as torch does for itself
         "assert not seen\ndel sys.modules['triton']\n"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from plugin_run import Project, Ran
 
+from pytest_roofline.capture.trace import Captured
 from pytest_roofline.collect.returned import understood, unit_of
 from pytest_roofline.collect.rows import Row
 from pytest_roofline.collect.source import PythonFile
-from pytest_roofline.work.capture.record import Captured
 from roofline_engine.causes import Claim
 from roofline_engine.check import Baseline, Measurement
 from roofline_engine.models import work

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_roofline.declare import build
 from pytest_roofline.ingest import SAMPLE, Record, RefusedError, Source, choose
 from pytest_roofline.ingest import liger as liger_csv
 from pytest_roofline.ingest.table import half_digit, separator
-from pytest_roofline.work.declared import build
 from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim
 from roofline_engine.models import Work, work
 from roofline_engine.ops_matmul import experts_hit

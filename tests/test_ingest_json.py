@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_roofline.declare import build
 from pytest_roofline.ingest import SAMPLE, Adapter, RefusedError, Sample, Source, adapters, choose
 from pytest_roofline.ingest.json_files import outline
 from pytest_roofline.ingest.record import Record
-from pytest_roofline.work.declared import build
 
 
 def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[Record]]:

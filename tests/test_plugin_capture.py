@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from plugin_run import Project
 
-from pytest_roofline.capturing import minds_a_watch
+from pytest_roofline.capture.watching import minds_a_watch
 
 pytest_plugins = ["pytester"]
 

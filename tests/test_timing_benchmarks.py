@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.timing.benchmarks import codspeed_count, of_benchmark_json, of_codspeed, of_pytest_benchmark
+from pytest_roofline.timing.plugins import codspeed_count, of_benchmark_json, of_codspeed, of_pytest_benchmark
 
 SUITE = """
 import pytest
@@ -39,19 +39,19 @@ def test_raises(benchmark):
 CONFTEST = """
 import json
 import pytest
-from pytest_roofline.timing import benchmarks
+from pytest_roofline.timing import plugins
 
 found = {}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     plugin = item.config.pluginmanager.get_plugin("codspeed_plugin")
-    before = benchmarks.codspeed_count(plugin)
+    before = plugins.codspeed_count(plugin)
     try:
         return (yield)
     finally:
-        fixture = benchmarks.of_pytest_benchmark(item.funcargs.get("benchmark"))
-        codspeed = benchmarks.of_codspeed(plugin, before)
+        fixture = plugins.of_pytest_benchmark(item.funcargs.get("benchmark"))
+        codspeed = plugins.of_codspeed(plugin, before)
         stats = getattr(getattr(item.funcargs.get("benchmark"), "stats", None), "stats", None)
         found[item.name] = [
             fixture and fixture._asdict(),

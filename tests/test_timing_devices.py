@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT
 
 from pytest_roofline.timing import Settings, compare, measure
-from pytest_roofline.timing.eviction import UNKNOWN_HOST_BYTES, host_cache, host_flush
+from pytest_roofline.timing.cache import UNKNOWN_HOST_BYTES, host_cache, host_flush
 
 QUICK = Settings(warmup_calls=1, warmup_s=0.0, min_s=0.0, budget_s=0.02)
 COLD = Settings(cache="cold", llc_bytes=2**20, warmup_calls=1, warmup_s=0.0, min_s=0.0, budget_s=0.02)

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.timing import Settings
-from pytest_roofline.timing.choose import Setup
-from pytest_roofline.timing.clock import Call, CannotCaptureError
-from pytest_roofline.timing.measuring import run
-from pytest_roofline.timing.sampling import ROUND_OVER_RESOLUTION
-from pytest_roofline.timing.spread import quartiles, uncertainty
+from pytest_roofline.timing.clocks import Call, CannotCaptureError
+from pytest_roofline.timing.measurement import Setup, run
+from pytest_roofline.timing.sampling import ROUND_OVER_RESOLUTION, quartiles, uncertainty
 
 QUICK = Settings(warmup_calls=3, warmup_s=0.0, min_s=0.0, budget_s=1.0)
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show of ``pytest_roofline.work.capture``: launches of Triton, times that a test takes, XLA's own count.
+"""What only a GPU can show of ``pytest_roofline.capture``: launches of Triton, times that a test takes, XLA's own count.
 
     python benchmarks/gpu/check_capture.py [--out check_capture.json]
 
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_roofline.work.capture.record import Captured, Region, Seen
-from pytest_roofline.work.capture.timers import observing
-from pytest_roofline.work.capture.triton_launches import interpreted, unseen, watching
+from pytest_roofline.capture.timers import observing
+from pytest_roofline.capture.trace import Captured, Region, Seen
+from pytest_roofline.capture.triton import interpreted, unseen, watching
 
 try:
     import triton.language as tl  # a kernel finds its names in its module
@@ -173,7 +173,7 @@ def jax_counts_a_product(gpu: Gpu) -> Check:
         import jax
     except ImportError:
         return Check("JAX (not installed)", True, "nothing", {})
-    from pytest_roofline.work.capture.jax_cost import capture
+    from pytest_roofline.capture.jax import capture
 
     x = jax.numpy.ones((1024, 1024), "float32")
     platform = next(iter(x.devices())).platform

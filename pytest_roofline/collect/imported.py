@@ -15,7 +15,7 @@ import pytest
 
 import roofline_engine
 
-from ..work.globs import matches
+from ..declare import matches
 from .child import LONGEST_LINE, Ended
 from .items import ChildFile, ChildItem, scratch
 from .rows import Row

@@ -12,7 +12,7 @@ from roofline_engine.entry import ByteModel
 from roofline_engine.models import Work
 from roofline_engine.units import parse_dtype, printable
 
-from ..work.capture.record import Captured
+from ..capture.trace import Captured
 
 if TYPE_CHECKING:
     from ..evaluate import Case  # which the child does not need, nor the settings behind it
@@ -62,10 +62,10 @@ class Row(NamedTuple):
 
     def case(self, test: str) -> Case:
         """The case of its item. Work that is only a bound, or guessed, is for display: stage A."""
-        from ..capturing import declared, interpreted
+        from ..capture.watching import declared, interpreted
+        from ..declare import Declared
         from ..evaluate import Case
         from ..ingest import Record
-        from ..work.declared import Declared
 
         said, problem = declared(self.captured)
         return Case(

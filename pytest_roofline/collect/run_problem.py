@@ -12,10 +12,10 @@ from typing import Any
 
 from roofline_engine.check import Baseline
 
-from ..capturing import of_timed
+from ..capture.trace import Captured
+from ..capture.watching import of_timed
 from ..plain import raised
 from ..timing import compare, measure
-from ..work.capture.record import Captured
 from .rows import Row
 
 #: KernelBench's own tolerance of an output, absolute and relative.

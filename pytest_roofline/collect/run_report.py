@@ -7,13 +7,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ..capturing import of_timed
+from ..capture.timers import Observed, observing
+from ..capture.trace import Captured
+from ..capture.watching import of_timed
+from ..declare import build, guess
 from ..devices import seen_on
 from ..plain import plain, raised
-from ..work.capture.record import Captured
-from ..work.capture.timers import Observed, observing
-from ..work.declared import build
-from ..work.names import guess
 from .returned import understood
 from .rows import Row
 

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ..declare import Declared, matches
 from ..evaluate import Case
 from ..ingest import SAMPLE, Record, RefusedError, choose, open_source
 from ..recorded import of_records
-from ..work.declared import Declared
-from ..work.globs import matches
 from . import child
 from .items import ChildFile, ChildItem, scratch
 

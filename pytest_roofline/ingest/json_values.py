@@ -9,7 +9,7 @@ from roofline_engine.causes import Claim
 from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable
 
-from ..work.declared import build
+from ..declare import build
 from .record import Record
 
 #: Of one second.

@@ -11,10 +11,10 @@ from typing import Any
 
 from roofline_engine.causes import Alternative
 
+from .. import declare
+from ..declare import Declared
 from ..row import declaration_in
-from ..timing.benchmarks import of_benchmark_json
-from ..work import records
-from ..work.declared import Declared
+from ..timing.plugins import of_benchmark_json
 from . import Sample, Source
 from .json_files import benchmarks, outline
 from .json_values import buildable, label, mapping
@@ -53,7 +53,7 @@ def _row(item: Mapping[str, Any], where: str) -> Record:
         work, alternatives = _keywords(said)
     elif not why:
         try:
-            keywords = records.of_extra_info(extra)
+            keywords = declare.of_extra_info(extra)
             work, why = buildable(keywords) if keywords else (None, "extra_info says nothing of bytes")
         except ValueError as error:
             why = str(error)

@@ -18,7 +18,7 @@ class Record:
     """One row. Seconds, bytes/s and FLOP/s; None where the file does not say.
 
     row: where it stands, as its reader would look for it (``line 12``, ``benchmarks[3]``, ``level1/1_Square``). name: of the
-    kernel or test. work: keywords of ``work.declared.build`` (an op and its sizes, or bytes, flops and dtype), with logical
+    kernel or test. work: keywords of ``declare.build`` (an op and its sizes, or bytes, flops and dtype), with logical
     sizes; None, and the reason in ``no_work``, where the file does not tell. t_s: time of one unit.
     device: product name, gfx or the hardware string as it stands; units: its CUs or SMs, where a bare gfx needs them.
     clock, cache: as of ``Measurement``. baseline_kind, baseline_t_s: what the row is compared with; speedup: the ratio alone.

@@ -3,7 +3,18 @@
 No module here imports pytest or an array library.
 """
 
-from .measuring import Comparison, Speedup, compare, measure
-from .settings import Settings
+from .measurement import Comparison, Speedup, compare, measure
+from .plugins import codspeed_count, of_benchmark_json, of_codspeed, of_pytest_benchmark
+from .sampling import Settings
 
-__all__ = ["Comparison", "Settings", "Speedup", "compare", "measure"]
+__all__ = [
+    "Comparison",
+    "Settings",
+    "Speedup",
+    "codspeed_count",
+    "compare",
+    "measure",
+    "of_benchmark_json",
+    "of_codspeed",
+    "of_pytest_benchmark",
+]

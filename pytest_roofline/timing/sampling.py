@@ -7,13 +7,13 @@ neighbour that wakes) falls on both alike. A device is waited for once per block
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from .clock import Call, Clock
-from .settings import Settings
-from .spread import uncertainty
+from .clocks import Call, Clock
 
 #: A round takes at least this many times the clock's resolution: 0.1 %, the overhead torch.utils.benchmark aims at.
 ROUND_OVER_RESOLUTION = 1_000
@@ -117,3 +117,79 @@ def collect(clock: Clock, flush: Flush | None, legs: Sequence[Leg], settings: Se
         block = min(done, affordable, MOST_QUEUED) // step * step
         if block < step or (settled and spent >= settings.min_s):
             return samples._replace(settled=settled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """cache: ``cold`` evicts before each round, ``warm`` does not, ``auto`` is cold on a device and warm on the host.
+    graph: replay a captured graph (CUDA and HIP through torch). band: the relative width that the median must be known to.
+    budget_s: seconds of rounds after which sampling ends, settled or not; min_s: before which it does not. min_rounds: always
+    taken, whatever the budget. warmup_calls, warmup_s: both are reached before the first round, or the budget is spent.
+    llc_bytes: the last-level cache, memory-side caches included, where the caller knows better than the driver.
+    """
+
+    cache: Literal["auto", "cold", "warm"] = "auto"
+    graph: bool = False
+    band: float = 0.034
+    budget_s: float = 1.0
+    min_s: float = 0.1
+    min_rounds: int = 5
+    warmup_calls: int = 3
+    warmup_s: float = 0.15
+    llc_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cache not in ("auto", "cold", "warm"):
+            raise ValueError(f"cache is {self.cache!r}; expected auto, cold or warm")
+        for name in ("band", "budget_s", "min_s", "warmup_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is {value!r}; expected a number of 0 or more")
+        if self.min_rounds < 5:
+            raise ValueError(f"min_rounds is {self.min_rounds!r}; expected at least 5, quartiles of fewer say nothing")
+        if self.warmup_calls < 1:
+            raise ValueError(f"warmup_calls is {self.warmup_calls!r}; expected at least 1")
+        if self.llc_bytes is not None and self.llc_bytes <= 0:
+            raise ValueError(f"llc_bytes is {self.llc_bytes!r}; expected a positive number of bytes")
+
+
+#: The quartiles of a standard normal distribution lie this far from its mean.
+NORMAL_QUARTILE = 0.6745
+
+
+class Quartiles(NamedTuple):
+    q1: float
+    median: float
+    q3: float
+
+    @property
+    def spread(self) -> float:
+        """Interquartile range over the median."""
+        return (self.q3 - self.q1) / self.median if self.median else math.inf
+
+
+def quartiles(values: Sequence[float]) -> Quartiles:
+    """Linear between order statistics, the ends included: numpy's default, ``statistics.quantiles(method="inclusive")``."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return Quartiles(_at(ordered, last / 4), _at(ordered, last / 2), _at(ordered, last * 3 / 4))
+
+
+def uncertainty(values: Sequence[float]) -> float:
+    """Interquartile range of the median's own sampling distribution, over the median.
+
+    The rank of the true median among n values is binomial with mean n/2 and standard deviation sqrt(n)/2, whatever the
+    values' distribution; so the order statistics 0.6745 sqrt(n)/2 ranks to either side enclose it half of the time (David and
+    Nagaraja, Order Statistics, 7.1). Unlike the values' own interquartile range it shrinks as rounds are added.
+    """
+    ordered = sorted(values)
+    middle, reach = (len(ordered) - 1) / 2, NORMAL_QUARTILE * math.sqrt(len(ordered)) / 2
+    median = _at(ordered, middle)
+    return (_at(ordered, middle + reach) - _at(ordered, middle - reach)) / median if median else math.inf
+
+
+def _at(ordered: Sequence[float], rank: float) -> float:
+    rank = min(max(rank, 0.0), len(ordered) - 1.0)
+    below = math.floor(rank)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)

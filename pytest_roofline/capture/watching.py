@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from .devices import seen_on
-from .plain import raised
-from .work.capture import Outcome, capture, own_call
-from .work.capture.record import META, Captured
-from .work.capture.replaced import replaced
-from .work.capture.surroundings import names_of
-from .work.capture.timers import Observed, observing
-from .work.capture.triton_launches import INTERPRETED
-from .work.declared import Declared
+from ..declare import Declared
+from ..devices import seen_on
+from ..plain import raised
+from . import Outcome, capture, own_call
+from .restore import names_of, replaced
+from .timers import Observed, observing
+from .trace import META, Captured
+from .triton import INTERPRETED
 
 #: Names of who times something itself: to watch such a test would be part of its times.
 _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")

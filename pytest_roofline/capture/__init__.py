@@ -1,6 +1,6 @@
-"""Bytes and FLOPs of a call that nobody annotated, from watching it run once.
+"""Bytes and FLOPs of a call without a declaration, from watching it run once.
 
-No framework is imported that the user's code has not imported itself.
+A framework is imported here only after the user's code has imported it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from ...timing.arrays import held_by, kinds, loaded
-from .record import Captured
-from .total import under_test
+from ..timing.devices import held_by, kinds, loaded
+from .combine import under_test
+from .trace import Captured
 
 TIMED = "it takes a time, which a watch would be part of"
 
@@ -31,18 +31,18 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     """
     found = kinds(args, kwargs, held_by(fn))
     if "jax" in found and "torch" not in found:
-        from . import jax_cost
+        from .jax import capture as capture_jax
 
-        return Outcome(jax_cost.capture(fn, args, kwargs))
+        return Outcome(capture_jax(fn, args, kwargs))
     if "numpy" in found and "torch" not in found:
-        from . import numpy_arrays
+        from .numpy_arrays import capture as capture_numpy
 
-        value, captured = numpy_arrays.capture(fn, args, kwargs)
+        value, captured = capture_numpy(fn, args, kwargs)
         return Outcome(captured, True, value)
     if loaded("torch") is not None:
-        from . import torch_watch
+        from .torch.watch import capture as capture_torch
 
-        value, captured = torch_watch.capture(fn, args, kwargs, beside=_kernels)
+        value, captured = capture_torch(fn, args, kwargs, beside=_kernels)
         return Outcome(captured, True, value)
     return Outcome(Captured("", reason="no array among its arguments or in its closure"))
 
@@ -58,13 +58,13 @@ class OwnCall(NamedTuple):
 @contextmanager
 def own_call() -> Iterator[OwnCall]:
     """Watch a test's own call while the block runs."""
-    from . import torch_watch
+    from .torch.watch import Watch
 
-    with torch_watch.Watch(own=True) as watch, _kernels(watch):
+    with Watch(own=True) as watch, _kernels(watch):
         yield OwnCall(lambda: watch.leave(TIMED), lambda name: under_test(name, watch.seen, watch.problem))
 
 
 def _kernels(watch: Any) -> AbstractContextManager[object]:
-    from . import triton_launches
+    from .triton import watching
 
-    return triton_launches.watching(watch.region, watch.seen, lambda: not watch.problem)
+    return watching(watch.region, watch.seen, lambda: not watch.problem)

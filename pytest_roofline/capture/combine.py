@@ -9,8 +9,8 @@ from roofline_engine.kernels import classify
 from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype, quantity
 
-from .covered import Covered
-from .record import Captured, Region, Seen
+from .coverage import Covered
+from .trace import Captured, Region, Seen
 
 #: An op is named, and so has a target, where it makes up this much of the work; what is left could not change its class,
 #: whose bands are 0.6 and 0.9 of the target.
@@ -267,3 +267,10 @@ def under_test(name: str, seen: Sequence[Seen], problem: str = "") -> Captured:
     largest = max(alike, key=lambda item: (item.work.bytes, item.work.flops) if item.work else (0.0, 0.0))
     note = f"the largest {largest.name} of the {len(seen)} operations of its own call"
     return total("torch", [largest], notes=[note])._replace(sure=False, operations=len(seen))
+
+
+def sized(found: Work, seen: Seen, flops: float | None = None) -> Work:
+    """``found`` with the distinct bytes that ``seen`` reads and writes, and other FLOPs where they are given."""
+    model = found.candidates[0]
+    nbytes = distinct(seen.reads, seen.writes)
+    return found._replace(candidates=(model._replace(bytes=nbytes, flops=model.flops if flops is None else flops),))

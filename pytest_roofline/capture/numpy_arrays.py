@@ -12,17 +12,13 @@ from typing import Any
 
 from roofline_engine.models import work
 
-from ...plain import raised
-from ...timing.arrays import loaded
+from ..plain import raised
+from ..timing.devices import loaded
 from . import numpy_ops as ops
-from . import numpy_parts as parts
-from .covered import strided
-from .generators import as_before
-from .record import Captured, Part, Region, Seen, part_of
-from .replaced import replaced
-from .sized import sized
-from .surroundings import put, surroundings
-from .total import total
+from .combine import sized, total
+from .coverage import strided
+from .restore import as_before, put, replaced, surroundings
+from .trace import Captured, Part, Region, Seen, part_of
 
 #: A loop over elements in Python is nothing to hold against a roof.
 MOST_OPERATIONS = 10_000
@@ -178,7 +174,7 @@ class _Watch:
                 writes,
                 partial(ops.of_ufunc, ufunc, method, reads, writes, options),
                 out,
-                used=self._of(parts.masked, mask, [*reads, *writes]),
+                used=self._of(ops.masked, mask, [*reads, *writes]),
             )
         if out is None:
             return self.result(result)
@@ -214,7 +210,7 @@ class _Watch:
             mask = given[3] if len(given) > 3 else named.get("where")
             mask = mask if isinstance(mask, self.np.ndarray) else None
             reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            used = self._of(parts.masked, mask, [*reads, *writes])
+            used = self._of(ops.masked, mask, [*reads, *writes])
             self.add(label, reads, writes, lambda: ops.moved(writes[0]), target, used=used)
         elif name in ("concatenate", "where"):
             self.add(label, reads, writes, lambda: ops.moved(writes[0]) if writes else ops.UNKNOWN, target)
@@ -234,9 +230,9 @@ class _Watch:
             if results and self.number(results[0]) < 0:
                 key = (args[0] if args else options.get("indices")) if name == "take" else None
                 axis = args[1] if len(args) > 1 else options.get("axis")
-                used = {} if key is None else {id(base): self._of(parts.taken, base, self._bare(key), axis, results[0].size)}
+                used = {} if key is None else {id(base): self._of(ops.taken, base, self._bare(key), axis, results[0].size)}
                 if name == "compress":
-                    used = {id(base): parts.some(base, results[0].size)}
+                    used = {id(base): ops.some(base, results[0].size)}
                 self.add(f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), used=used)
         elif name in _REDUCES:
             self.add(f"ndarray.{name}", [base], results, lambda: ops.reduced(base, results))
@@ -256,7 +252,7 @@ class _Watch:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
         if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
-            used = {id(base): self._of(parts.named, base, key, result.size)}
+            used = {id(base): self._of(ops.named, base, key, result.size)}
             self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), used=used)
         return self.result(result)
 
@@ -268,7 +264,7 @@ class _Watch:
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
-        used = {} if inside else {id(base): self._of(parts.named, base, key, target.size)}
+        used = {} if inside else {id(base): self._of(ops.named, base, key, target.size)}
         self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, used=used)
 
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -349,7 +345,7 @@ class _Watch:
             self._busy = False
 
     def _of(self, find: Callable[..., Any], *given: Any) -> Any:
-        """What one of the functions of ``numpy_parts`` finds."""
+        """What one of the functions of ``numpy_ops`` finds."""
         with self._aside():
             return find(self.np, *given)
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from roofline_engine.check import Measurement
 
-from ...timing.arrays import loaded
-from ...timing.spread import quartiles
-from .record import Captured
-from .replaced import replaced
+from ..timing.devices import loaded
+from ..timing.sampling import quartiles
+from .restore import replaced
+from .trace import Captured
 
 #: Clock and cache of Triton's functions (triton/testing.py): events around each call after 256 MB were written; one graph of
 #: many calls, replayed; kernel times of Proton, the cache cleared outside of them. 256 MB are the whole memory-side cache of

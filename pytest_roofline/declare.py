@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
 from roofline_engine.entry import ByteModel
 from roofline_engine.kernels import classify
-from roofline_engine.models import OPS, Work, op_class, work
+from roofline_engine.models import OPS, REQUIRED, Work, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
 
-from ..percent import percent
-from ..plain import plain
+from .percent import percent
+from .plain import plain
 
 #: Keywords that say something of the test; the others are the op's parameters.
 _OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time", "cache", "graph")
@@ -223,3 +225,130 @@ def _choice(values: Mapping[str, Any], key: str, choices: tuple[str, ...], defau
     if key in values and value not in choices:
         raise ValueError(f"{key} is {value!r:.40}, expected one of {', '.join(choices)}")
     return str(value)
+
+
+@lru_cache(maxsize=256)
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile("".join({"*": ".*", "?": "."}.get(ch, re.escape(ch)) for ch in glob), re.DOTALL)
+
+
+def matches(glob: str, nodeid: str) -> bool:
+    """Whether the whole nodeid fits."""
+    return _pattern(glob).fullmatch(nodeid) is not None
+
+
+def find(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mapping[str, Any] | None:
+    """The keywords of the first glob that fits."""
+    return next((keywords for glob, keywords in table.items() if matches(glob, nodeid)), None)
+
+
+#: Names that kernel tests give the sizes, lower case; the first of each is the model's own.
+_ALIASES = {
+    "M": ("m", "num_tokens", "tokens", "bs", "batch_size", "rows"),
+    "N": ("n", "out_features", "output_size", "intermediate_size"),
+    "K": ("k", "in_features", "input_size", "hidden_size", "hidden"),
+    "rows": ("rows", "m", "num_tokens", "tokens", "seq_len"),
+    "cols": ("cols", "n", "hidden_size", "hidden", "hidden_dim", "dim", "d"),
+    "dtype": ("dtype", "data_type", "torch_dtype", "in_dtype", "input_dtype"),
+    "weight_dtype": ("weight_dtype", "w_dtype", "quant_dtype"),
+    "out_dtype": ("out_dtype", "output_dtype"),
+}
+#: Sizes that a test may have beside those of the model. One that the model has no place for multiplies its work, by what is not
+#: told: a batch beside seq_len, heads beside a hidden size, experts beside M.
+_MULTIPLIERS = {"batch", "batch_size", "bs", "b", "num_seqs", "seq_len", "seqlen", "num_tokens", "tokens"}
+_MULTIPLIERS |= {"num_heads", "n_heads", "heads", "num_experts", "experts", "e", "top_k", "topk", "groups", "num_groups", "g"}
+
+
+def guess(name: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The keywords that the names suggest; None unless they give each size and the dtype of one op's model, and none beside."""
+    op = classify(name.removeprefix("test_").removeprefix("bench_")).op
+    if op not in OPS:
+        return None
+    needed = [key for key, default in _parameters(op).items() if default is REQUIRED]
+    if not all(key in _ALIASES for key in needed):
+        return None
+    lower = {key.lower(): plain(value) for key, value in params.items()}
+    found: dict[str, Any] = {"op": op}
+    beside = {name for name in _MULTIPLIERS & lower.keys() if lower[name] != 1}
+    for key in (*needed, "dtype"):
+        alias = next((alias for alias in _ALIASES[key] if alias in lower), None)
+        if alias is None or not _fits(key, lower[alias]):
+            return None
+        found[key] = lower[alias]
+        beside.discard(alias)
+    if beside:
+        return None
+    for key in ("weight_dtype", "out_dtype"):
+        value = next((lower[alias] for alias in _ALIASES[key] if alias in lower), None)
+        if value is not None and _fits(key, value) and (key == "out_dtype" or key in _parameters(op)):
+            found[key] = value
+    return found
+
+
+def _parameters(op: str) -> Mapping[str, object]:
+    return OPS[op].parameters
+
+
+def _fits(key: str, value: Any) -> bool:
+    try:
+        parse_dtype(value) if key.endswith("dtype") else number(value, key, minimum=1)
+    except ValueError:
+        return False
+    return True
+
+
+_BYTES = ("bytes", "bytes_moved", "io_bytes", "IOBytes")
+_FLOPS = ("flops", "flop", "total_flops")
+_DTYPE = ("dtype", "data_type")
+#: How far the last printed digit may move a figure.
+_ROUNDING = 0.02
+
+
+def of_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The keywords of a declaration; None where nothing is said of bytes.
+
+    Raises:
+        ValueError: for a figure under a known key that is no number.
+    """
+    nbytes = _first(extra, _BYTES)
+    if nbytes is None:
+        return None
+    found: dict[str, Any] = {"bytes": number(nbytes[1], nbytes[0], above=0)}
+    flops, dtype = _first(extra, _FLOPS), _first(extra, _DTYPE)
+    if flops is not None:
+        found["flops"] = number(flops[1], flops[0], minimum=0)
+    if dtype is not None:
+        found["dtype"] = dtype[1]
+    if isinstance(extra.get("op"), str):
+        found["op"] = plain(extra["op"])
+    return found
+
+
+def of_properties(properties: Iterable[tuple[str, Any]]) -> tuple[float, dict[str, Any]] | None:
+    """(seconds, keywords) from ``<tag>_latency_ms`` with rates of the same tag; None where no tag has all of them."""
+    values = {key: value for key, value in properties if isinstance(key, str)}
+    for key in values:
+        tag, latency, _ = key.partition("_latency_ms")
+        if not latency or tag == "baseline" or f"{tag}_bandwidth_tbs" not in values:
+            continue
+        printed = [values[key], values[f"{tag}_bandwidth_tbs"]]
+        if not all(_precise(value) for value in printed):
+            continue
+        t_s = float(printed[0]) / 1e3
+        return t_s, {"bytes": float(printed[1]) * 1e12 * t_s}
+    return None
+
+
+def _precise(value: Any) -> bool:
+    """Whether half of the last printed digit is within the rounding allowed."""
+    text = str(value)
+    try:
+        size = float(text)
+    except ValueError:
+        return False
+    digits = len(text.partition(".")[2])
+    return size > 0 and 0.5 * 10.0**-digits <= _ROUNDING * size
+
+
+def _first(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, Any] | None:
+    return next(((key, plain(values[key])) for key in keys if values.get(key) is not None), None)

@@ -20,10 +20,9 @@ from roofline_engine.entry import ByteModel
 from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype
 
-from ...timing.arrays import loaded
-from .record import Region, Seen
-from .replaced import replaced
-from .surroundings import names_of
+from ..timing.devices import loaded
+from .restore import names_of, replaced
+from .trace import Region, Seen
 
 #: Also of Pallas, whose interpreter is a program of XLA's.
 INTERPRETED = "ran in an interpreter: its time is not a kernel's"

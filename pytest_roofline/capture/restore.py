@@ -1,0 +1,215 @@
+"""A function of somebody else's that goes through ours for a while."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import random
+import types
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..timing.devices import loaded
+
+
+@contextmanager
+def replaced(
+    owner: Any, name: str, wrapper: Callable[..., Any], namespaces: tuple[MutableMapping[str, Any], ...] = ()
+) -> Iterator[None]:
+    """``owner.name(*args)`` is ``wrapper(original, *args)``, also under any name it has in ``namespaces``.
+
+    Who has kept the replacement beyond the block calls the original through it. Nothing is replaced where ``owner`` has no
+    such attribute of its own, and nothing put back where somebody has replaced ours since.
+    """
+    original = vars(owner).get(name)
+    if original is None:
+        yield
+        return
+    active = True
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return wrapper(original, *args, **kwargs) if active else original(*args, **kwargs)
+
+    bound = [(space, key) for space in namespaces for key, value in list(space.items()) if value is original]
+    setattr(owner, name, call)
+    for space, key in bound:
+        space[key] = call
+    try:
+        yield
+    finally:
+        active = False
+        if vars(owner).get(name) is call:
+            setattr(owner, name, original)
+        for space, key in bound:
+            if space.get(key) is call:
+                space[key] = original
+
+
+def surroundings(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
+    """Holders with the keys under which a function may find values in them, or put them; None for all that there are at any
+    time. Also those of the functions of its own module that it names."""
+    waiting, done = [fn], set()
+    scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, functools.partial):
+            yield _Partial(item), list(range(len(item.args)))
+            yield item.keywords, None
+            waiting.append(item.func)
+            continue
+        owner, item = getattr(item, "__self__", None), getattr(item, "__func__", item)
+        if not isinstance(item, types.FunctionType) or item in done:
+            continue
+        done.add(item)
+        if isinstance(getattr(owner, "__dict__", None), dict):
+            yield vars(owner), None
+        cells, scope = _Cells(dict(zip(item.__code__.co_freevars, item.__closure__ or ()))), item.__globals__
+        yield cells, list(cells.cells)
+        scopes.setdefault(id(scope), (scope, set()))[1].update(item.__code__.co_names)
+        named = [scope[name] for name in item.__code__.co_names if name in scope]
+        waiting += [cells[name] for name in cells.cells if name in cells]
+        waiting += [value for value in named if getattr(value, "__module__", None) == scope.get("__name__")]
+    for scope, names in scopes.values():
+        yield scope, list(names)
+
+
+def names_of(code: types.CodeType) -> Iterator[str]:
+    """The names that a function uses, those of the functions inside it too."""
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_of(constant)
+
+
+def put(holder: Any, key: Any, value: Any) -> None:
+    """Assign, where it is another value."""
+    if holder[key] is not value:
+        holder[key] = value
+
+
+class _Cells:
+    """The variables of a closure as items."""
+
+    def __init__(self, cells: dict[str, Any]) -> None:
+        self.cells = cells
+
+    def __getitem__(self, name: str) -> Any:
+        return self.cells[name].cell_contents
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.cells[name].cell_contents = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.cells[name].cell_contents
+
+    def __contains__(self, name: str) -> bool:
+        try:
+            self.cells[name].cell_contents  # noqa: B018
+        except (KeyError, ValueError):  # a variable that has no value yet
+            return False
+        return True
+
+
+class _Partial:
+    """The arguments of a partial as items."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    def __getitem__(self, at: int) -> Any:
+        return self.owner.args[at]
+
+    def __setitem__(self, at: int, value: Any) -> None:
+        args = (*self.owner.args[:at], value, *self.owner.args[at + 1 :])
+        self.owner.__setstate__((self.owner.func, args, self.owner.keywords, vars(self.owner)))
+
+    def __contains__(self, at: int) -> bool:
+        return at in range(len(self.owner.args))
+
+
+#: Objects that are looked at for generators, and how deep inside one another.
+MOST_OBJECTS, DEPTH = 2_000, 3
+
+
+class _Generator:
+    """kind: numpy or another. get, put: its state."""
+
+    def __init__(self, kind: str, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
+        self.kind, self._get, self._put = kind, get, put
+        self._state = get()
+
+    def put_back(self) -> bool:
+        """Whether something was drawn from it."""
+        drawn = self.kind == "numpy" and pickle.dumps(self._get()) != pickle.dumps(self._state)
+        self._put(self._state)
+        return drawn
+
+
+@contextmanager
+def as_before(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[list[bool]]:
+    """The generators of Python, numpy and torch, and those that ``fn`` is given, closes over or finds in its object and its
+    module, stand afterwards where they stood before. The list then holds whether random numbers of numpy were drawn."""
+    drawn: list[bool] = []
+    known = [*_global(), *_found(fn, [*args, *kwargs.values()])]
+    try:
+        yield drawn
+    finally:
+        put_back = [generator.put_back() for generator in known]
+        drawn.append(any(put_back))
+
+
+def _global() -> Iterator[_Generator]:
+    yield _Generator("python", random.getstate, random.setstate)
+    numpy, torch = loaded("numpy.random"), loaded("torch")
+    if numpy is not None:
+        yield _Generator("numpy", numpy.get_state, numpy.set_state)
+    if torch is not None:
+        yield _Generator("torch", torch.get_rng_state, torch.set_rng_state)
+        if torch.cuda.is_initialized():
+            yield _Generator("torch", torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all)
+
+
+def _found(fn: Any, given: list[Any]) -> Iterator[_Generator]:
+    """Those that are reached from a function and what it is given."""
+    waiting = [(value, DEPTH) for value in (*given, getattr(fn, "__self__", None))]
+    for holder, keys in surroundings(fn):
+        waiting += [(holder[key], DEPTH) for key in (list(holder) if keys is None else keys) if key in holder]
+    done: set[int] = set()
+    while waiting and len(done) < MOST_OBJECTS:
+        value, depth = waiting.pop()
+        if id(value) in done:
+            continue
+        done.add(id(value))
+        generator = _generator(value)
+        if generator is not None:
+            yield generator
+        elif depth:
+            waiting += [(inner, depth - 1) for inner in _inside(value)]
+
+
+def _generator(value: Any) -> _Generator | None:
+    numpy, torch = loaded("numpy.random"), loaded("torch")
+    if numpy is not None and isinstance(value, (numpy.Generator, numpy.BitGenerator)):
+        bits = getattr(value, "bit_generator", value)
+        return _Generator("numpy", lambda: bits.state, lambda state: setattr(bits, "state", state))
+    if numpy is not None and isinstance(value, numpy.RandomState):
+        return _Generator("numpy", value.get_state, value.set_state)
+    if torch is not None and isinstance(value, torch.Generator):
+        return _Generator("torch", value.get_state, value.set_state)
+    if isinstance(value, random.Random):
+        return _Generator("python", value.getstate, value.setstate)
+    return None
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple, set)):
+        return list(value)[:MOST_OBJECTS]
+    if isinstance(value, Mapping):
+        return list(value.values())[:MOST_OBJECTS]
+    if isinstance(value, (type, types.ModuleType, types.FunctionType)):
+        return []
+    held = getattr(value, "__dict__", None)
+    return list(held.values()) if isinstance(held, dict) else []

@@ -1,1 +1,0 @@
-"""Where the bytes and FLOPs of a test come from."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roofline_engine.check import Baseline, Prediction
-from roofline_engine.inputs import read_json
+from roofline_engine.files import read_json
 from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine import ceilings, overlay, peaktable
 from roofline_engine.arguments import Option, Options
-from roofline_engine.artifact import to_json, write_whole
 from roofline_engine.causes import AGREES, EXPERIMENTS
 from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, overhead
 from roofline_engine.entry import Entry
+from roofline_engine.files import to_json, write_whole
 from roofline_engine.metrics import bound, point, roof_time
 from roofline_engine.models import TARGET_EFF, Work, in_cache
 from roofline_engine.peaks import Peaks, named

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import EXAMPLE, GEMM, MI300X, TOOL, Run, gemm_row, run_tool
 
-from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.files import to_json, write_whole
 from roofline_engine.validate import validate
 
 FILES = ("profile_roofline.json", "profile_roofline.md")

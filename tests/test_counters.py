@@ -17,7 +17,7 @@ from conftest import run_tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine import counters, measured, ncu, rocprof
+from roofline_engine.counters import amd, base, nvidia, read
 
 HEAD_2024 = (
     '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id","Kernel_Name",'
@@ -68,12 +68,12 @@ def details_csv(*rows: tuple[str, str, str, str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def only(text: str, gfx: str | None = "gfx942", rocm: str | None = None) -> measured.Measured:
-    (kernel,) = counters.parse(text, "f.csv", gfx, rocm).kernels
+def only(text: str, gfx: str | None = "gfx942", rocm: str | None = None) -> base.Measured:
+    (kernel,) = read.parse(text, "f.csv", gfx, rocm).kernels
     return kernel
 
 
-def said(kernel: measured.Measured) -> str:
+def said(kernel: base.Measured) -> str:
     return "\n".join(kernel.problems)
 
 
@@ -117,7 +117,7 @@ def test_e3_a_column_of_zeros_is_missing() -> None:
 
 def test_e2_rocm_systems_8022_zero_bytes_are_unavailable_not_infinite_intensity() -> None:
     two = long_csv({"FETCH_SIZE": 0, "WRITE_SIZE": 0, "kernel": "a"}, {"FETCH_SIZE": 10, "WRITE_SIZE": 10, "kernel": "b"})
-    first, second = counters.parse(two, "f.csv", "gfx942").kernels
+    first, second = read.parse(two, "f.csv", "gfx942").kernels
     assert "hbm" not in first.bytes
     assert "zero bytes" in said(first)
     assert second.bytes["hbm"] == 20 * 1024
@@ -170,7 +170,7 @@ def test_e1_rocm_systems_833_a_negative_count_of_64_byte_requests_is_suspect() -
 def test_a_counter_given_twice_for_a_dispatch_is_not_used() -> None:
     text = long_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 1})
     text += text.splitlines()[1].replace('"FETCH_SIZE",1,', '"FETCH_SIZE",2,') + "\n"
-    found = counters.parse(text, "f.csv", "gfx942")
+    found = read.parse(text, "f.csv", "gfx942")
     assert "hbm" not in found.kernels[0].bytes
     assert "line 4: FETCH_SIZE is given twice" in found.problems[0]
 
@@ -181,7 +181,7 @@ def test_several_grid_sizes_are_told() -> None:
 
 def test_warm_up_dispatches_can_be_left_out() -> None:
     text = long_csv({"FETCH_SIZE": 900, "WRITE_SIZE": 1}, {"FETCH_SIZE": 100, "WRITE_SIZE": 1})
-    (kernel,) = counters.parse(text, "f.csv", "gfx942", skip=1).kernels
+    (kernel,) = read.parse(text, "f.csv", "gfx942", skip=1).kernels
     assert (kernel.dispatches, kernel.bytes["hbm_read"]) == (1, 102400)
 
 
@@ -250,13 +250,13 @@ def test_wide_without_the_architecture_says_what_it_took() -> None:
 
 def test_e6_mangled_timestamps_give_no_time() -> None:
     """rocprof-compute's MI300 workloads: 8.1097E+14 at both ends."""
-    found = counters.parse(wide_csv(VECCOPY_MI300, VECCOPY_MI300), "f.csv", "gfx942")
+    found = read.parse(wide_csv(VECCOPY_MI300, VECCOPY_MI300), "f.csv", "gfx942")
     assert found.kernels[0].t_s is None
     assert found.problems == (
         "f.csv: line 2: the timestamps give no time (start 8.1097E+14, end 8.1097E+14) (and 1 more such lines)",
     )
     lost = wide_csv({**VECCOPY_MI300, "Start_Timestamp": "8.1097E+14", "End_Timestamp": "8.1098E+14"})
-    found = counters.parse(lost, "f.csv", "gfx942")
+    found = read.parse(lost, "f.csv", "gfx942")
     assert found.kernels[0].t_s is None
     assert "lost their resolution" in found.problems[0]
     backwards = wide_csv({**VECCOPY_MI300, "Start_Timestamp": 20, "End_Timestamp": 10})
@@ -294,18 +294,18 @@ def test_b8_rocprofiler_compute_690_intensity_grows_by_level_or_is_refused() -> 
 
 def test_e5_rocprofiler_compute_499_and_header_only_files_are_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"^f\.csv: a header without a row: the profile matched no kernel$"):
-        counters.parse("Dispatch_ID,Kernel_Name\n", "f.csv")
+        read.parse("Dispatch_ID,Kernel_Name\n", "f.csv")
 
 
 def test_a_row_of_another_width_is_named_and_never_shifted() -> None:
     text = wide_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 1}) + '1,"other",1048576,5\n'
-    found = counters.parse(text, "f.csv", "gfx942")
+    found = read.parse(text, "f.csv", "gfx942")
     assert [kernel.name for kernel in found.kernels] == ["vecCopy(double*, double*, int)"]
     assert found.problems == ("f.csv: line 3 has 4 cells, expected 5: left out",)
 
 
 def test_a_cell_that_is_no_number_is_named_by_row_and_column() -> None:
-    found = counters.parse(wide_csv({"FETCH_SIZE": "many", "WRITE_SIZE": 1}), "f.csv", "gfx942")
+    found = read.parse(wide_csv({"FETCH_SIZE": "many", "WRITE_SIZE": 1}), "f.csv", "gfx942")
     assert found.problems == ("f.csv: line 2: FETCH_SIZE is 'many', expected a number",)
     assert "hbm" not in found.kernels[0].bytes
 
@@ -358,7 +358,7 @@ def launch(start: int, end: int) -> dict[str, Any]:
 
 def test_results_json_counters() -> None:
     instances = [{"counter_id": {"handle": handle}, "value": value} for handle, value in ((1, 60.0), (1, 40.0), (2, 25.0))]
-    found = counters.parse(json.dumps(results([{"dispatch_data": launch(100, 1100), "records": instances}], [])), "r.json")
+    found = read.parse(json.dumps(results([{"dispatch_data": launch(100, 1100), "records": instances}], [])), "r.json")
     assert found.gfx == "gfx942"
     (kernel,) = found.kernels
     assert (kernel.name, kernel.t_s) == ("k(float*)", pytest.approx(1e-6))
@@ -366,9 +366,9 @@ def test_results_json_counters() -> None:
 
 
 def test_d2_nsys_ai_93_f7_ninfer_3090_60_overlapping_dispatches_are_told_from_their_sum() -> None:
-    found = counters.parse(json.dumps(results([], [launch(0, 100), launch(50, 150), launch(400, 500)])), "r.json")
+    found = read.parse(json.dumps(results([], [launch(0, 100), launch(50, 150), launch(400, 500)])), "r.json")
     assert found.problems[0] == "r.json: dispatches overlap: their sum is 300 ns, their union 250 of a span of 500 ns"
-    assert rocprof.overlap([]) == (0.0, 0.0, 0.0)
+    assert amd.overlap([]) == (0.0, 0.0, 0.0)
 
 
 # Nsight Compute
@@ -406,15 +406,15 @@ def test_ncu_raw_page_units_thousands_and_time() -> None:
 )
 def test_e8_ncu_prefixes_are_thousands_and_binary_ones_are_not(unit: str, factor: float) -> None:
     if unit in ("KiB", "MiB"):
-        assert ncu.factor(unit) == factor
+        assert nvidia.factor(unit) == factor
     else:
-        assert ncu.factor(unit) == pytest.approx(factor)
+        assert nvidia.factor(unit) == pytest.approx(factor)
 
 
 def test_ncu_details_page_with_scaled_units_and_na() -> None:
     rows = [("0", "w13", "dram__bytes_read.sum", "Mbyte", "10.24"), ("0", "w13", "gpu__time_duration.sum", "usecond", "40")]
     rows.append(("1", "w2", "dram__bytes_read.sum", "Mbyte", "n/a"))
-    found = counters.parse(details_csv(*rows), "f.csv")
+    found = read.parse(details_csv(*rows), "f.csv")
     first, second = found.kernels
     assert first.bytes == {"hbm_read": pytest.approx(10_240_000)}
     assert first.bytes["hbm_read"] / (first.t_s or 0) == pytest.approx(256e9)
@@ -436,14 +436,12 @@ def test_e8_csvkit_876_decimal_commas_of_a_localised_file() -> None:
 
 
 def test_e8_ambiguous_numbers_are_thousands_only_where_they_count() -> None:
-    found = counters.parse(
-        details_csv(("0", "k", DRAM_PCT, "%", "5,400"), ("0", "k", "dram__bytes.sum", "byte", "5,400")), "f.csv"
-    )
+    found = read.parse(details_csv(("0", "k", DRAM_PCT, "%", "5,400"), ("0", "k", "dram__bytes.sum", "byte", "5,400")), "f.csv")
     assert found.kernels[0].bytes == {"hbm": 5400}
     assert found.kernels[0].corroboration == {}
     assert "thousands or decimals" in found.problems[0]
     with pytest.raises(ValueError, match="decimal comma and"):
-        counters.parse(details_csv(("0", "k", DRAM_PCT, "%", "5,40"), ("0", "k", DRAM_PCT, "%", "5.4")), "f.csv")
+        read.parse(details_csv(("0", "k", DRAM_PCT, "%", "5,40"), ("0", "k", DRAM_PCT, "%", "5.4")), "f.csv")
 
 
 @pytest.mark.parametrize(
@@ -522,7 +520,7 @@ def test_ncu_without_units_under_the_header_is_refused() -> None:
     text = "\n".join(line for line in raw_csv({"dram__bytes.sum": ("byte", ["1", "2"])}, names=["a", "b"]).splitlines())
     text = "\n".join(line for at, line in enumerate(text.splitlines()) if at != 2)
     with pytest.raises(ValueError, match="expected the units under the header, found a launch"):
-        counters.parse(text, "f.csv")
+        read.parse(text, "f.csv")
 
 
 # The command
@@ -567,10 +565,10 @@ def test_the_architecture_comes_from_the_files_beside_it(tmp_path: Path) -> None
     (tmp_path / "x_agent_info.csv").write_text(
         '"Node_Id","Agent_Type","Gfx_Target_Version","Name"\n0,"CPU",0,"AMD EPYC"\n2,"GPU",90500,"gfx950"\n'
     )
-    assert counters.read(str(tmp_path / "x_counter_collection.csv")).gfx == "gfx950"
+    assert read.read(str(tmp_path / "x_counter_collection.csv")).gfx == "gfx950"
     (tmp_path / "pmc_perf.csv").write_text(wide_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 1}))
     (tmp_path / "sysinfo.csv").write_text('workload_name,sbios,rocm_version,gpu_arch\nv,"A, LLC.X",7.12.1-5,gfx950\n')
-    found = counters.read(str(tmp_path / "pmc_perf.csv"))
+    found = read.read(str(tmp_path / "pmc_perf.csv"))
     assert (found.gfx, found.kernels[0].bytes["hbm"]) == ("gfx950", 2048)
 
 
@@ -610,7 +608,7 @@ def test_hostile_names_are_shown_escaped(tmp_path: Path) -> None:
 def test_utf16_of_a_windows_shell_is_read(tmp_path: Path) -> None:
     path = tmp_path / "ncu.csv"
     path.write_text(details_csv(("0", "k", "dram__bytes.sum", "byte", "12")), encoding="utf-16")
-    assert counters.read(str(path)).kernels[0].bytes == {"hbm": 12}
+    assert read.read(str(path)).kernels[0].bytes == {"hbm": 12}
 
 
 SAMPLES = (
@@ -645,8 +643,8 @@ def test_any_text_is_read_or_refused(text: str, header: bool) -> None:
     assert found is not None or refused.startswith("f: ")
 
 
-def parsed(text: str, gfx: str | None) -> tuple[measured.Counters | None, str]:
+def parsed(text: str, gfx: str | None) -> tuple[base.Counters | None, str]:
     try:
-        return counters.parse(text, "f", gfx), ""
+        return read.parse(text, "f", gfx), ""
     except ValueError as error:
         return None, str(error)

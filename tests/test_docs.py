@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from roofline_engine.amd import GFX950_ROCM, LINE_BYTES, MOPS_FLOPS
-from roofline_engine.counters import WANTED
+from roofline_engine.counters.amd import GFX950_ROCM, LINE_BYTES, MOPS_FLOPS
+from roofline_engine.counters.apply import COMPULSORY
+from roofline_engine.counters.base import KNOWN_COPY_BAND
+from roofline_engine.counters.read import WANTED
 from roofline_engine.entry import FIELDS
 from roofline_engine.inputs import read_env, read_shapes, read_topn
-from roofline_engine.measured import KNOWN_COPY_BAND
 from roofline_engine.models import OPS, work
-from roofline_engine.stagec import COMPULSORY
 
 PAGES = [
     ROOT / "README.md",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from conftest import GEMM, MI300X, Run, entry, gemm_row, run_tool
 
+from roofline_engine.config.model import read as read_config
 from roofline_engine.inputs import read_env, read_shapes, read_topn
 from roofline_engine.kernels import classify
-from roofline_engine.modelconfig import read as read_config
 
 
 def test_list_with_kernel_pct_ms_and_us_per_call() -> None:

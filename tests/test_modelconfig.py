@@ -12,11 +12,11 @@ from conftest import MI300X, Run, entry, gemm_row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine import guess_attention
+from roofline_engine.config import guess
+from roofline_engine.config.model import ModelConfig
+from roofline_engine.config.model import read as read_config
 from roofline_engine.inputs import Env, Row
 from roofline_engine.kernels import Hint
-from roofline_engine.modelconfig import ModelConfig
-from roofline_engine.modelconfig import read as read_config
 from roofline_engine.models import OPS
 
 DENSE: dict[str, Any] = {
@@ -262,10 +262,10 @@ def test_mla_ranks_and_the_tokens_a_device_reads() -> None:
     assert config.head_dim == 128 + 64  # of a query and key, whatever hidden / heads is
     env = Env(isl=1024, osl=1024, conc=64, tensor_parallel=8)
     row, notes = Row("mla_decode_stage1", "", 10.0), []
-    got = guess_attention.latent(row, Hint("mla"), "decode", env, config, notes)
+    got = guess.latent(row, Hint("mla"), "decode", env, config, notes)
     assert (got["n_q_heads"], got["kv_lora_rank"], got["rope_dim"]) == (2, 512, 64)  # the cache does not split over heads
     assert (got["seq_len"], got["seq_len_range"]) == (1536, [1024, 2048])
-    sparse = guess_attention.latent(row, Hint("mla"), "decode", env, read(**MLA, index_topk=1280), notes)
+    sparse = guess.latent(row, Hint("mla"), "decode", env, read(**MLA, index_topk=1280), notes)
     assert (sparse["seq_len"], sparse["seq_len_range"]) == (1280, [1024, 1280])
     assert "at most index_topk = 1280" in notes[-2]
     for name, regime, says in (
@@ -273,8 +273,8 @@ def test_mla_ranks_and_the_tokens_a_device_reads() -> None:
         ("mla_decode_reduce", "decode", "a step beside"),
         ("flash_mla", "prefill", "at prefill"),
     ):
-        with pytest.raises(guess_attention.CannotModelError, match=says):
-            guess_attention.latent(row._replace(name=name), Hint("mla"), regime, env, config, notes)
+        with pytest.raises(guess.CannotModelError, match=says):
+            guess.latent(row._replace(name=name), Hint("mla"), regime, env, config, notes)
 
 
 # What is stored narrow

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roofline_engine import artifact, inputs
+from roofline_engine import files, inputs
 from roofline_engine.analyze import Sources, analyze, select_head
 from roofline_engine.entry import CLOSED_SETS, FIELDS, Entry
 from roofline_engine.metrics import HEAD_MAX, HEAD_PCT, point
@@ -156,7 +156,7 @@ def test_any_json_gives_a_whole_consistent_report(folder: Path, topn: Any, env: 
         assert isinstance(env, dict)
         assert env["analysis_skill"] == "none"
         return
-    document = json.loads(artifact.to_json(report.to_dict()))
+    document = json.loads(files.to_json(report.to_dict()))
     assert validate(document) == []
     assert not any("fault of the helper" in line for line in report.skill_errors), report.skill_errors
     assert "\x1b" not in markdown(report)

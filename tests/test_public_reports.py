@@ -13,8 +13,8 @@ from conftest import GEMM, MI300X, ROOT, Run, entry, gemm_row, run_tool
 from test_counters import MIB, VECCOPY_MI300, long_csv, only, wide_csv
 from test_overlay import over, rocprof
 
-from roofline_engine import counters
 from roofline_engine.advice import remarks
+from roofline_engine.counters import read
 from roofline_engine.entry import ByteModel, Entry
 from roofline_engine.inputs import read_topn
 from roofline_engine.metrics import SATURATED_BAND, assess, point
@@ -440,7 +440,7 @@ def test_d4_kineto_110_a_duration_of_nothing_is_not_measured(run: Run, value: fl
 
 
 def test_d4_llm_viewer_kineto_110_equal_timestamps_give_no_time_and_no_rate() -> None:
-    found = counters.parse(long_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 1, "ns": 0}), "f.csv", "gfx942")
+    found = read.parse(long_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 1, "ns": 0}), "f.csv", "gfx942")
     assert found.kernels[0].t_s is None
     assert "the timestamps give no time" in found.problems[0]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import printable
 
 from .machine import Machine

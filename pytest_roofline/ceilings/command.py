@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from roofline_engine.arguments import Option, Options
-from roofline_engine.artifact import to_json
+from roofline_engine.files import to_json
 from roofline_engine.units import number, printable
 
 from .cache import on_stderr

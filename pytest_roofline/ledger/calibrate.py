@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roofline_engine.inputs import TARGETS_SCHEMA
 from roofline_engine.models import TARGET_EFF
-from roofline_engine.targets import SCHEMA
 
 from .pair import Pair
 from .summary import ENOUGH
@@ -129,4 +129,4 @@ def document(proposals: Iterable[Proposal], q: float) -> dict[str, Any]:
         for item in proposals
         if item.target_eff is not None
     ]
-    return {"schema": SCHEMA, "quantile": q, "targets": rows}
+    return {"schema": TARGETS_SCHEMA, "quantile": q, "targets": rows}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.arguments import Option, Options
-from roofline_engine.artifact import to_json, write_whole
+from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import number, printable
 
 from . import store, table

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.arguments import Option, Options
-from roofline_engine.artifact import write_whole
-from roofline_engine.inputs import read_json
+from roofline_engine.files import read_json, write_whole
 from roofline_engine.units import printable
 
 from . import sources

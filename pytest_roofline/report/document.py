@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline_engine.artifact import to_json, write_whole
 from roofline_engine.check import HOST
 from roofline_engine.entry import STAGES
+from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import printable, quantity
 
 from ..baselines import REPORT_SCHEMA, Predictions, this_machine

@@ -12,7 +12,7 @@ from .units import number, printable, whole
 
 TYPE_CHECKING = False  # typing costs more to import than everything else here
 if TYPE_CHECKING:
-    from .measured import Counters
+    from .counters.base import Counters
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
@@ -83,7 +83,7 @@ def _refuse(message: str) -> int:
 
 
 def _analyze(options: Options) -> int:
-    from . import analyze, artifact
+    from . import analyze, files
 
     head_pct = number(options.head_pct, "--head-pct", minimum=0)
     head_max = number(options.head_max, "--head-max", minimum=0)
@@ -112,17 +112,17 @@ def _analyze(options: Options) -> int:
     from .report import markdown
 
     written = []
-    shown = (artifact.to_json(report.to_dict()), markdown(report))
-    for name, text in zip((artifact.ARTIFACT_NAME, artifact.REPORT_NAME), shown):
+    shown = (files.to_json(report.to_dict()), markdown(report))
+    for name, text in zip((files.ARTIFACT_NAME, files.REPORT_NAME), shown):
         path = os.path.join(folder, name)
         try:
             os.makedirs(folder, exist_ok=True)
-            artifact.write_whole(path, text)
+            files.write_whole(path, text)
             written.append(path)
         except OSError as error:
             report.skill_errors.append(f"L5: not written: {error}")
     if len(written) < len(shown):  # what was not written is in the report
-        shown = (artifact.to_json(report.to_dict()), markdown(report))
+        shown = (files.to_json(report.to_dict()), markdown(report))
     sys.stdout.write(shown[0] if options.json else shown[1])
     for line in report.skill_errors:
         print(printable(line), file=sys.stderr)
@@ -137,7 +137,7 @@ def _skipped() -> int:
 
 
 def _validate(options: Options) -> int:
-    from .inputs import read_json
+    from .files import read_json
     from .validate import validate
 
     found = validate(read_json(options.path))
@@ -161,7 +161,7 @@ def _table(options: Options) -> Table:
 
 def _peaks_list(options: Options) -> int:
     from . import peaks
-    from .artifact import to_json
+    from .files import to_json
 
     table = _table(options)
     found = {name: peaks.of_block(table, block) for name, block in table.products.items()}
@@ -184,8 +184,8 @@ def _tera(value: float | None) -> str:
 
 def _peaks_show(options: Options) -> int:
     from . import peaks
-    from .artifact import to_json
     from .device import architecture
+    from .files import to_json
 
     measured = None
     if options.peaks is not None:
@@ -243,27 +243,28 @@ def _peaks_audit(options: Options) -> int:
 
 
 def _counters_show(options: Options) -> int:
-    from . import counters, measured
-    from .artifact import to_json
+    from .counters import read
+    from .files import read_text, to_json
     from .units import quantity
 
     label = printable(os.path.basename(options.path))
-    text = measured.read_text(options.path)
-    if counters.is_list_avail(text):
-        available = counters.list_avail(text, label)
+    text = read_text(options.path)
+    if read.is_list_avail(text):
+        available = read.list_avail(text, label)
         if options.json:
             found = {arch: sorted(names) for arch, names in available.counters.items()}
             sys.stdout.write(to_json({"available": found, "cut": available.cut}))
         else:
-            print("\n".join(counters.show_available(available)))
+            print("\n".join(read.show_available(available)))
         return DONE
-    read = _counters(options)
+    counted = _counters(options)
     if options.json:
-        document = {"source": read.source, "gfx": read.gfx, "problems": list(read.remarks)}
-        sys.stdout.write(to_json({**document, "kernels": [kernel.to_dict() for kernel in read.kernels]}))
+        document = {"source": counted.source, "gfx": counted.gfx, "problems": list(counted.remarks)}
+        sys.stdout.write(to_json({**document, "kernels": [kernel.to_dict() for kernel in counted.kernels]}))
         return DONE
-    print(f"{read.label}: {read.source}, {read.gfx or 'gfx not known'}, {len(read.kernels)} kernels, means over dispatches")
-    for kernel in read.kernels:
+    kernels = f"{len(counted.kernels)} kernels, means over dispatches"
+    print(f"{counted.label}: {counted.source}, {counted.gfx or 'gfx not known'}, {kernels}")
+    for kernel in counted.kernels:
         time = "no time" if kernel.t_s is None else f"{kernel.t_s * 1e6:.6g} us"
         print(f"{printable(kernel.name)[:100]}: {kernel.dispatches} dispatches, {time}")
         for title, figures, unit in (("bytes", kernel.bytes, "B"), ("FLOPs", kernel.flops, "FLOP")):
@@ -274,24 +275,24 @@ def _counters_show(options: Options) -> int:
             print(f"  share  {name} {value:.4g} %")
         for problem in kernel.problems:
             print(f"  note   {printable(problem)}")
-    for problem in read.remarks:
+    for problem in counted.remarks:
         print(printable(problem), file=sys.stderr)
     return DONE
 
 
 def _counters_check(options: Options) -> int:
-    from . import counters
+    from .counters import read
 
     nbytes = number(options.bytes, "--bytes", above=0)
-    holds, line = counters.check_copy(_counters(options), nbytes, options.kernel)
+    holds, line = read.check_copy(_counters(options), nbytes, options.kernel)
     print(line)
     return DONE if holds else FAILED
 
 
 def _counters(options: Options) -> Counters:
-    from . import counters
+    from .counters import read
 
-    return counters.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))
+    return read.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))
 
 
 def _skill_path(options: Options) -> int:

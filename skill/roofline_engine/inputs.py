@@ -6,12 +6,16 @@ was expected. A bad row never costs the others.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .device import Device
-from .record import Record
+from .files import condense, read_json, read_table
+from .kernels import clean_name, short_name
+from .peaks import Target
+from .peaktable import normalise
 from .units import number, printable
 
 TOPN_NAME = "profile_topN.json"
@@ -26,10 +30,9 @@ _SHARE_SLACK = 1.0
 _GIVEN = "the list's total"
 #: No launch is as short, an empty one is 1 us and more; what comes out shorter is the time of one call, divided by all.
 _SHORTEST_US = 0.1
-_LARGEST_FILE = 512 * 2**20
 
 
-class Row(Record):
+class Row(NamedTuple):
     """One kernel of the Top-N. Times in ms; ``pct`` as given, or from times, of what ``pct_basis`` says."""
 
     name: str
@@ -49,7 +52,7 @@ class Row(Record):
     est_shape: object = None
 
 
-class TopN(Record):
+class TopN(NamedTuple):
     """A Top-N list. decode_steps and prefill_steps are None where the list does not say."""
 
     rows: tuple[Row, ...]
@@ -58,7 +61,7 @@ class TopN(Record):
     problems: tuple[str, ...] = ()
 
 
-class Env(Record):
+class Env(NamedTuple):
     """What env_report.json says that the model uses."""
 
     device: Device = Device()
@@ -75,26 +78,6 @@ class Env(Record):
     backends: tuple[str, ...] = ()
     rocm_version: str | None = None
     problems: tuple[str, ...] = ()
-
-
-def read_json(path: str) -> object:
-    """Parse a JSON file. Raises ValueError with one line that names the file and the place."""
-    label = printable(path)
-    try:
-        if os.path.getsize(path) > _LARGEST_FILE:
-            raise ValueError(f"{label}: larger than 512 MiB")
-        with open(path, encoding="utf-8-sig") as handle:
-            return json.load(handle)
-    except OSError as error:
-        raise ValueError(f"{label}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{label}: not UTF-8 text (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{label}: not JSON: line {error.lineno} column {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"{label}: nested too deep to read") from None
-    except ValueError as error:  # an integer literal longer than Python converts
-        raise ValueError(f"{label}: {error}") from None
 
 
 def find(folder: str, name: str, levels: int) -> str | None:
@@ -281,15 +264,6 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
     )
 
 
-def short_name(name: str) -> str:
-    """A label of at most 60 characters: without template arguments, parameters and return type."""
-    text = name.split("(")[0] if not name.startswith("(") else name
-    text = text.split("<")[0].strip() or name
-    if text.startswith("void "):
-        text = text[len("void ") :]
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def read_env(data: object, label: str) -> Env:
     """Understand env_report.json; keys that are not used are accepted and ignored.
 
@@ -350,3 +324,149 @@ def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, obje
         else:
             problems.append(f"{label}: {printable(str(name))[:60]}: expected a list of cases like {{'op': 'gemm', 'M': 64}}")
     return shapes, problems
+
+
+_UNITS_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+#: An average may be rounded to a unit of its column.
+_ROUNDED = 0.02
+#: Rows of domain_stats, hip_api_stats, memory_copy_stats and nsys's memory rows: time of the host or of a copy engine.
+_DOMAIN = re.compile(r"(HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG|OMPT|KERNEL|MEMORY|SCRATCH)_[A-Z_]+$")
+_API = re.compile(r"(__hip|hip|cuda|cu|hsaKmt)[A-Z]\w*$|hsa_\w+$")
+_COPY = re.compile(r"\[CUDA mem(cpy|set)\b.*\]$|Memcpy |Memset ")
+
+
+def is_topn_csv(name: str) -> bool:
+    """Whether a file's name is that of a Top-N CSV."""
+    low = name.lower()
+    return low.endswith(".csv") and any(mark in low for mark in ("kernel_stats", "kern_sum", "gpukernsum"))
+
+
+def read_topn_csv(text: str, label: str) -> TopN:
+    """The kernels of the list; shares are copied, never renormalised, since a list may be cut.
+
+    Raises:
+        ValueError: when it lists no kernels: API calls, domains, copies, or nothing.
+    """
+    table = read_table(text, label, lambda header: "Name" in header and len(header) > 2)
+    name_at = table.column("Name")
+    calls_at = table.column("Calls", "Instances", "Count")
+    pct_at = table.column("Percentage", "Time (%)", "Time(%)")
+    total_at, total_ms = _time_column(table.header, ("TotalDurationNs", "Total Time"))
+    avg_at, avg_ms = _time_column(table.header, ("AverageNs", "Avg", "Average"))
+    if table.column("Num Calls") is not None:
+        raise ValueError(f"{label}: API calls of the host, not kernels: give kernel_stats or cuda_gpu_kern_sum")
+    if name_at is None or calls_at is None or (pct_at is None and total_at is None):
+        raise ValueError(f"{label}: expected the columns of kernel_stats or cuda_gpu_kern_sum")
+    problems = list(table.problems)
+    problems += _name_others(label, [cells[name_at] for _, cells in table.rows])
+    whole = 0.0
+    if pct_at is None and total_at is not None:
+        whole = sum(_cell(cells[total_at], "", []) or 0.0 for _, cells in table.rows)
+    rows: list[Row] = []
+    for line, cells in table.rows:
+        name = cells[name_at].strip()
+        if not name:
+            problems.append(f"{label}: line {line} has no name: left out")
+        if not name or _not_kernels(name):
+            continue
+        where = f"{label}: line {line} ({printable(name)[:60]})"
+        calls = _cell(cells[calls_at], f"{where}: {table.header[calls_at]}", problems)
+        total = _cell(cells[total_at], f"{where}: {table.header[total_at]}", problems) if total_at is not None else None
+        avg = _cell(cells[avg_at], f"{where}: {table.header[avg_at]}", problems) if avg_at is not None else None
+        t_ms = avg * avg_ms if avg else None
+        if total and calls:
+            per_call = total * total_ms / calls
+            if t_ms and abs(t_ms / per_call - 1) > _ROUNDED:
+                problems.append(f"{where}: {t_ms:.6g} ms on average, but {per_call:.6g} ms by total and calls: no time used")
+                t_ms = None
+            elif t_ms is None:
+                t_ms = per_call
+        basis = ""
+        if pct_at is not None:
+            pct = _cell(cells[pct_at], f"{where}: {table.header[pct_at]}", problems)
+        else:
+            pct, basis = (100.0 * total / whole if total and whole else None), "the sum of the listed rows"
+        if pct is None or pct > 100.5:
+            problems.append(f"{where}: no usable share: left out")
+            continue
+        name = clean_name(name)
+        rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
+    if not rows:
+        raise ValueError(f"{label}: no kernel in it" + (f": {problems[0]}" if problems else ""))
+    return TopN(tuple(rows), problems=condense(problems + doubtful_shares(label, rows)))
+
+
+def _not_kernels(name: str) -> str:
+    """What a row is when it is no kernel. A kernel may be named like an API call, so only a whole file of those tells."""
+    if _COPY.match(name):
+        return "copies"
+    return "domains of API or copy time" if _DOMAIN.match(name) else ""
+
+
+def _name_others(label: str, names: list[str]) -> list[str]:
+    """One line for each kind of row that is no kernel. Raises ValueError when the whole file is such."""
+    kinds = [kind for kind in map(_not_kernels, names) if kind]
+    if names and len(kinds) == len(names):
+        what = " and ".join(dict.fromkeys(kinds))
+    elif names and all(map(_API.match, names)):
+        what = "API calls of the host"
+    else:
+        return [f"{label}: {kinds.count(kind)} rows are {kind}, not kernels: left out" for kind in dict.fromkeys(kinds)]
+    raise ValueError(f"{label}: {what}, not kernels: give kernel_stats or cuda_gpu_kern_sum")
+
+
+def _time_column(header: tuple[str, ...], names: tuple[str, ...]) -> tuple[int | None, float]:
+    """A column of times by its name without the unit, and what one of its units is in ms."""
+    for at, title in enumerate(header):
+        match = re.match(r"(.*?)\s*\((\w+)\)$", title)
+        base, unit = match.groups() if match else (title, "ns")
+        if base in names and unit in _UNITS_MS:
+            return at, _UNITS_MS[unit]
+    return None, 1.0
+
+
+def _cell(text: str, what: str, problems: list[str]) -> float | None:
+    try:
+        return number(text, what, minimum=0)
+    except ValueError as error:
+        problems.append(str(error))
+        return None
+
+
+TARGETS_SCHEMA = "roofline-targets/1"
+
+
+def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
+    """The targets in ``path``, which ``roofline ledger calibrate --out`` wrote, by device without its vendor, op, axis, dtype.
+
+    Raises:
+        ValueError: naming the file, the row and what was expected; a part of a file is not used.
+    """
+    label = printable(path)
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("schema") != TARGETS_SCHEMA or not isinstance(data.get("targets"), list):
+        raise ValueError(f'{label}: expected "schema": "{TARGETS_SCHEMA}" and a list "targets"')
+    found: dict[tuple[str, str, str, str], Target] = {}
+    for at, row in enumerate(data["targets"]):
+        where = f"{label}: targets[{at}]"
+        if not isinstance(row, dict):
+            raise ValueError(f"{where} is no object")
+        device, op, axis, dtype = (_target_key(row, name, where) for name in ("device", "op", "axis", "dtype"))
+        if axis not in ("memory", "compute"):
+            raise ValueError(f"{where}.axis is {printable(repr(axis))[:60]}, expected memory or compute")
+        target = number(row.get("target_eff"), f"{where}.target_eff", above=0)
+        if target > 1:
+            raise ValueError(f"{where}.target_eff is {target}, expected a fraction of the roof")
+        count = int(number(row.get("n"), f"{where}.n", minimum=1))
+        device = normalise(device)
+        if (device, op, axis, dtype) in found:
+            raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} stands there twice")
+        found[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))
+    return found
+
+
+def _target_key(row: Mapping[str, object], key: str, where: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{where}.{key} is {printable(repr(value))[:60]}, expected a name")
+    return value

@@ -6,9 +6,10 @@ rule that fits decides; a name that fits none is unknown and is not guessed.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from typing import NamedTuple
 
-from .record import Record
 from .units import Dtype, parse_dtype
 
 #: Why an op that is recognised has no model here.
@@ -163,7 +164,7 @@ _DECODE = ("decode", "paged", "unified_attention")
 _PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
 
 
-class Hint(Record):
+class Hint(NamedTuple):
     """What a name suggests: the op, the MoE stage ("1", "2" or None), activation and weight dtypes where it spells them."""
 
     op: str
@@ -222,3 +223,28 @@ def _spelled(low: str, letter: str) -> Dtype | None:
         if part.startswith(letter) and part[1:] in ("fp4", "fp8", "bf16", "fp16", "int8", "int4"):
             return parse_dtype(part[1:])
     return None
+
+
+def clean_name(name: str) -> str:
+    """A kernel's name without the marks of its code object: ``[clone .kd]``, ``(.kd)``, ``.kd``."""
+    text = name.strip()
+    for mark in ("[clone .kd]", "(.kd)", ".kd"):
+        if text.endswith(mark):
+            return text[: -len(mark)].rstrip()
+    return text
+
+
+def stem(name: str) -> str:
+    """A kernel's name without return type, template arguments and parameters, as truncated names have it."""
+    text = name[len("void ") :] if name.startswith("void ") else name
+    text = text.replace("(anonymous namespace)", "{anonymous}")
+    return re.split(r"[<(]", text, maxsplit=1)[0].strip() or name
+
+
+def short_name(name: str) -> str:
+    """A label of at most 60 characters: without template arguments, parameters and return type."""
+    text = name.split("(")[0] if not name.startswith("(") else name
+    text = text.split("<")[0].strip() or name
+    if text.startswith("void "):
+        text = text[len("void ") :]
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,14 +6,11 @@ zero: builds list counters they do not feed (rocprofiler-sdk#47, #57; rocm-syste
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from .record import Record
-from .units import number, printable
+from ..units import number
 
-_LARGEST_FILE = 512 * 2**20
 #: Dispatches whose HBM counters differ by more than this part of their mean are not of one kind. The writes of a copy that
 #: still lie in the L2 differ by 0.38 (vecCopy of 8 MiB on MI200); decode steps of an MoE by their routing.
 MOST_SPREAD = 0.5
@@ -21,7 +18,7 @@ MOST_SPREAD = 0.5
 _COARSEST = 0.01
 
 
-class Dispatch(Record):
+class Dispatch(NamedTuple):
     """One launch: its counters as collected, its own time (s) where the file has it, its grid."""
 
     name: str
@@ -30,7 +27,7 @@ class Dispatch(Record):
     grid: str = ""
 
 
-class Measured(Record):
+class Measured(NamedTuple):
     """What the counters say of one kernel, as the mean over its dispatches.
 
     bytes: by level: ``hbm`` (with ``hbm_read`` and ``hbm_write``), ``l2``, ``l1``. flops: by dtype on the matrix units,
@@ -59,7 +56,7 @@ class Measured(Record):
         return out
 
 
-class Counters(Record):
+class Counters(NamedTuple):
     """One file of counters as read. gfx is None where neither the caller nor the file says it.
 
     archs: the architectures that the file itself names, or a file beside it. lacks: what a file without byte counters has.
@@ -207,95 +204,3 @@ def _resolution(text: str) -> float:
     mantissa, _, exponent = text.strip().lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     return float(10.0 ** (int(exponent or 0) - decimals))
-
-
-def condensed(problems: Iterable[str]) -> tuple[str, ...]:
-    """The first line of each kind, with how many more there are: a file may have a million rows with one fault."""
-    first: dict[str, str] = {}
-    more: dict[str, int] = {}
-    for line in problems:
-        kind = re.sub(r"[\d.,]+(e[+-]?\d+)?", "#", line, flags=re.IGNORECASE)
-        if first.setdefault(kind, line) != line:
-            more[kind] = more.get(kind, 0) + 1
-    return tuple(line + (f" (and {more[kind]} more such lines)" if kind in more else "") for kind, line in first.items())
-
-
-def clean_name(name: str) -> str:
-    """A kernel's name without the marks of its code object: ``[clone .kd]``, ``(.kd)``, ``.kd``."""
-    text = name.strip()
-    for mark in ("[clone .kd]", "(.kd)", ".kd"):
-        if text.endswith(mark):
-            return text[: -len(mark)].rstrip()
-    return text
-
-
-def read_text(path: str) -> str:
-    """A profiler's text file: UTF-8, or UTF-16 as a Windows shell redirects it. Raises ValueError with one line."""
-    import os
-
-    label = printable(path)
-    try:
-        if os.path.getsize(path) > _LARGEST_FILE:
-            raise ValueError(f"{label}: larger than 512 MiB")
-        with open(path, "rb") as handle:
-            raw = handle.read()
-    except OSError as error:
-        raise ValueError(f"{label}: {error.strerror or error}") from None
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    try:
-        return raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{label}: not text (byte {error.start})") from None
-
-
-class Table(Record):
-    """A CSV as found: its header, and its rows with their line numbers, each as wide as the header."""
-
-    label: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[int, tuple[str, ...]], ...]
-    problems: tuple[str, ...] = ()
-
-    def at(self, *names: str) -> int | None:
-        """The first column of one of these names."""
-        return next((self.header.index(name) for name in names if name in self.header), None)
-
-
-def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]) -> Table:
-    """The table in ``text``, after whatever a tool printed before it and without its ``==PROF==`` lines.
-
-    A row of another width than the header is named and left out, never shifted or filled.
-
-    Raises:
-        ValueError: when there is no header.
-    """
-    lines = text.splitlines(keepends=True)
-    header: list[str] = []
-    begin = 0
-    for begin, line in enumerate(lines, 1):  # noqa: B007 - the line after the header is where the rows begin
-        header = [cell.strip() for cell in _cells(line)]
-        if is_header(header):
-            break
-    else:
-        raise ValueError(f"{label}: no header of a format that is read here")
-    rows, problems = [], []
-    reader = csv.reader(line if not line.startswith("==") else "\n" for line in lines[begin:])
-    try:
-        for cells in reader:
-            if not any(cell.strip() for cell in cells) and len(cells) < len(header):
-                continue  # a blank line; a row of blank cells may be ncu's units
-            at = begin + reader.line_num
-            if len(cells) != len(header):
-                problems.append(f"{label}: line {at} has {len(cells)} cells, expected {len(header)}: left out")
-                continue
-            rows.append((at, tuple(cells)))
-    except csv.Error as error:
-        raise ValueError(f"{label}: line {begin + reader.line_num}: {error}") from None
-    return Table(label, tuple(header), tuple(rows), tuple(problems))
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []

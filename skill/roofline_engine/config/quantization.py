@@ -6,11 +6,10 @@ A width here moves every figure by 2x or more, so what is not understood is unkn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from ..units import Dtype, parse_dtype
 from .layers import Keys
-from .module_rules import parts
-from .record import Record
-from .units import Dtype, parse_dtype
 
 #: Bits of one scale. fp8 blocks: ``weight_scale_inv`` is fp32 unless ``scale_fmt`` is ue8m0; compressed-tensors keeps
 #: scales in the model's 16-bit dtype; AWQ and GPTQ store fp16 scales and, where asymmetric, a zero point as wide as a weight.
@@ -32,7 +31,7 @@ _MODELOPT = {
 _PLAIN = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "fbgemm_fp8": "fp8", "gpt_oss_mxfp4": "mxfp4"}
 
 
-class Quantisation(Record):
+class Quantization(NamedTuple):
     """One quantisation of a checkpoint.
 
     dtype: of what is converted, its width with the share of block scales; None where it cannot be told.
@@ -49,18 +48,18 @@ class Quantisation(Record):
     excluded: Mapping[str, frozenset[int] | None] = {}
 
 
-def read(data: object, keys: Keys) -> Quantisation:
+def read(data: object, keys: Keys) -> Quantization:
     """Read ``quantization_config`` (or a ``compression_config``); lines about it go to ``keys``."""
     if not isinstance(data, Mapping):
         keys.wrong(f"config.json: quantization_config is {type(data).__name__}, expected an object")
-        return Quantisation("unknown", None)
+        return Quantization("unknown", None)
     inner = Keys(data, keys.problems)
     method = (inner.text("quant_method") or inner.text("quant_algo") or "").lower()
     rules = _rules(inner)
     known = _known(inner, method, rules)
     if known is None:
         keys.wrong(f"config.json: quantization_config: {method or 'no quant_method'}: the weights' width is not known from it")
-        return Quantisation(method, None)
+        return Quantization(method, None)
     excluded, strange = parts(rules)
     if strange:
         keys.wrong(f"config.json: quantization_config: the rule {strange[0]!r:.60} is not understood: the width is not known")
@@ -85,12 +84,12 @@ def _rules(keys: Keys) -> list[str]:
     return found
 
 
-def _known(keys: Keys, method: str, rules: list[str]) -> Quantisation | None:
+def _known(keys: Keys, method: str, rules: list[str]) -> Quantization | None:
     if method == "fp8":
         return _fp8(keys)
     if method in _PLAIN:
         dtype = parse_dtype(_PLAIN[method])
-        return Quantisation(method, dtype, dtype if method != "mxfp4" else None)  # gpt-oss: mxfp4 weights, bf16 activations
+        return Quantization(method, dtype, dtype if method != "mxfp4" else None)  # gpt-oss: mxfp4 weights, bf16 activations
     if method in ("awq", "gptq", "auto-round"):
         return _grouped_int(keys, method)
     if method == "compressed-tensors":
@@ -102,17 +101,17 @@ def _known(keys: Keys, method: str, rules: list[str]) -> Quantisation | None:
     return None
 
 
-def _fp8(keys: Keys) -> Quantisation:
+def _fp8(keys: Keys) -> Quantization:
     block = keys.data.get("weight_block_size")
     scale = _SCALE_E8M0 if keys.text("scale_fmt") == "ue8m0" else _SCALE_FP32
     fp8 = parse_dtype("fp8")
     if block is None:
-        return Quantisation("fp8", fp8, fp8)
+        return Quantization("fp8", fp8, fp8)
     sizes = _positive(block)
     if not sizes:
         keys.wrong(f"config.json: quantization_config: weight_block_size is {block!r:.40}, expected two sizes")
-        return Quantisation("fp8", None, fp8)
-    return Quantisation("fp8", scaled(fp8, scale, sizes), fp8, block=sizes)
+        return Quantization("fp8", None, fp8)
+    return Quantization("fp8", scaled(fp8, scale, sizes), fp8, block=sizes)
 
 
 def _positive(value: object) -> tuple[int, ...]:
@@ -129,18 +128,18 @@ def scaled(dtype: Dtype, scale_bits: float, block: Sequence[int]) -> Dtype:
     return dtype._replace(bits=dtype.value_bits + scale_bits / values)
 
 
-def _grouped_int(keys: Keys, method: str) -> Quantisation | None:
+def _grouped_int(keys: Keys, method: str) -> Quantization | None:
     bits, group = keys.size("bits", "w_bit"), keys.size("group_size", "q_group_size", minimum=-1)
     if bits not in (4, 8):
         return None
     dtype = parse_dtype(f"int{bits}")
     if not group or group < 0:  # -1: a scale per row
-        return Quantisation(method, dtype)
+        return Quantization(method, dtype)
     zero = keys.data.get("zero_point") is True or keys.data.get("sym") is False
-    return Quantisation(method, scaled(dtype, _SCALE_16 + (bits if zero else 0), (group,)), block=(group,))
+    return Quantization(method, scaled(dtype, _SCALE_16 + (bits if zero else 0), (group,)), block=(group,))
 
 
-def _compressed(keys: Keys, rules: list[str]) -> Quantisation | None:
+def _compressed(keys: Keys, rules: list[str]) -> Quantization | None:
     """compressed-tensors: groups of targets, the experts' group being the one whose targets name them, else ``Linear``."""
     groups = [Keys(item, keys.problems) for item in keys.group("config_groups").data.values() if isinstance(item, Mapping)]
     if not groups:
@@ -155,7 +154,7 @@ def _compressed(keys: Keys, rules: list[str]) -> Quantisation | None:
         return None
     fed = _tensor(inputs, keys.text("format"))[0] if inputs.data else None
     cache = _tensor(keys.group("kv_cache_scheme"), "")[0] if keys.first("kv_cache_scheme") else None
-    return Quantisation("compressed-tensors", dtype, fed, cache, block)
+    return Quantization("compressed-tensors", dtype, fed, cache, block)
 
 
 def _for_experts(groups: list[Keys]) -> Keys | None:
@@ -186,7 +185,7 @@ def _tensor(keys: Keys, form: str) -> tuple[Dtype | None, tuple[int, ...]]:
     return (scaled(dtype, _SCALE_16 + zero, block), block) if block else (dtype, ())
 
 
-def _modelopt(keys: Keys) -> Quantisation | None:
+def _modelopt(keys: Keys) -> Quantization | None:
     algorithm = keys.text("quant_algo").upper()
     if algorithm not in _MODELOPT:
         return None
@@ -197,17 +196,17 @@ def _modelopt(keys: Keys) -> Quantisation | None:
         dtype, block = scaled(dtype, _SCALE_16, (group,)), (group,)
     narrow = keys.text("kv_cache_quant_algo").upper() == "FP8" or keys.group("kv_cache_scheme").data.get("num_bits") == 8
     kv = parse_dtype("fp8") if narrow else None
-    return Quantisation("modelopt", dtype, parse_dtype(fed) if fed else None, kv, block)
+    return Quantization("modelopt", dtype, parse_dtype(fed) if fed else None, kv, block)
 
 
-def _quark(keys: Keys) -> Quantisation | None:
+def _quark(keys: Keys) -> Quantization | None:
     """Quark: ``global_quant_config`` for every layer; a ``layer_quant_config`` that differs leaves the width unknown."""
     if keys.group("layer_quant_config").data:
         return None
     whole = keys.group("global_quant_config")
     weights, fed = _quark_tensor(whole.group("weight")), _quark_tensor(whole.group("input_tensors"))
     kv = next((_quark_tensor(item) for item in _kv_tensors(keys)), None)
-    return None if weights is None else Quantisation("quark", weights, fed, kv)
+    return None if weights is None else Quantization("quark", weights, fed, kv)
 
 
 def _kv_tensors(keys: Keys) -> Iterable[Keys]:
@@ -227,3 +226,189 @@ def _quark_tensor(keys: Keys) -> Dtype | None:
     except ValueError:
         return None
     return scaled(dtype, _SCALE_16, (group,)) if group and group > 0 else dtype
+
+
+#: Modules as families of models name them; a rule covers a part when it covers one of its names ("#" is any layer).
+PARTS: dict[str, tuple[str, ...]] = {
+    "experts": (
+        "mlp.experts.0.gate_proj",
+        "mlp.experts.0.gate_up_proj",
+        "mlp.experts.gate_up_proj",
+        "block_sparse_moe.experts.0.w1",
+        "feed_forward.experts.gate_up_proj",
+        "mixer.experts.0.up_proj",
+    ),
+    "experts (down)": (
+        "mlp.experts.0.down_proj",
+        "mlp.experts.down_proj",
+        "block_sparse_moe.experts.0.w2",
+        "feed_forward.experts.down_proj",
+        "mixer.experts.0.down_proj",
+    ),
+    "shared_experts": (
+        "mlp.shared_experts.gate_proj",
+        "mlp.shared_expert.gate_proj",
+        "block_sparse_moe.shared_experts.gate_proj",
+        "feed_forward.shared_expert.gate_proj",
+        "mixer.shared_experts.up_proj",
+    ),
+    "dense_mlp": ("mlp.gate_proj", "mlp.gate_up_proj", "mlp.down_proj", "feed_forward.gate_proj"),
+    "attention": (
+        "self_attn.q_proj",
+        "self_attn.qkv_proj",
+        "self_attn.o_proj",
+        "self_attn.q_a_proj",
+        "self_attn.kv_b_proj",
+        "attention.q_proj",
+        "mixer.q_proj",
+    ),
+    "linear_attention": ("linear_attn.in_proj_qkvz", "linear_attn.out_proj", "mixer.in_proj"),
+    "router": ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "feed_forward.router", "mixer.gate"),
+    "norms": ("input_layernorm", "post_attention_layernorm"),
+    "lm_head": ("lm_head",),
+    "embeddings": ("embed_tokens",),
+}
+_OTHER_TOWERS = ("vision", "visual", "audio", "mm_projector")  # their layers are numbered too, and are not the model's
+_OUTSIDE = ("lm_head", "embeddings")  # not in a layer
+
+
+def parts(rules: Iterable[str]) -> tuple[dict[str, frozenset[int] | None], list[str]]:
+    """The parts of the model that ``rules`` cover, each with its layers (None: all), and the rules that are not understood."""
+    where: dict[str, set[int] | None] = {}
+    strange = []
+    for rule in rules:
+        if any(word in rule for word in _OTHER_TOWERS):
+            continue
+        expanded = _alternatives(rule)
+        if expanded is None:
+            strange.append(rule)
+            continue
+        for pattern in expanded:
+            tail, layer = _layer(pattern)
+            where.setdefault(tail, set())
+            seen = where[tail]
+            if layer is None:
+                where[tail] = None
+            elif seen is not None:
+                seen.add(layer)
+    found: dict[str, frozenset[int] | None] = {}
+    for tail, layers in where.items():
+        for part, names in PARTS.items():
+            prefix = "" if part in _OUTSIDE else "layers.#."
+            if any(_covers(tail, f".model.{prefix}{name}.") for name in names):
+                before = found.get(part, frozenset())
+                found[part] = None if layers is None or before is None else before | layers
+    return found, strange
+
+
+_ANY, _PIECE = "\x01", "\x02"  # any text, any text without a dot
+_CLASSES = (
+    ("[0-9]+", _PIECE),
+    ("[^.]+", _PIECE),
+    ("[^.]*", _PIECE),
+    ("\\d+", _PIECE),
+    ("\\w+", _PIECE),
+    (".*", _ANY),
+    (".+", _ANY),
+)
+_MOST_ALTERNATIVES = 512
+
+
+def _alternatives(rule: str) -> list[str] | None:
+    """A rule as patterns over ``.module.`` with our two wildcards; None for what is beyond the subset.
+
+    ``re:`` rules are anchored at the start alone, as ``re.match`` is; others name a module or a run of its components, with
+    ``*`` as a wildcard.
+    """
+    if not rule.startswith("re:"):
+        return [f"{_ANY}.{rule.strip('.').replace('*', _ANY)}.{_ANY}".replace(f"{_ANY}.{_ANY}", _ANY)]
+    text = rule[3:].lstrip("^")
+    closed = text.endswith("$")
+    text = text.rstrip("$").replace("(?:", "(")
+    for written, ours in _CLASSES:
+        text = text.replace(written, ours)
+    done = [text]
+    while any("(" in item or "[" in item for item in done):
+        wider = [_choices(item) for item in done]
+        done = [choice for choices in wider for choice in choices]
+        if not all(wider) or len(done) > _MOST_ALTERNATIVES:
+            return None
+    plain = [item.replace("\\.", ".") for item in done]
+    if any(set(item) & set("\\()[]{}|+?^$*") for item in plain):
+        return None
+    return [f".{item}." if closed else f".{item}{_ANY}" for item in plain]
+
+
+def _choices(text: str) -> list[str]:
+    """``text`` with its first innermost group or range of digits as each of its choices; none where it is neither."""
+    if "(" not in text and "[" not in text:
+        return [text]
+    start = text.find("[")
+    if start >= 0 and (text.find("(") < 0 or start < text.find("(")):
+        end = text.find("]", start)
+        inside = text[start + 1 : end]
+        if end < 0 or len(inside) != 3 or inside[1] != "-" or not (inside[0] + inside[2]).isdigit():
+            digits = list(inside) if end > 0 and inside.isdigit() else []
+            return [text[:start] + item + text[end + 1 :] for item in digits]
+        return [text[:start] + str(item) + text[end + 1 :] for item in range(int(inside[0]), int(inside[2]) + 1)]
+    end = text.find(")")
+    start = text.rfind("(", 0, end) if end >= 0 else -1
+    if start < 0:
+        return []
+    rest = text[end + 1 :]
+    return [text[:start] + item + rest for item in text[start + 1 : end].split("|")]
+
+
+def _layer(pattern: str) -> tuple[str, int | None]:
+    """The pattern from ``layers.`` on with the layer's number as "#", and the number where it names one."""
+    _, found, after = pattern.partition("layers.")
+    if not found:
+        return pattern, None
+    number, _, rest = after.partition(".")
+    return (f"{_ANY}.layers.#.{rest}", int(number)) if number.isdigit() else (f"{_ANY}.layers.{after}", None)
+
+
+def _covers(pattern: str, module: str) -> bool:
+    """Whether ``pattern`` matches the whole of ``.module.``, in a time that no pattern can blow up."""
+    if _PIECE not in pattern:
+        return _covers_in_order(pattern.split(_ANY), module)
+    states = {0}
+    for char in module:
+        states |= _skips(pattern, states)
+        after = set()
+        for state in states:
+            if state < len(pattern):
+                mark = pattern[state]
+                if mark == _ANY or (mark == _PIECE and char != "."):
+                    after.add(state)
+                elif mark == char:
+                    after.add(state + 1)
+        states = after
+        if not states:
+            return False
+    return len(pattern) in states | _skips(pattern, states)
+
+
+def _covers_in_order(texts: list[str], module: str) -> bool:
+    """The literal texts between the wildcards, each at its first place after the one before."""
+    first, last = texts[0], texts[-1]
+    if len(texts) == 1:
+        return module == first
+    if not module.startswith(first) or not module[len(first) :].endswith(last):
+        return False
+    place, end = len(first), len(module) - len(last)
+    for text in texts[1:-1]:
+        place = module.find(text, place, end)
+        if place < 0:
+            return False
+        place += len(text)
+    return True
+
+
+def _skips(pattern: str, states: set[int]) -> set[int]:
+    skipped: set[int] = set()
+    for state in states:
+        while state < len(pattern) and pattern[state] in (_ANY, _PIECE):
+            state += 1
+            skipped.add(state)
+    return skipped

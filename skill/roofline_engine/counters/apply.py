@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from . import counters, metrics
-from .entry import ByteModel, Entry
-from .inputs import Row
-from .measured import Counters, Measured
-from .models import Work
-from .peaks import Peaks
-from .record import Record
-from .units import printable, quantity
+from .. import metrics
+from ..entry import ByteModel, Entry
+from ..inputs import Row
+from ..kernels import stem as stem_of
+from ..models import Work
+from ..peaks import Peaks
+from ..units import printable, quantity
+from . import read
+from .base import Counters, Measured
 
 #: Counted bytes or FLOPs under this part of what the op must move or compute were not all counted.
 COMPULSORY = 0.9
@@ -25,7 +27,7 @@ _NOTED_TIME = 0.1
 _STANDS = "the analytic result stands"
 
 
-class _Found(Record):
+class _Found(NamedTuple):
     """The counters of one kernel in one file."""
 
     label: str
@@ -41,12 +43,12 @@ class Book:
         self._files: list[Counters] = []
         self._stems: dict[str, int] = {}
         for row in rows:
-            stem = counters.stem(row.name)
+            stem = stem_of(row.name)
             self._stems[stem] = self._stems.get(stem, 0) + 1
         for path in paths:
             label = printable(os.path.basename(path))
             try:
-                found = counters.read(path, gfx, rocm)
+                found = read.read(path, gfx, rocm)
             except ValueError as error:
                 self._refuse(label, str(error))
                 continue
@@ -70,8 +72,8 @@ class Book:
         exact = [one for one in file.kernels if one.name == name]
         if exact:
             return exact[0]
-        stem = counters.stem(name)
-        near = [one for one in file.kernels if counters.stem(one.name) == stem and _cut(one.name, name)]
+        stem = stem_of(name)
+        near = [one for one in file.kernels if stem_of(one.name) == stem and _cut(one.name, name)]
         return near[0] if len(near) == 1 and self._stems.get(stem) == 1 else None
 
     def assess(self, entry: Entry, work: Work, peaks: Peaks, notes: list[str], *, conflict: bool, shapes: int) -> Entry:

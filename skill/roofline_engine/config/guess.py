@@ -5,17 +5,14 @@ Everything here is a guess that is shown and never ranked on. What cannot be tol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from .inputs import Env, Row
-from .kernels import UNMODELLED, Hint
-from .models import OPS
-from .record import TYPE_CHECKING
-from .share import CannotModelError, launch_tokens, named_dtype, of_one_rank, parallel, sixteen_bit
-from .units import Dtype, parse_dtype, whole
-
-if TYPE_CHECKING:
-    from .modelconfig import ModelConfig
+from ..inputs import Env, Row
+from ..kernels import UNMODELLED, Hint
+from ..models import OPS
+from ..units import Dtype, parse_dtype, whole
+from .model import Attention, ModelConfig
 
 #: Tile of aiter's fp4 MoE kernels: its tuned gpt-oss files hold 3072 where config.json says 2880.
 _FP4_TILE = 256
@@ -34,10 +31,8 @@ def parameters(
     given = _estimated(row, hint, notes) or _from_tensors(row, hint, notes)
     if given:
         return given
-    from . import guess_attention  # the rows of a dense profile have no use for it
-
     if hint.op == "mla_decode":
-        return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
+        return "mla_decode", latent(row, hint, regime, env, config, notes)
     if hint.op not in OPS:
         raise CannotModelError(UNMODELLED.get(hint.op, f"{hint.op}: no work model"))
     if hint.op not in ("moe", "attn_decode", "rmsnorm"):
@@ -45,14 +40,14 @@ def parameters(
     if config is None:
         raise CannotModelError(f"{hint.op} without usable shapes, and no config.json of the model")
     if hint.op == "attn_decode" and config.mla is not None and not config.attention_kind:
-        return "mla_decode", guess_attention.latent(row, hint, regime, env, config, notes)
+        return "mla_decode", latent(row, hint, regime, env, config, notes)
     if hint.op == "attn_decode" and regime == "prefill":
         raise CannotModelError(f"attention at prefill without usable shapes: {_OPERANDS['attn_prefill']}")
     tokens = launch_tokens(regime, env, notes)
     if hint.op == "moe":
         return "moe", _moe(hint, tokens, env, config, notes)
     if hint.op == "attn_decode":
-        return "attn_decode", guess_attention.attention(row, tokens, env, config, notes)
+        return "attn_decode", attention(row, tokens, env, config, notes)
     return "rmsnorm", _rmsnorm(row, tokens, env, config, notes)
 
 
@@ -254,3 +249,195 @@ def _activations(weight: Dtype, config: ModelConfig, env: Env) -> Dtype:
     if quantised is not None and quantised.dtype is not None and weight == config.weight_dtype:
         return config.activation_dtype or sixteen_bit(config, env, "activations")
     return weight if weight.value_bits == 8 else sixteen_bit(config, env, "activations")
+
+
+def latent(row: Row, hint: Hint, regime: str, env: Env, config: ModelConfig | None, notes: list[str]) -> dict[str, object]:
+    """MLA decode: every head reads the same latents, so tensor parallelism splits the heads and not the cache."""
+    low = row.name.lower()
+    if any(word in low for word in ("indexer", "mqa_logits")):
+        raise CannotModelError("the indexer of sparse attention reads its own keys, not the latents: no work model")
+    if any(word in low for word in ("reduce", "combine", "metadata", "cache", "quant")):
+        raise CannotModelError("a step beside latent attention, whose operands are in no file")
+    if regime == "prefill" or "prefill" in low:
+        raise CannotModelError("multi-head latent attention at prefill: no work model")
+    if config is None:
+        raise CannotModelError(f"{hint.op} without usable shapes, and no config.json of the model")
+    if config.attention_kind:
+        raise CannotModelError(f"{config.attention_kind}: no work model")
+    mla, heads = config.mla, config.n_q_heads
+    if mla is None or mla.kv_lora_rank is None or mla.rope_dim is None or heads is None:
+        raise CannotModelError(
+            "multi-head latent attention without shapes: config.json does not give kv_lora_rank, rope and head counts"
+        )
+    batch = of_one_rank(launch_tokens(regime, env, notes), env, notes)
+    tp = parallel(env, notes)
+    if heads % tp:
+        raise CannotModelError(f"multi-head latent attention without shapes: {heads} heads do not split over {tp} devices")
+    mean, (low_end, high_end), note = context(env)
+    notes.append(note)
+    if config.index_topk is not None:
+        mean, low_end, high_end = (min(size, config.index_topk) for size in (mean, low_end, high_end))
+        notes.append(f"sparse: at most index_topk = {config.index_topk} tokens are read")
+    kv = _cache_dtype(config, env, notes)
+    return {
+        "batch": batch,
+        "n_q_heads": heads // tp,
+        "kv_lora_rank": mla.kv_lora_rank,
+        "rope_dim": mla.rope_dim,
+        "seq_len": mean,
+        "seq_len_range": [low_end, high_end],
+        "dtype": sixteen_bit(config, env, "queries"),
+        "kv_dtype": kv,
+    }
+
+
+def attention(row: Row, launched: float, env: Env, config: ModelConfig, notes: list[str]) -> dict[str, object]:
+    """Decode over a KV cache: one launch runs one layer, on one device's share of the heads."""
+    if config.attention_kind:
+        raise CannotModelError(f"{config.attention_kind}: no work model")
+    groups = _groups(row, config, notes)
+    group = groups[0]
+    heads, kv_heads, head_dim = group.n_q_heads, group.n_kv_heads, group.head_dim
+    extra: dict[str, object] = {}
+    if group.head_dim_v != head_dim:
+        extra["head_dim_v"] = group.head_dim_v
+    if group.shared_kv:
+        extra["shared_kv"] = True
+        notes.append("K is V (attention_k_eq_v), read once: a cache that holds both is read twice")
+    if heads is None or kv_heads is None or head_dim is None:
+        raise CannotModelError("attention without shapes: config.json does not give head counts and head_dim")
+    batch = of_one_rank(launched, env, notes)
+    tp = parallel(env, notes)
+    if heads % tp or (kv_heads % tp and tp % kv_heads):
+        raise CannotModelError(f"attention without shapes: {heads} and {kv_heads} heads do not split over {tp} devices")
+    if tp > kv_heads:
+        notes.append(f"{kv_heads} KV heads replicated over {tp} devices: one on each")
+    kv = _cache_dtype(config, env, notes)
+    return {
+        "batch": batch,
+        "n_q_heads": heads // tp,
+        "n_kv_heads": max(1, kv_heads // tp),
+        "head_dim": head_dim,
+        **extra,
+        **_reach(groups, env, notes),
+        "dtype": sixteen_bit(config, env, "queries"),
+        "kv_dtype": kv,
+    }
+
+
+def _groups(row: Row, config: ModelConfig, notes: list[str]) -> tuple[Attention, ...]:
+    """The layers this kernel runs: those of one kind, or all of one size. Where sizes differ, launches must tell them apart."""
+    groups = config.attention
+    if not groups:
+        raise CannotModelError("attention without shapes: config.json does not tell which layers have attention")
+    if any(group.kind == "unstated" for group in groups):
+        raise CannotModelError("attention without shapes: config.json does not tell which layers use its window")
+    if len(groups) == 1:
+        return groups
+    said = " and ".join(f"{group.layers} {group.kind}" for group in groups)
+    alone = config.kind_alone(row.launches_per_step)
+    if alone is not None:
+        notes.append(f"{said} layers: {row.launches_per_step:g} launches a step are the {alone.kind} ones")
+        return (alone,)
+    if len({group._replace(kind="", layers=0, window=None) for group in groups}) > 1:
+        raise CannotModelError(f"{said} layers read different KV sizes, and which of them this kernel runs cannot be told")
+    return groups
+
+
+def _reach(groups: tuple[Attention, ...], env: Env, notes: list[str]) -> dict[str, object]:
+    """The context that the layers read: a window for one kind, else the mean over the layers with both ends in the range."""
+    if len(groups) == 1 and groups[0].kind == "full":
+        return {}
+    mean, (low, high), note = context(env)
+    for group in groups:
+        if group.kind == "chunked" and group.window is not None and high > group.window:
+            raise CannotModelError(
+                f"chunked layers read what is filled of their {group.window} tokens, and contexts run to {high:g}: unknown"
+            )
+        if group.kind != "full" and group.window is None:
+            raise CannotModelError(f"attention without shapes: config.json gives no window for its {group.kind} layers")
+    if len(groups) == 1:
+        return {"window": groups[0].window} if groups[0].kind == "sliding" else {}
+
+    def seen(group: Attention, tokens: float) -> float:
+        return tokens if group.window is None else min(tokens, group.window)
+
+    total = sum(group.layers for group in groups)
+    folded = sum(group.layers * seen(group, mean) for group in groups) / total
+    said = " and ".join(f"{group.layers} {group.kind}" + (f" ({group.window})" if group.window else "") for group in groups)
+    notes.append(f"{note}; {said} layers under one name: {folded:g} tokens is their mean, the range covers each")
+    ends = [min(seen(group, low) for group in groups), max(seen(group, high) for group in groups)]
+    return {"seq_len": folded, "seq_len_range": ends}
+
+
+def _cache_dtype(config: ModelConfig, env: Env, notes: list[str]) -> Dtype:
+    """As the engine was told; ``auto`` is the checkpoint's scheme, else the model's dtype."""
+    if env.kv_dtype and env.kv_dtype != "auto":
+        kv, basis = named_dtype(env.kv_dtype, "kv_cache_dtype"), ""
+    elif config.kv_dtype is not None:
+        kv, basis = config.kv_dtype, " as the checkpoint says"
+    else:
+        kv, basis = sixteen_bit(config, env, "the KV cache"), "" if env.kv_dtype else " (assumed: no kv_cache_dtype)"
+    notes.append(f"heads from config.json, KV cache in {kv.name}{basis}")
+    return kv
+
+
+class CannotModelError(ValueError):
+    """L2: this row has no work model or no shapes; the message is the reason."""
+
+
+def launch_tokens(regime: str, env: Env, notes: list[str]) -> float:
+    """Tokens of one launch over all ranks."""
+    if regime == "prefill":
+        if env.prefill_tokens is None:
+            raise CannotModelError("prefill without shapes: tokens of one launch unknown (give workload.prefill_tokens)")
+        notes.append(f"{env.prefill_tokens:g} tokens from workload.prefill_tokens")
+        return env.prefill_tokens
+    if env.conc is None:
+        raise CannotModelError("decode without shapes: workload.conc is missing, so the tokens of one step are unknown")
+    notes.append(f"{env.conc:g} tokens a step = workload.conc")
+    return env.conc
+
+
+def of_one_rank(tokens: float, env: Env, notes: list[str]) -> int:
+    """The tokens of the fullest data-parallel rank."""
+    ranks = env.data_parallel or 1
+    if ranks == 1:
+        return int(tokens)
+    if (env.tensor_parallel or 1) > 1:
+        raise CannotModelError("tp and dp together: engines differ in whether dp divides tp, so one device's share is unknown")
+    share = math.ceil(tokens / ranks)
+    notes.append(f"{share} of them on the fullest of {ranks} data-parallel ranks (assumed: the workload is that of all)")
+    return share
+
+
+def parallel(env: Env, notes: list[str]) -> int:
+    if env.tensor_parallel is None:
+        notes.append("tensor parallelism not given: 1 assumed")
+    return env.tensor_parallel or 1
+
+
+def context(env: Env) -> tuple[float, list[float], str]:
+    """The mean context of a decode step and its range: isl + osl/2 over [isl, isl + osl] (specification section 4)."""
+    if env.isl is None or env.osl is None:
+        raise CannotModelError("attention without seq_len, and workload.isl and workload.osl are not both given")
+    mean = env.isl + env.osl / 2
+    return mean, [env.isl, env.isl + env.osl], f"context {mean:g} = isl + osl/2"
+
+
+def named_dtype(name: str, key: str) -> Dtype:
+    try:
+        return parse_dtype(name)
+    except ValueError as error:
+        raise CannotModelError(f"{key}: {error}") from None
+
+
+def sixteen_bit(config: ModelConfig, env: Env, what: str) -> Dtype:
+    """The model's own dtype for what a weight quantisation leaves alone."""
+    if config.dtype is not None:
+        return config.dtype
+    if env.model_dtype:
+        named = named_dtype(env.model_dtype, "model_dtype")
+        if named.value_bits >= 16:
+            return named
+    raise CannotModelError(f"the dtype of {what} is unknown: config.json has no torch_dtype")

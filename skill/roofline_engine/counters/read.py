@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
-from .device import architecture
-from .measured import KNOWN_COPY_BAND, Counters, Measured, read_table, read_text
-from .record import Record
-from .units import printable
+from ..device import architecture
+from ..files import parse_json, read_table, read_text
+from ..kernels import stem
+from ..units import printable
+from . import amd, nvidia
+from .base import KNOWN_COPY_BAND, Counters, Measured
 
 #: What the skill collects, by what for. FETCH_SIZE needs a new ROCm on gfx950, where the 128 B request counter does it.
 WANTED = {
@@ -26,7 +29,7 @@ _NOT_COUNTERS = (
 )
 
 
-class Available(Record):
+class Available(NamedTuple):
     """``rocprofv3 --list-avail``: the counters of each GPU by architecture, and whether the list was cut."""
 
     label: str
@@ -57,29 +60,19 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
 
 def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
     """The same from text."""
-    from . import amd, rocprof
-
     tool = amd.Tool(gfx, amd.version(rocm))
     if text.lstrip()[:1] in ("{", "["):
-        import json
-
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{label}: not JSON: {error}") from None
-        return rocprof.from_json(data, label, tool, skip)
+        return amd.from_json(parse_json(text, label), label, tool, skip)
     if not text.strip():
         raise ValueError(f"{label}: empty")
     head = text[:4000]
     if '"Kernel Name"' in head or re.search(r"(?m)^[^\n]*\bKernel Name\b", head):
-        from . import ncu
-
-        return ncu.from_table(text, label, skip)
+        return nvidia.from_table(text, label, skip)
     if not re.search(r"Kernel_?Name", head):
         for mark, what in _NOT_COUNTERS:
             if mark in head:
                 raise ValueError(f"{label}: {what}")
-    return rocprof.from_table(text, label, tool, skip)
+    return amd.from_table(text, label, tool, skip)
 
 
 def _context(path: str) -> tuple[tuple[str, ...], str | None]:
@@ -96,7 +89,7 @@ def _context(path: str) -> tuple[tuple[str, ...], str | None]:
             table = read_table(read_text(other), beside, lambda header: "gpu_arch" in header or "Gfx_Target_Version" in header)
         except ValueError:
             continue
-        arch_at, rocm_at = table.at("gpu_arch", "Name"), table.at("rocm_version")
+        arch_at, rocm_at = table.column("gpu_arch", "Name"), table.column("rocm_version")
         archs = {cells[arch_at] for _, cells in table.rows if arch_at is not None and cells[arch_at].startswith("gfx")}
         gfx = gfx or tuple(sorted(archs))
         if rocm is None and rocm_at is not None and table.rows:
@@ -175,10 +168,3 @@ def _chosen(counters: Counters, kernel: str | None) -> Measured:
         names = ", ".join(printable(one.name)[:40] for one in counters.kernels[:4])
         raise ValueError(f"{counters.label}: {len(counters.kernels)} kernels ({names}): say which with --kernel")
     return counters.kernels[0]
-
-
-def stem(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters, as truncated names have it."""
-    text = name[len("void ") :] if name.startswith("void ") else name
-    text = text.replace("(anonymous namespace)", "{anonymous}")
-    return re.split(r"[<(]", text, maxsplit=1)[0].strip() or name

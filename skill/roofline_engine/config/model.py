@@ -6,20 +6,19 @@ Sizes are of the whole model: what one device holds is ``guess``'s. None is not 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from ..units import Dtype, parse_dtype
 from . import layers as layer
+from . import quantization
 from .layers import Keys
-from .record import TYPE_CHECKING, Record
-from .units import Dtype, parse_dtype
-
-if TYPE_CHECKING:
-    from .quantisation import Quantisation
+from .quantization import Quantization
 
 #: Where a multimodal config keeps its language model (lm-polygraph#435, transformers#37515).
 _NESTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 
 
-class Attention(Record):
+class Attention(NamedTuple):
     """The attention of the layers of one kind: what each reads a token. shared_kv: K is V, so one of them is read."""
 
     kind: str
@@ -32,7 +31,7 @@ class Attention(Record):
     shared_kv: bool = False
 
 
-class Mla(Record):
+class Mla(NamedTuple):
     """Multi-head latent attention: a token's cache is kv_lora_rank + rope_dim values, whatever the number of heads."""
 
     kv_lora_rank: int | None = None
@@ -41,7 +40,7 @@ class Mla(Record):
     q_lora_rank: int | None = None
 
 
-class ModelConfig(Record):
+class ModelConfig(NamedTuple):
     """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model.
 
     kinds: number of layers by kind. attention: one item per kind that reads a KV cache. attention_kind: why the attention
@@ -72,7 +71,7 @@ class ModelConfig(Record):
     weight_dtype: Dtype | None = None
     activation_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
-    quantisation: Quantisation | None = None
+    quantisation: Quantization | None = None
     excluded: Mapping[str, frozenset[int] | None] = {}
     problems: tuple[str, ...] = ()
 
@@ -137,9 +136,7 @@ def read(data: object) -> ModelConfig | None:
     found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
     quantised = None
     if found is not None:
-        from . import quantisation  # many configs have none
-
-        quantised = quantisation.read(found, keys)
+        quantised = quantization.read(found, keys)
     return _weights(keys, made, quantised, flags)._replace(problems=tuple(problems))
 
 
@@ -295,7 +292,7 @@ def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
     return (count, inter) if count else (0, None)
 
 
-def _weights(keys: Keys, made: ModelConfig, found: Quantisation | None, flags: list[bool] | None) -> ModelConfig:
+def _weights(keys: Keys, made: ModelConfig, found: Quantization | None, flags: list[bool] | None) -> ModelConfig:
     """The dtypes: of the experts (or the MLP), of what feeds them, and of the parts that are left alone."""
     expert = None
     if keys.first("expert_dtype"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .units import whole
+from ..units import whole
 
 #: Kinds of layer that run an attention kernel over a KV cache.
 ATTENTION = ("full", "sliding", "chunked", "sparse", "compressed", "unstated")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .device import architecture
-from .measured import Counters, Dispatch, Group, Measured, Table, clean_name, condensed, grouped, plausible, read_table
-from .units import number, printable
+from ..device import architecture
+from ..files import Table, condense, read_table
+from ..kernels import clean_name
+from ..units import number, printable
+from .base import Counters, Dispatch, Group, Measured, grouped, plausible
 
 _TIME = "gpu__time_duration.sum"
 _CYCLES, _CLOCK = "sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second"
@@ -45,7 +47,7 @@ _COUNTED = re.compile(r"([kKMGTP]i?)?(bytes?|B|inst|cycle|op|ops|request|sector)
 def from_table(text: str, label: str, skip: int) -> Counters:
     """Either page. Raises ValueError when it holds no launch."""
     table = read_table(text, label, lambda header: "Kernel Name" in header and ("ID" in header or "Metric Name" in header))
-    details = table.at("Metric Name") is not None
+    details = table.column("Metric Name") is not None
     problems = list(table.problems)
     if not table.rows or (not details and len(table.rows) == 1):
         raise ValueError(f"{label}: a header without a launch")
@@ -54,11 +56,11 @@ def from_table(text: str, label: str, skip: int) -> Counters:
     kernels = tuple(_measure(group, source, volta) for group in grouped(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: no launch of a kernel in it")
-    return Counters(label, source, None, kernels, condensed(problems), _archs(table))
+    return Counters(label, source, None, kernels, condense(problems), _archs(table))
 
 
 def _archs(table: Table) -> tuple[str, ...]:
-    at = table.at("CC")
+    at = table.column("CC")
     found = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
     return tuple(sorted(architecture(cc) for cc in found if cc))
 
@@ -74,7 +76,7 @@ def _wanted(name: str) -> bool:
 
 
 def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
-    name_at, cc_at, grid_at = table.at("Kernel Name"), table.at("CC"), table.at("Grid Size")
+    name_at, cc_at, grid_at = table.column("Kernel Name"), table.column("CC"), table.column("Grid Size")
     assert name_at is not None
     units_line, units = table.rows[0]
     if units[name_at].strip():
@@ -97,14 +99,16 @@ def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
 
 
 def _details(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
-    id_at, name_at, metric_at = table.at("ID"), table.at("Kernel Name"), table.at("Metric Name")
-    unit_at, value_at, cc_at = table.at("Metric Unit"), table.at("Metric Value"), table.at("CC")
-    grid_at = table.at("Grid Size")
+    id_at, name_at, metric_at = table.column("ID"), table.column("Kernel Name"), table.column("Metric Name")
+    unit_at, value_at, cc_at = table.column("Metric Unit"), table.column("Metric Value"), table.column("CC")
+    grid_at = table.column("Grid Size")
     if id_at is None or unit_at is None or value_at is None or metric_at is None or name_at is None:
         raise ValueError(f"{table.label}: expected the columns ID, Kernel Name, Metric Name, Metric Unit and Metric Value")
     metrics = [_LABELS.get(cells[metric_at].strip(), cells[metric_at].strip()) for _, cells in table.rows]
     decimal = _decimal_comma((cells[value_at] for _, cells in table.rows), table.label)
-    keys = [at for at in (table.at("Process ID"), table.at("Device"), id_at, name_at) if at is not None]  # an ID per process
+    keys = [
+        at for at in (table.column("Process ID"), table.column("Device"), id_at, name_at) if at is not None
+    ]  # an ID per process
     launches: dict[tuple[str, ...], tuple[str, dict[str, float], str]] = {}
     for (line, cells), metric in zip(table.rows, metrics):
         grid = cells[grid_at] if grid_at is not None else ""

@@ -1,0 +1,1 @@
+"""From a model's config.json to the shapes of a kernel (stage A)."""

@@ -1,0 +1,397 @@
+"""From AMD's request and instruction counters to bytes by level and FLOPs; each factor with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..files import Table, condense, read_table
+from ..kernels import clean_name
+from ..units import number, printable
+from .base import Counters, Dispatch, Group, Measured, duration, grouped, plausible
+
+#: Bytes of one L1 lookup or L1-to-L2 read (rocprofiler-compute#598, rocm-systems#6339); an L1-to-L2 write or atomic is 64 B
+#: on all (vecCopy of 8 MiB on MI300X: 131,072 write requests, 65,536 read requests).
+LINE_BYTES = {"gfx940": 128, "gfx941": 128, "gfx942": 128, "gfx950": 128}
+_WRITE_BYTES = 64
+#: FETCH_SIZE and WRITE_SIZE are in KiB (renderdoc#2037 took 1000).
+_KIB = 1024
+#: SQ_INSTS_VALU_MFMA_MOPS_* count 512 FLOPs each whatever the dtype and the instruction (olcf-user-docs#574, #973).
+MOPS_FLOPS = 512
+_MOPS = {
+    "F8": "fp8",
+    "F6F4": "fp6_fp4",
+    "F16": "fp16",
+    "BF16": "bf16",
+    "XF32": "tf32",
+    "F32": "fp32",
+    "F64": "fp64",
+    "I8": "int8",
+}
+_MFMA_FLOPS = {"F8": "fp8", "F16": "fp16", "BF16": "bf16", "F32": "fp32", "F64": "fp64"}
+#: One VALU instruction works on the 64 lanes of a wave; a multiply-add is two FLOPs (rocprof-compute's own formula).
+_LANES = 64
+_VALU = {"F16": "vector_fp16", "F32": "vector_fp32", "F64": "vector_fp64"}
+PERCENTAGES = ("MemUnitStalled", "MfmaUtil", "OccupancyPercent", "L2CacheHit", "VALUUtilization")
+#: From this release on FETCH_SIZE is right on gfx950; before, reads are half (rocm-systems#2501, GEAK#468).
+GFX950_ROCM = (7, 12)
+
+BYTES_COUNTERS = re.compile(r"(FETCH_SIZE|WRITE_SIZE|TCC_EA0?_(RD|WR)REQ(_32B|_64B|_128B)?|GL2C_EA_RDREQ(_\w+)?)$")
+WANTED = re.compile(
+    BYTES_COUNTERS.pattern
+    + r"|(TCC_BUBBLE|TCP_TOTAL_CACHE_ACCESSES|TCP_TCC_(READ|WRITE|ATOMIC_WITH_RET|ATOMIC_WITHOUT_RET)_REQ"
+    + r"|SQ_INSTS_VALU_MFMA_MOPS_\w+|SQ_INSTS_VALU_(ADD|MUL|FMA|TRANS)_F\d+|MfmaFlops\w*|"
+    + "|".join(PERCENTAGES)
+    + r")$"
+)
+
+
+class Tool(NamedTuple):
+    """What decides how counters are read: the architecture and ROCm's version; None where it is not known."""
+
+    gfx: str | None = None
+    rocm: tuple[int, ...] | None = None
+
+
+def version(text: object) -> tuple[int, ...] | None:
+    """``7.12.0-115`` as numbers; None when there is no version in it."""
+    found = re.match(r"\s*(\d+)\.(\d+)", text) if isinstance(text, str) else None
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def measure(group: Group, tool: Tool, source: str) -> Measured:
+    read, written = _reads(group, tool), _writes(group)
+    levels: dict[str, float] = {}
+    if read is not None:
+        levels["hbm_read"] = read
+    if written is not None:
+        levels["hbm_write"] = written
+    if read is not None and written is not None and group.alike("hbm", "hbm reads", "hbm writes"):
+        levels["hbm"] = read + written
+    levels.update(_caches(group, tool))
+    flops = _flops(group)
+    utilisation = {name: value for name, value in ((name, group.mean(name)) for name in PERCENTAGES) if value is not None}
+    levels = plausible(levels, group.problems)
+    return Measured(
+        group.name,
+        len(group.dispatches),
+        group.time(),
+        levels,
+        flops,
+        source,
+        {name: value for name, value in utilisation.items() if group.live(name)},
+        tuple(group.problems),
+        group.grids(),
+        group.spread,
+    )
+
+
+def _reads(group: Group, tool: Tool) -> float | None:
+    """Bytes read from memory by one dispatch."""
+    gfx = tool.gfx or ""
+    prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}RDREQ")), None)
+    counted = prefix is not None and (group.has(f"{prefix}RDREQ_128B") or not group.has("FETCH_SIZE"))
+    if not counted and group.has("FETCH_SIZE"):
+        if gfx == "gfx950" and (tool.rocm is None or tool.rocm < GFX950_ROCM):
+            known = "unknown" if tool.rocm is None else ".".join(map(str, tool.rocm))
+            group.problems.append(
+                f"hbm reads: FETCH_SIZE on gfx950 is half before ROCm {'.'.join(map(str, GFX950_ROCM))}, this one is {known}: "
+                "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)"
+            )
+            return None
+        found = group.together("hbm reads", "FETCH_SIZE")
+        return found["FETCH_SIZE"] * _KIB if found else None
+    if prefix is None:
+        if group.has("GL2C_EA_RDREQ"):
+            return _rdna_reads(group, gfx)
+        if any(group.has(name) for name in ("WRITE_SIZE", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")):
+            group.problems.append("hbm reads: FETCH_SIZE was not collected, nor TCC_EA0_RDREQ")
+        return None
+    all_of, small = f"{prefix}RDREQ", f"{prefix}RDREQ_32B"
+    if group.has(f"{prefix}RDREQ_128B"):
+        large: str | None = f"{prefix}RDREQ_128B"
+    elif gfx == "gfx950":
+        group.problems.append(f"hbm reads: {prefix}RDREQ_128B was not collected; TCC_BUBBLE does not count 128 B on gfx950")
+        return None
+    else:
+        large = "TCC_BUBBLE" if prefix == "TCC_EA0_" else None
+        if large and not gfx:
+            group.problems.append("hbm reads: the gfx is not known: read as gfx942, wrong on gfx950 (name it with --gfx)")
+    found = group.together("hbm reads", *filter(None, (all_of, small, large)), quiet=(small,))
+    if found is None:
+        return None
+    big = found[large] if large else 0.0
+    middle = found[all_of] - big - found[small]
+    if middle < 0:
+        group.problems.append(f"hbm reads: {middle:.6g} requests of 64 B: a negative count, so {large} is not what it says")
+        return None
+    return 128 * big + 64 * middle + 32 * found[small]
+
+
+def _rdna_reads(group: Group, gfx: str) -> float | None:
+    if not gfx.startswith("gfx12"):
+        group.problems.append("hbm reads: GL2C_EA_RDREQ has a known size on gfx12 only")
+        return None
+    found = group.together("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
+    return found["GL2C_EA_RDREQ"] * 256 if found else None
+
+
+def _writes(group: Group) -> float | None:
+    prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}WRREQ")), None)
+    if group.has("WRITE_SIZE"):
+        found = group.together("hbm writes", "WRITE_SIZE", quiet=("WRITE_SIZE",))
+        return found["WRITE_SIZE"] * _KIB if found else None
+    if prefix is None:
+        if any(group.has(name) for name in ("FETCH_SIZE", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "GL2C_EA_RDREQ")):
+            group.problems.append("hbm writes: WRITE_SIZE was not collected")
+        return None
+    found = group.together("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
+    if found is None:
+        return None
+    whole = found[f"{prefix}WRREQ_64B"]
+    return 64 * whole + 32 * (found[f"{prefix}WRREQ"] - whole)
+
+
+def _caches(group: Group, tool: Tool) -> dict[str, float]:
+    levels: dict[str, float] = {}
+    if not any(group.has(name) for name in ("TCP_TCC_READ_REQ", "TCP_TOTAL_CACHE_ACCESSES")):
+        return levels
+    new, old = (any(group.has(f"TCC_{ea}_{way}REQ") for way in ("RD", "WR")) for ea in ("EA0", "EA"))
+    gfx = tool.gfx or ("gfx942" if new else "gfx90a" if old else None)
+    if gfx is None:
+        group.problems.append("l1, l2: the line size depends on the gfx, which is not known (name it with --gfx)")
+        return levels
+    line = LINE_BYTES.get(gfx, 64)
+    if group.has("TCP_TCC_READ_REQ") and group.has("TCP_TCC_WRITE_REQ"):
+        names = [f"TCP_TCC_{kind}_REQ" for kind in ("READ", "WRITE", "ATOMIC_WITH_RET", "ATOMIC_WITHOUT_RET")]
+        names = [name for name in names if group.has(name)]
+        found = group.together("l2", *names, quiet=names)
+        if found:
+            levels["l2"] = sum(value * (line if "READ" in name else _WRITE_BYTES) for name, value in found.items())
+    if group.live("TCP_TOTAL_CACHE_ACCESSES"):
+        levels["l1"] = (group.mean("TCP_TOTAL_CACHE_ACCESSES") or 0.0) * line
+        group.problems.append("l1: an upper bound, each lookup counted as a whole line")  # vecCopy of doubles: 2 to 4 times
+    return levels
+
+
+def _flops(group: Group) -> dict[str, float]:
+    """FLOPs of one dispatch by dtype; a dtype that counted nothing is left out."""
+    flops: dict[str, float] = {}
+    for suffix, dtype in _MOPS.items():
+        count = group.mean(f"SQ_INSTS_VALU_MFMA_MOPS_{suffix}")
+        if count:
+            flops[dtype] = count * MOPS_FLOPS
+    if not flops:
+        flops = {dtype: value for suffix, dtype in _MFMA_FLOPS.items() for value in [group.mean(f"MfmaFlops{suffix}")] if value}
+        total = group.mean("MfmaFlops")
+        if not flops and total:
+            flops["matrix"] = total
+    for suffix, dtype in _VALU.items():
+        names = {kind: f"SQ_INSTS_VALU_{kind}_{suffix}" for kind in ("ADD", "MUL", "FMA", "TRANS")}
+        present = {kind: name for kind, name in names.items() if group.has(name)}
+        if not present:
+            continue
+        found = group.together(dtype, *present.values(), quiet=list(present.values()))
+        if found is None:
+            continue
+        count = sum(found[name] * (2 if kind == "FMA" else 1) for kind, name in present.items())
+        if count:
+            flops[dtype] = count * _LANES
+            if len(present) < len(names):
+                group.problems.append(f"{dtype}: a lower bound, not all of ADD, MUL, FMA and TRANS were collected")
+    return flops
+
+
+def from_table(text: str, label: str, tool: Tool, skip: int) -> Counters:
+    """Any of the CSV forms. Raises ValueError when it holds no dispatches of kernels."""
+    table = read_table(text, label, lambda header: "Kernel_Name" in header or "KernelName" in header)
+    if not table.rows:
+        why = "; ".join(table.problems) or "the profile matched no kernel"
+        raise ValueError(f"{label}: a header without a row: {why}")
+    problems = list(table.problems)
+    if table.column("Counter_Name") is not None:
+        source, dispatches = "rocprofv3 counter_collection", _long(table, problems)
+    else:
+        traced = table.column("Kind") is not None
+        source, dispatches = "rocprofv3 kernel_trace" if traced else "rocprof-compute pmc_perf", _wide(table, problems)
+    return evaluate(label, source, dispatches, tool, problems, skip)
+
+
+def evaluate(
+    label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool, problems: list[str], skip: int = 0
+) -> Counters:
+    """The kernels of a file from its dispatches."""
+    if not dispatches:
+        raise ValueError(f"{label}: no dispatch of a kernel in it" + (f": {problems[0]}" if problems else ""))
+    names = {name for dispatch in dispatches for name in dispatch.values}
+    lacks = ""
+    if not any(BYTES_COUNTERS.match(name) for name in names):
+        listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
+        lacks = f"{label}: no byte counters in it{listed}"
+    kernels = tuple(measure(group, tool, source) for group in grouped(dispatches, skip))
+    return Counters(label, source, tool.gfx, kernels, condense(problems), lacks=lacks)
+
+
+def _canonical(name: str) -> str:
+    return name[: -len("_sum")] if name.endswith("_sum") else name
+
+
+def _long(table: Table, problems: list[str]) -> list[Dispatch]:
+    """One row per dispatch and counter; the times stand on each row of a dispatch and are taken once."""
+    name_at, counter_at, value_at = table.column("Kernel_Name"), table.column("Counter_Name"), table.column("Counter_Value")
+    start_at, end_at, grid_at = table.column("Start_Timestamp"), table.column("End_Timestamp"), table.column("Grid_Size")
+    dispatch_at = table.column("Dispatch_Id", "Dispatch_ID", "Correlation_Id")
+    if name_at is None or counter_at is None or value_at is None or dispatch_at is None:
+        raise ValueError(f"{table.label}: expected the columns Dispatch_Id, Kernel_Name, Counter_Name and Counter_Value")
+    # The name is part of it: files of several processes may be joined, whose ids repeat.
+    keys = [at for at in (table.column("Process_Id"), table.column("Agent_Id"), dispatch_at, name_at) if at is not None]
+    found: dict[tuple[str, ...], Dispatch] = {}
+    spoilt: set[tuple[tuple[str, ...], str]] = set()
+    for line, cells in table.rows:
+        key = tuple(cells[at] for at in keys)
+        dispatch = found.get(key)
+        if dispatch is None:
+            t_s = None
+            if start_at is not None and end_at is not None:
+                t_s = _time(cells[start_at], cells[end_at], f"{table.label}: line {line}", problems)
+            grid = cells[grid_at] if grid_at is not None else ""
+            dispatch = found[key] = Dispatch(clean_name(cells[name_at]), {}, t_s, grid)
+        counter = _canonical(cells[counter_at].strip())
+        values = dict(dispatch.values)
+        value = _value(cells[value_at], f"{table.label}: line {line}: {printable(counter)}", problems)
+        if value is None or (key, counter) in spoilt:
+            continue
+        if values.setdefault(counter, value) != value:
+            problems.append(f"{table.label}: line {line}: {printable(counter)} is given twice for one dispatch: not used")
+            spoilt.add((key, counter))
+            del values[counter]
+        found[key] = dispatch._replace(values=values)
+    return list(found.values())
+
+
+def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
+    """One row per dispatch, a column per counter; ``[i]`` columns are the channels of one, summed unless its sum is there."""
+    columns: dict[str, list[int]] = {}
+    for at, title in enumerate(table.header):
+        channel = re.match(r"(\w+)\[\d+\]$", title)
+        name = _canonical(channel.group(1) if channel else title)
+        if not WANTED.match(name):
+            continue
+        if channel is None:
+            columns[name] = [at]
+        elif name not in columns or table.header[columns[name][0]].endswith("]"):
+            columns.setdefault(name, []).append(at)
+    name_at = table.column("Kernel_Name", "KernelName")
+    start_at, end_at = table.column("Start_Timestamp", "BeginNs"), table.column("End_Timestamp", "EndNs")
+    grid_at = [at for at in (table.column(name) for name in ("Grid_Size", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z")) if at]
+    assert name_at is not None
+    dispatches = []
+    for line, cells in table.rows:
+        where = f"{table.label}: line {line}"
+        values: dict[str, float] = {}
+        for name, places in columns.items():
+            parts = [_value(cells[at], f"{where}: {table.header[at]}", problems) for at in places]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                values[name] = sum(known)
+        t_s = None
+        if start_at is not None and end_at is not None:
+            t_s = _time(cells[start_at], cells[end_at], where, problems)
+        grid = "x".join(cells[at] for at in grid_at)
+        dispatches.append(Dispatch(clean_name(cells[name_at]), values, t_s, grid))
+    return dispatches
+
+
+def _value(text: str, what: str, problems: list[str]) -> float | None:
+    plain = text.strip().lower()
+    if plain in ("", "nan", "n/a", "none"):
+        return None
+    try:
+        return number(text, what, minimum=0)
+    except ValueError as error:
+        problems.append(str(error))
+        return None
+
+
+def _time(start: str, end: str, where: str, problems: list[str]) -> float | None:
+    try:
+        t_s, why = duration(start, end)
+    except ValueError as error:
+        t_s, why = None, str(error)
+    if why:
+        problems.append(f"{where}: {why}")
+    return t_s
+
+
+def from_json(data: object, label: str, tool: Tool, skip: int) -> Counters:
+    """rocprofv3's results JSON. Raises ValueError when it holds none."""
+    tools = data.get("rocprofiler-sdk-tool") if isinstance(data, Mapping) else None
+    if not isinstance(tools, list) or not tools:
+        raise ValueError(f"{label}: no 'rocprofiler-sdk-tool' in it, expected rocprofv3's results JSON")
+    problems: list[str] = []
+    dispatches: list[Dispatch] = []
+    spans: list[tuple[float, float]] = []
+    archs: set[str] = set()
+    for one in tools:
+        process = one if isinstance(one, Mapping) else {}
+        archs |= {str(item.get("name")) for item in _objects(process, "agents") if item.get("type") == 2}
+        names = {item.get("kernel_id"): _symbol(item) for item in _objects(process, "kernel_symbols")}
+        counters = {_handle(item.get("id")): str(item.get("name")) for item in _objects(process, "counters")}
+        counted = _objects(process.get("callback_records"), "counter_collection")
+        for item in counted or _objects(process.get("buffer_records"), "kernel_dispatch"):
+            data_of = item.get("dispatch_data", item)
+            data_of = data_of if isinstance(data_of, Mapping) else {}
+            info = data_of.get("dispatch_info")
+            info = info if isinstance(info, Mapping) else {}
+            name = names.get(info.get("kernel_id"))
+            if name is None:
+                problems.append(f"{label}: a dispatch of kernel_id {info.get('kernel_id')!r:.20} without a symbol: left out")
+                continue
+            start, end = str(data_of.get("start_timestamp", 0)), str(data_of.get("end_timestamp", 0))
+            t_s = _time(start, end, f"{label}: dispatch {info.get('dispatch_id')!r:.20}", problems)
+            if t_s is not None:
+                spans.append((float(start), float(end)))
+            values: dict[str, float] = {}
+            for record in _objects(item, "records"):  # one record an instance: rocprofv3's own CSV sums them
+                counter = _canonical(counters.get(_handle(record.get("counter_id")), ""))
+                value = _value(str(record.get("value")), f"{label}: {printable(counter)}", problems)
+                if counter and value is not None:
+                    values[counter] = values.get(counter, 0.0) + value
+            dispatches.append(Dispatch(clean_name(name), values, t_s, repr(info.get("grid_size"))))
+    if tool.gfx is None and len(archs) == 1:
+        tool = tool._replace(gfx=next(iter(archs)))
+    total, union, span = overlap(spans)
+    if union and total > union * 1.001:
+        problems.append(
+            f"{label}: dispatches overlap: their sum is {total:.0f} ns, their union {union:.0f} of a span of {span:.0f} ns"
+        )
+    found = evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)
+    return found._replace(archs=tuple(sorted(archs)))
+
+
+def _objects(holder: object, key: str) -> list[Mapping[str, object]]:
+    held = holder.get(key) if isinstance(holder, Mapping) else None
+    if isinstance(held, Mapping):
+        held = list(held.values())
+    return [item for item in held if isinstance(item, Mapping)] if isinstance(held, list) else []
+
+
+def _handle(value: object) -> object:
+    return value.get("handle") if isinstance(value, Mapping) else value
+
+
+def _symbol(item: Mapping[str, object]) -> str:
+    names = (item.get(key) for key in ("formatted_kernel_name", "kernel_name", "truncated_kernel_name"))
+    return next((name for name in names if isinstance(name, str) and name), "")
+
+
+def overlap(spans: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """Sum, union and span of intervals: kernels on several streams overlap (nsys-ai#93, ninfer-3090#60)."""
+    total = union = 0.0
+    reach = float("-inf")
+    for start, end in sorted(spans):
+        total += end - start
+        union += max(0.0, end - max(start, reach))
+        reach = max(reach, end)
+    return total, union, (reach - min(start for start, _ in spans)) if spans else 0.0

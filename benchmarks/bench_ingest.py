@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from pytest_roofline.ingest import aiter_gemm, open_source
+from pytest_roofline.records import aiter_gemm
+from pytest_roofline.records.source import open_source
 
 HEADER = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"
 
@@ -50,7 +51,8 @@ def plain(path: Path) -> float:
 def memory(path: Path) -> float:
     """The highest resident MiB of a process of its own that reads the file."""
     program = (
-        "import resource, sys\nfrom pathlib import Path\nfrom pytest_roofline.ingest import aiter_gemm, open_source\n"
+        "import resource, sys\nfrom pathlib import Path\nfrom pytest_roofline.records import aiter_gemm\n"
+        "from pytest_roofline.records.source import open_source\n"
         "for _ in aiter_gemm.read(open_source(Path(sys.argv[1]))): pass\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

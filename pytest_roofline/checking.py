@@ -28,7 +28,9 @@ from roofline_engine.units import printable
 
 from .declare import build
 from .evaluate import claim_of, facts_of, times
-from .ingest import SAMPLE, Adapter, Record, RefusedError, adapters, choose, open_source
+from .records.registry import adapters, choose
+from .records.row import RecordRow
+from .records.source import SAMPLE, Adapter, RefusedError, open_source
 from .report.checked import Tally
 from .row import Refused, Result
 
@@ -60,7 +62,7 @@ class Checker:
         self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
         self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
 
-    def check(self, source: str, records: Iterable[Record]) -> Iterator[Result | Refused]:
+    def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Result | Refused]:
         """The results of one file's rows, in their order."""
         for record in records:
             if record.refused:
@@ -68,7 +70,7 @@ class Checker:
             else:
                 yield self.row(source, record)
 
-    def row(self, source: str, record: Record) -> Result | Refused:
+    def row(self, source: str, record: RecordRow) -> Result | Refused:
         """The result of one row."""
         peaks = self._of(record)
         if isinstance(peaks, str):
@@ -103,7 +105,7 @@ class Checker:
         entry, how, _ = self.predictions.match(name)
         return entry.prediction._replace(matched=how) if entry else None
 
-    def _of(self, record: Record) -> Peaks | str:
+    def _of(self, record: RecordRow) -> Peaks | str:
         """The peaks of a row's device, or why there are none."""
         if self.given is not None:
             return self.given
@@ -125,7 +127,7 @@ class Checker:
         found = named(self.table, name, units)
         return found if found.hbm_bw_bytes_s or found.flops else None
 
-    def _shape(self, record: Record, peaks: Peaks) -> tuple[_Shape | None, str]:
+    def _shape(self, record: RecordRow, peaks: Peaks) -> tuple[_Shape | None, str]:
         if record.work is None:
             return None, record.no_work or "its work is not known"
         key: tuple[Any, ...] = (id(peaks), *record.work, *record.work.values())
@@ -170,7 +172,7 @@ def _shape(done: Work, peaks: Peaks) -> _Shape:
     return _Shape(done, rate, least, own)
 
 
-def _agrees(record: Record, shape: _Shape) -> bool:
+def _agrees(record: RecordRow, shape: _Shape) -> bool:
     """Whether the printed rates are those of the figure: the ordinary row, which needs no more looking into."""
     if record.timed_flops is not None or record.counted is not None:
         return False
@@ -189,7 +191,7 @@ def _counted(status: str) -> Result:
 _SMALL, _PLAIN = _counted("not_falsifiable"), _counted("not_checked")
 
 
-def _ordinary(source: str, record: Record, shape: _Shape, peaks: Peaks, t_s: float) -> Result:
+def _ordinary(source: str, record: RecordRow, shape: _Shape, peaks: Peaks, t_s: float) -> Result:
     """A row under the roof with nothing to compare it with."""
     done = shape.work
     first = done.candidates[0]
@@ -215,7 +217,7 @@ def _ordinary(source: str, record: Record, shape: _Shape, peaks: Peaks, t_s: flo
 
 def _result(
     source: str,
-    record: Record,
+    record: RecordRow,
     done: Work | None,
     why: str,
     peaks: Peaks,

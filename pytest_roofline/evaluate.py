@@ -32,7 +32,7 @@ from roofline_engine.units import quantity
 from .baselines import Predictions
 from .declare import Declared
 from .devices import AUTO, Devices, UnknownDeviceError
-from .ingest import Record
+from .records.row import RecordRow
 from .row import Row
 from .settings import Settings
 
@@ -71,7 +71,7 @@ class Case:
     path: str = ""
     line: int = 0
     launched: tuple[str, ...] = ()
-    record: Record | None = None
+    record: RecordRow | None = None
     pct_gpu_time: float | None = None
 
 
@@ -354,7 +354,7 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def times(record: Record) -> tuple[Measurement | None, Baseline | None]:
+def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
     """The time of a row and what it is compared with."""
     measurement = None
     if record.t_s is not None:
@@ -376,7 +376,7 @@ def times(record: Record) -> tuple[Measurement | None, Baseline | None]:
     return measurement, None
 
 
-def facts_of(record: Record) -> Facts:
+def facts_of(record: RecordRow) -> Facts:
     """What a row says beside its work and its time."""
     return Facts(
         hand_written=record.hand_written,
@@ -389,13 +389,13 @@ def facts_of(record: Record) -> Facts:
     )
 
 
-def printed(record: Record, done: Work | None, peaks: Peaks) -> str:
+def printed(record: RecordRow, done: Work | None, peaks: Peaks) -> str:
     """What is wrong with the rates that a row prints, as a line; empty where all agree with its shape and time."""
     claim = claim_of(record, done, peaks, facts_of(record))
     return f"its own figure: {told(claim)}" if claim is not None else ""
 
 
-def claim_of(record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:
+def claim_of(record: RecordRow, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:
     """The printed rate that differs most from what shape and time give, or that no device allows; None where all agree."""
     worst: tuple[float, dict[str, Any]] | None = None
     for claim in record.claims:
@@ -437,7 +437,9 @@ def _told(axis: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _held(claim: Claim, record: Record, done: Work | None, peaks: Peaks, facts: Facts) -> tuple[float | None, Finding | None]:
+def _held(
+    claim: Claim, record: RecordRow, done: Work | None, peaks: Peaks, facts: Facts
+) -> tuple[float | None, Finding | None]:
     """What shape and time give in the claim's place, and what is wrong with the claim."""
     if done is not None and record.t_s is not None:
         models = [model for model in done.candidates if model.in_range or model.model in WITHOUT_ACTIVATIONS]

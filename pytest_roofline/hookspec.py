@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from roofline_engine.peaks import Peaks
 
-    from .ingest import Adapter
+    from .records.source import Adapter
     from .row import Row
 
 _hookspec = pluggy.HookspecMarker("pytest")  # as pytest.hookspec; ``roofline check`` reads this without pytest, half its start

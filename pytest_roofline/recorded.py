@@ -1,6 +1,6 @@
 """Rows that somebody else wrote of a run that has just ended, as the cases of its test. Knows nothing of pytest.
 
-The rows are those of ``ingest``: a script's CSV, the lines that it printed, a dict that a test returned.
+The rows are those of ``records``: a script's CSV, the lines that it printed, a dict that a test returned.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from roofline_engine.peaks import named
 
 from .declare import Declared, build
 from .evaluate import Case, times
-from .ingest import Record
 from .plain import plain
+from .records.row import RecordRow
 
 #: Of a label no more is kept.
 _LONGEST = 120
 WRONG = "its output is wrong by its own check"
 
 
-def of_records(records: Iterable[Record], params: Mapping[str, Any], source: str, *, sized: bool = True) -> list[Case]:
+def of_records(records: Iterable[RecordRow], params: Mapping[str, Any], source: str, *, sized: bool = True) -> list[Case]:
     """A case per record, its ``nodeid`` a label that is its own among them: its name and, where ``sized``, its sizes; else
     where it stands.
 
@@ -42,7 +42,7 @@ def of_records(records: Iterable[Record], params: Mapping[str, Any], source: str
     return cases
 
 
-def _case(record: Record, params: Mapping[str, Any], source: str, sized: bool) -> Case:
+def _case(record: RecordRow, params: Mapping[str, Any], source: str, sized: bool) -> Case:
     work, problem = _work(record, params)
     measurement, baseline = times(record)
     notes = () if record.correct is not False else (WRONG,)
@@ -64,7 +64,7 @@ def _case(record: Record, params: Mapping[str, Any], source: str, sized: bool) -
     )
 
 
-def label(record: Record) -> str:
+def label(record: RecordRow) -> str:
     """What tells a row from its neighbours: its name and sizes; where it stands, where it has neither."""
     sizes = {key: value for key, value in (record.work or {}).items() if isinstance(value, int)}
     shape = "x".join(str(sizes.pop(key)) for key in "MNK") if sizes.keys() >= set("MNK") else ""
@@ -72,7 +72,7 @@ def label(record: Record) -> str:
     return (found if len(found) <= _LONGEST else found[: _LONGEST - 3] + "...") or record.row
 
 
-def _work(record: Record, params: Mapping[str, Any]) -> tuple[Work | None, str]:
+def _work(record: RecordRow, params: Mapping[str, Any]) -> tuple[Work | None, str]:
     """The work of a row, or why it is not known."""
     if record.work is None:
         return None, record.no_work

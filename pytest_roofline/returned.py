@@ -17,8 +17,11 @@ from typing import Any
 
 from roofline_engine.units import printable
 
-from .ingest import Record, RefusedError, Source, aiter_table, choose
 from .plain import plain
+from .records import aiter_table
+from .records.registry import choose
+from .records.row import RecordRow
+from .records.source import RefusedError, Source
 
 #: The unit at the end of a key that names a figure.
 _UNIT = re.compile(r"(?:^|[ _])(us|ms|tflops|tflpos|gflops|tb/s|gb/s)$", re.I)
@@ -72,12 +75,12 @@ def _figure(key: Any, value: Any) -> bool:
     return isinstance(key, str) and _UNIT.search(key) is not None and isinstance(value, (int, float))
 
 
-def records(rows: Sequence[Mapping[str, Any]], params: Mapping[str, Any], label: str) -> list[Record]:
+def records(rows: Sequence[Mapping[str, Any]], params: Mapping[str, Any], label: str) -> list[RecordRow]:
     """The rows as records, each with the test's arguments as columns beside its own."""
     return [record for row in rows for record in _read(row, params, label)]
 
 
-def _read(row: Mapping[str, Any], params: Mapping[str, Any], label: str) -> list[Record]:
+def _read(row: Mapping[str, Any], params: Mapping[str, Any], label: str) -> list[RecordRow]:
     columns = {_spaced(str(key)): plain(value) for key, value in row.items()}
     known = {name.lower() for name in columns}
     columns = {**{name: plain(value) for name, value in params.items() if name.lower() not in known}, **columns}
@@ -89,15 +92,15 @@ def _read(row: Mapping[str, Any], params: Mapping[str, Any], label: str) -> list
     if adapter is None and any(_TIME.search(name) for name in names):
         adapter = aiter_table
     if adapter is None:
-        return [Record(row="returned", refused=f"it returns {', '.join(map(printable, names))}: rates without a time")]
+        return [RecordRow(row="returned", refused=f"it returns {', '.join(map(printable, names))}: rates without a time")]
     source = Source(Path(label), io.BytesIO(text.getvalue().encode("utf-8", errors="replace")))
     try:
         return [_returned(record) for record in adapter.read(source)]
     except RefusedError as error:
-        return [Record(row="returned", refused=str(error))]
+        return [RecordRow(row="returned", refused=str(error))]
 
 
-def _returned(record: Record) -> Record:
+def _returned(record: RecordRow) -> RecordRow:
     """How a test took its time is not in the value, whatever the format does as a rule."""
     record.row, record.clock, record.cache = "returned", "unknown", "unknown"
     return record

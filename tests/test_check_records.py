@@ -17,7 +17,7 @@ import pytest
 from conftest import MI300X, Run, gemm_row
 
 from pytest_roofline.checking import Checker
-from pytest_roofline.ingest import Record
+from pytest_roofline.records.row import RecordRow
 from pytest_roofline.row import Refused, Result
 from roofline_engine import peaktable
 from roofline_engine.causes import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
@@ -32,7 +32,7 @@ def table() -> peaktable.Table:
     return peaktable.load(path)
 
 
-def result(table: peaktable.Table, record: Record, **keys: Any) -> Result:
+def result(table: peaktable.Table, record: RecordRow, **keys: Any) -> Result:
     found = Checker(table, **keys).row("f", record)
     assert isinstance(found, Result), found
     return found
@@ -50,7 +50,7 @@ def fused(tokens: int, hidden: int, inter: int, experts: int, top_k: int, dtype:
 
 TRAPS = {
     "aiter int8 batched GEMM: one-byte operands charged at two": (
-        Record(
+        RecordRow(
             row="1",
             work={"op": "gemm", "M": 1, "N": 8192, "K": 1024, "batch": 16, "dtype": "int8", "out_dtype": "int8"},
             t_s=37.703e-6,
@@ -62,7 +62,7 @@ TRAPS = {
         2.0,
     ),
     "aiter MoE bf16: all 128 experts": (
-        Record(
+        RecordRow(
             row="1",
             work=fused(16, 4096, 384, 128, 8, "bf16"),
             t_s=218.24e-6,
@@ -74,7 +74,7 @@ TRAPS = {
         1.553,
     ),
     "aiter MoE mxfp8: all 257 experts": (
-        Record(
+        RecordRow(
             row="1",
             work=fused(32, 6144, 512, 257, 9, "fp8"),
             t_s=263.169e-6,
@@ -86,7 +86,7 @@ TRAPS = {
         1.469,
     ),
     "aiter MoE fp4: 257 experts at one byte, nine are hit at half a byte": (
-        Record(
+        RecordRow(
             row="1",
             work=fused(1, 7168, 256, 257, 9, "fp4"),
             t_s=18.8943e-6,
@@ -98,7 +98,7 @@ TRAPS = {
         57.1,
     ),
     "aiter#815 attention backward: causal counted full, under the roof all the same": (
-        Record(
+        RecordRow(
             row="1",
             work={
                 "op": "attn_backward",
@@ -119,7 +119,7 @@ TRAPS = {
         2.0,
     ),
     "flashinfer bmm_fp8: the batch of 64 is missing from the bandwidth": (
-        Record(
+        RecordRow(
             row="1",
             work={"op": "gemm", "M": 4, "N": 1024, "K": 7168, "batch": 64, "dtype": "fp8", "out_dtype": "bf16"},
             t_s=84.528e-6,
@@ -131,7 +131,7 @@ TRAPS = {
         1 / 64,
     ),
     "Liger swiglu: a record of one activation that times three GEMMs": (
-        Record(
+        RecordRow(
             row="1",
             work={"op": "elementwise", "numel": 32768 * 11008, "inputs": 2, "dtype": "bf16"},
             t_s=35930e-6,
@@ -142,27 +142,27 @@ TRAPS = {
         None,
     ),
     "llm.c#851 layernorm on L40S: the working set stays in the L2": (
-        Record(row="1", device="L40S", claims=(Claim("memory", 3530e9),), working_set=40e6),
+        RecordRow(row="1", device="L40S", claims=(Claim("memory", 3530e9),), working_set=40e6),
         "cache_resident",
         None,
     ),
     "the same without its working set": (
-        Record(row="1", device="L40S", claims=(Claim("memory", 3530e9),)),
+        RecordRow(row="1", device="L40S", claims=(Claim("memory", 3530e9),)),
         "unexplained",
         None,
     ),
     "kernelbench.com W4A16 on RTX PRO 6000: weights pinned in the L2": (
-        Record(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),), working_set=90e6),
+        RecordRow(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),), working_set=90e6),
         "cache_resident",
         None,
     ),
     "the same without its working set too": (
-        Record(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),)),
+        RecordRow(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),)),
         "unexplained",
         None,
     ),
     "GEAK#468: counters that show three quarters of a copy": (
-        Record(
+        RecordRow(
             row="1",
             work={"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"},
             t_s=300e-6,
@@ -192,10 +192,10 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
     wrong = Peaks(product="rtxpro6000-ws", hbm_bw_bytes_s=1.792e12, flops={"fp8": 4e14}, source="user", confidence="high")
     wrong = wrong._replace(unvalidated={"matrix.fp8": "0.40 of what units, clock and rate give"})
     shape = {"op": "gemm", "M": 4096, "N": 4096, "K": 4096, "dtype": "fp8", "out_dtype": "bf16"}
-    found = Checker(None, given=wrong).row("f", Record(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
+    found = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
     assert isinstance(found, Result)
     assert (found.status, found.cause) == ("beyond_roof", "wrong_peak")
-    claimed = Checker(None, given=wrong).row("f", Record(row="1", work=shape, claims=(Claim("compute", 773e12),)))
+    claimed = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, claims=(Claim("compute", 773e12),)))
     assert isinstance(claimed, Result)
     assert (claimed.claim or {})["cause"] == "wrong_peak"
 
@@ -203,23 +203,23 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
 def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaktable.Table) -> None:
     # aiter's bpreshuffle table: us = 1.0 for a GEMM whose roof time is 13,245 us.
     shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
-    record = Record(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
+    record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
     found = Checker(table).row("f", record)
     assert isinstance(found, Refused)
     assert (found.cause, found.row) == ("placeholder", "line 1292")
     small = {**shape, "M": 1, "N": 64, "K": 64}
-    honest = Checker(table).row("f", Record(row="1", work=small, t_s=1e-6, device="gfx942", units=80, hand_written=True))
+    honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, hand_written=True))
     assert isinstance(honest, Result)  # exactly 1 us, and possible
 
 
 def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaktable.Table) -> None:
     copy = {"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"}  # 1.07 GB: 134 us at 8 TB/s
     base = {"row": "1", "work": copy, "device": "MI355X", "t_s": 250e-6}
-    assert result(table, Record(**base, baseline_kind="eager", baseline_t_s=5e-3)).status == "not_comparable"
-    assert result(table, Record(**base, baseline_kind="previous", baseline_t_s=252e-6)).status == "no_change"
+    assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).status == "not_comparable"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=252e-6)).status == "no_change"
     # 0.357 of the roof before: a target of 0.875 leaves 2.45x, and 1.5x is within it.
-    assert result(table, Record(**base, baseline_kind="previous", baseline_t_s=375e-6)).status == "consistent"
-    assert result(table, Record(**base, baseline_kind="previous", baseline_t_s=200e-6)).status == "regression"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=375e-6)).status == "consistent"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=200e-6)).status == "regression"
 
 
 @pytest.mark.parametrize(("printed", "digits", "cause"), [(100.4, 0.0, None), (103.0, 0.05, None), (103.0, 0.0, "unexplained")])
@@ -365,7 +365,7 @@ def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
     table: peaktable.Table, device: str, units: int | None, rate: float, status: str
 ) -> None:
     work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
-    found = result(table, Record(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
+    found = result(table, RecordRow(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
     assert found.status == status
 
 

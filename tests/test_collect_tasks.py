@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from plugin_run import Project, Ran
 
-from pytest_roofline.ingest.task_meta import read
+from pytest_roofline.records.task_meta import read
 
 META = {
     "op_kind": "gemm",

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.declare import build
-from pytest_roofline.ingest import SAMPLE, Record, RefusedError, Source, choose
-from pytest_roofline.ingest import liger as liger_csv
-from pytest_roofline.ingest.table import half_digit, separator
+from pytest_roofline.records import liger as liger_csv
+from pytest_roofline.records.registry import choose
+from pytest_roofline.records.row import RecordRow
+from pytest_roofline.records.source import SAMPLE, RefusedError, Source
+from pytest_roofline.records.table import half_digit, separator
 from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim
 from roofline_engine.models import Work, work
 from roofline_engine.ops_matmul import experts_hit
@@ -27,7 +29,7 @@ def adapter(text: str) -> str:
     return found.NAME if found is not None else ""
 
 
-def read(text: str | bytes) -> list[Record]:
+def read(text: str | bytes) -> list[RecordRow]:
     """Through the adapter that the content chooses, whatever the file is called."""
     data = text if isinstance(text, bytes) else text.encode()
     found = choose(data[:SAMPLE].decode("utf-8", "replace"), ".txt")
@@ -35,23 +37,23 @@ def read(text: str | bytes) -> list[Record]:
     return list(found.read(Source(Path("records.txt"), io.BytesIO(data))))
 
 
-def one(text: str | bytes) -> Record:
+def one(text: str | bytes) -> RecordRow:
     (record,) = read(text)
     return record
 
 
-def refusals(records: Sequence[Record]) -> dict[str, str]:
+def refusals(records: Sequence[RecordRow]) -> dict[str, str]:
     return {record.row: record.refused for record in records if record.refused}
 
 
-def built(record: Record) -> Work:
+def built(record: RecordRow) -> Work:
     assert record.work is not None, record.no_work
     done = build(record.work)
     assert done is not None
     return done
 
 
-def told(record: Record, axis: str) -> Finding | None:
+def told(record: RecordRow, axis: str) -> Finding | None:
     """What the engine says of the record's printed rate, against the bytes or FLOPs of its model in its own time."""
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None

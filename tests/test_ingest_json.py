@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.declare import build
-from pytest_roofline.ingest import SAMPLE, Adapter, RefusedError, Sample, Source, adapters, choose
-from pytest_roofline.ingest.json_files import outline
-from pytest_roofline.ingest.record import Record
+from pytest_roofline.records.registry import adapters, choose
+from pytest_roofline.records.row import RecordRow
+from pytest_roofline.records.source import SAMPLE, Adapter, RefusedError, Sample, Source, outline
 
 
-def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[Record]]:
+def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[RecordRow]]:
     """The adapter that the content chooses, and its rows; text is written as it is, anything else as JSON."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,12 +28,12 @@ def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[R
     return chosen.NAME, rows_of(chosen, path)
 
 
-def rows_of(adapter: Adapter, path: Path) -> list[Record]:
+def rows_of(adapter: Adapter, path: Path) -> list[RecordRow]:
     with path.open("rb") as stream:
         return list(adapter.read(Source(path, stream)))
 
 
-def one(tmp_path: Path, content: Any, name: str = "x.dat") -> Record:
+def one(tmp_path: Path, content: Any, name: str = "x.dat") -> RecordRow:
     (record,) = read(tmp_path, content, name)[1]
     return record
 
@@ -257,7 +257,7 @@ def test_wrong_types_anywhere_are_refused_rows_or_files(tmp_path: Path, name: st
         try:
             records = rows_of(adapter, path)
         except RefusedError as error:
-            records = [Record(row="whole", refused=str(error))]
+            records = [RecordRow(row="whole", refused=str(error))]
         for record in records:
             assert record.refused or (record.t_s is not None and 0 < record.t_s < math.inf)
             assert "\n" not in record.refused
@@ -592,7 +592,7 @@ def test_a_mean_over_launches_of_two_kernels_is_no_rate(tmp_path: Path) -> None:
 # Traces
 
 
-def traces(tmp_path: Path, definition: dict[str, Any], where: str, *lines: Any) -> list[Record]:
+def traces(tmp_path: Path, definition: dict[str, Any], where: str, *lines: Any) -> list[RecordRow]:
     path = tmp_path / where
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(definition))
@@ -678,7 +678,7 @@ def definition(kind: str, inputs: dict[str, Any], outputs: dict[str, Any], **axe
     return {**RMSNORM, "op_type": kind, "axes": axes, "inputs": side(inputs), "outputs": side(outputs)}
 
 
-def work_of(tmp_path: Path, definition: dict[str, Any], **axes: int) -> Record:
+def work_of(tmp_path: Path, definition: dict[str, Any], **axes: int) -> RecordRow:
     workload = {"uuid": "u", "axes": axes, "inputs": {name: {"type": "random"} for name in definition["inputs"]}}
     (record,) = traces(tmp_path, definition, "traces/norm/d.json", {**TRACE, "workload": workload})
     return record

@@ -65,7 +65,7 @@ class Row(NamedTuple):
         from ..capture.watching import declared, interpreted
         from ..declare import Declared
         from ..evaluate import Case
-        from ..ingest import Record
+        from ..records.row import RecordRow
 
         said, problem = declared(self.captured)
         return Case(
@@ -77,7 +77,7 @@ class Row(NamedTuple):
             seen=self.seen,
             problem="; ".join(filter(None, (problem, self.problem))),
             launched=self.captured.kernels,
-            record=Record(row=self.label, t_s=self.measurement.t_s if self.measurement else None, claims=self.claims),
+            record=RecordRow(row=self.label, t_s=self.measurement.t_s if self.measurement else None, claims=self.claims),
         )
 
 

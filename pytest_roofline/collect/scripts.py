@@ -19,8 +19,10 @@ import pytest
 
 from ..declare import Declared, matches
 from ..evaluate import Case
-from ..ingest import SAMPLE, Record, RefusedError, choose, open_source
 from ..recorded import of_records
+from ..records.registry import choose
+from ..records.row import RecordRow
+from ..records.source import SAMPLE, RefusedError, open_source
 from . import child
 from .items import ChildFile, ChildItem, scratch
 
@@ -102,7 +104,7 @@ class ScriptItem(ChildItem):
         self.roofline_cases = _as_cases(records, unread)
 
 
-def _as_cases(records: list[Record], unread: list[str]) -> list[Case]:
+def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
         return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NOTHING)]
     cases = of_records(records[:MOST], {}, "script")
@@ -126,9 +128,9 @@ def _files(pattern: str) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def _records(paths: Iterable[Path], asked: bool) -> tuple[list[Record], list[str]]:
+def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[str]]:
     """The rows of files, and what could not be read. asked: somebody named these files, so that one of no format is told."""
-    records: list[Record] = []
+    records: list[RecordRow] = []
     unread = []
     for path in paths:
         try:
@@ -143,7 +145,7 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[Record], list[str
     return records, unread
 
 
-def _printed(out: Path) -> tuple[list[Record], list[str]]:
+def _printed(out: Path) -> tuple[list[RecordRow], list[str]]:
     """The rows of what a script printed: marked lines, Markdown tables, else the whole as one format."""
     parts = []
     for at, lines in enumerate(_parts(out), 1):

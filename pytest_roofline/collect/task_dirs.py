@@ -1,7 +1,7 @@
 """Extracted task folders, ``meta.json`` beside ``unittest.py``: an item per case, one run of the harness for all of them.
 
 The harness says by its exit status what came of it (0 right, 1 wrong, 2 no environment for it, 3 the harness itself is
-incomplete) and by its lines how long each case took (``ingest.geak_lines``). The recorded inputs and outputs beside it
+incomplete) and by its lines how long each case took (``records.geak_lines``). The recorded inputs and outputs beside it
 (``reference_io.pt``) are the harness's own business: a pickle, which is not opened here.
 """
 
@@ -17,10 +17,12 @@ import pytest
 
 from roofline_engine.units import printable
 
-from ..ingest import Record, RefusedError, geak_lines, open_source
-from ..ingest.json_values import PER_SECOND
-from ..ingest.task_meta import META, Task, Workload, of_file
 from ..recorded import of_records
+from ..records import geak_lines
+from ..records.row import RecordRow
+from ..records.source import RefusedError, open_source
+from ..records.task_meta import META, Task, Workload, of_file
+from ..records.values import PER_SECOND
 from . import child
 from .items import ChildFile, ChildItem, own_names, scratch
 
@@ -42,8 +44,8 @@ def is_task(path: Path) -> bool:
 class _Said(NamedTuple):
     """What one run said. records: of its cases by name. single: a time that no name goes with. shown: whose report has it."""
 
-    records: dict[str, Record]
-    single: Record | None = None
+    records: dict[str, RecordRow]
+    single: RecordRow | None = None
     problem: str = ""
     code: int = 0
     result: str = ""
@@ -121,7 +123,7 @@ class TaskCase(_TaskItem):
         if record is None and len(task.cases) == 1:
             record = said.single
         if record is None:
-            record = Record(row=META, notes=(said.unread or NO_TIME,))
+            record = RecordRow(row=META, notes=(said.unread or NO_TIME,))
         record = dataclasses.replace(
             record,
             name=case.name,
@@ -140,12 +142,12 @@ class WholeTask(_TaskItem):
         task = self.folder.task
         records = [dataclasses.replace(record, no_work=task.problem) for record in said.records.values()]
         if not records:
-            records = [said.single or Record(row=META, notes=(said.unread or NO_TIME,))]
+            records = [said.single or RecordRow(row=META, notes=(said.unread or NO_TIME,))]
             records = [dataclasses.replace(records[0], no_work=task.problem)]
         self.roofline_cases = _as_cases(records, task, None)
 
 
-def _as_cases(records: list[Record], task: Task, label: str | None) -> list[Any]:
+def _as_cases(records: list[RecordRow], task: Task, label: str | None) -> list[Any]:
     found = of_records(records, {}, META)
     share = task.pct_gpu_time
     more: dict[str, Any] = {} if label is None else {"nodeid": label}
@@ -163,9 +165,9 @@ def _as_cases(records: list[Record], task: Task, label: str | None) -> list[Any]
 
 def _lines(out: Path) -> _Said:
     """What a harness printed."""
-    records: dict[str, Record] = {}
+    records: dict[str, RecordRow] = {}
     unread, result, incomplete, shapes = "", "", "", None
-    singles: list[Record] = []
+    singles: list[RecordRow] = []
     marked: list[str] = []
     for number, line in enumerate(child.lines(out, b"GRU"), 1):
         if line.lstrip().startswith(("GEAK_", "RESULT ")) and len(marked) < _MOST_LINES:
@@ -194,11 +196,11 @@ def _lines(out: Path) -> _Said:
     return _Said(records=records, single=single, result=result, incomplete=incomplete, unread=unread)
 
 
-def _latency(text: str, row: str) -> Record:
+def _latency(text: str, row: str) -> RecordRow:
     try:
         t_s = float(text) / PER_SECOND["ms"]
     except ValueError:
         t_s = 0.0
     if not 0 < t_s < float("inf"):
-        return Record(row=row, refused=f"GEAK_RESULT_LATENCY_MS is {text[:40]}, no time")
-    return Record(row=row, t_s=t_s, clock="device-event", hand_written=float(text) == 1)
+        return RecordRow(row=row, refused=f"GEAK_RESULT_LATENCY_MS is {text[:40]}, no time")
+    return RecordRow(row=row, t_s=t_s, clock="device-event", hand_written=float(text) == 1)

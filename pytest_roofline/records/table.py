@@ -15,8 +15,8 @@ from math import inf
 from roofline_engine.causes import Claim
 from roofline_engine.units import number, parse_dtype, printable, whole
 
-from . import Sample, Source
-from .record import Record, RefusedError
+from .row import RecordRow
+from .source import RefusedError, Sample, Source
 
 #: No format has as many columns; a header that has is none.
 _MOST_COLUMNS = 2_000
@@ -117,7 +117,7 @@ class Table:
         """All columns of that name, where a format repeats one for another of its parts."""
         return self._places.get(name.lower(), [])
 
-    def records(self, read: Callable[[str, list[str]], Iterable[Record]]) -> Iterator[Record]:
+    def records(self, read: Callable[[str, list[str]], Iterable[RecordRow]]) -> Iterator[RecordRow]:
         """What ``read(where, fields)`` makes of every row, one after another; a ValueError of its refuses the row."""
         width, above = len(self.names), self._above
         lines = map(_bare, self._lines) if self._mark == "|" else self._lines
@@ -133,19 +133,19 @@ class Table:
                     if len(fields) != width or self._tainted:
                         wrong = self._wrong(fields, width)
                         if wrong:
-                            yield Record(row=where, refused=wrong)
+                            yield RecordRow(row=where, refused=wrong)
                         continue
                     try:
                         yield from read(where, fields)
                     except ValueError as error:
-                        yield Record(row=where, refused=str(error))
+                        yield RecordRow(row=where, refused=str(error))
                 return
             except csv.Error as error:
                 where, line, self._tainted = f"line {line + above + 1}", rows.line_num, False
                 if "field larger" in str(error):  # an open quote swallows what follows: where a row starts is not known
-                    yield Record(row=where, refused=f"no CSV row: {error}, nothing after it is read")
+                    yield RecordRow(row=where, refused=f"no CSV row: {error}, nothing after it is read")
                     return
-                yield Record(row=where, refused=f"no CSV row: {error}")
+                yield RecordRow(row=where, refused=f"no CSV row: {error}")
 
     def _wrong(self, fields: list[str], width: int) -> str:
         tainted, self._tainted = self._tainted, False

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from . import Sample, Source
 from .aiter_moe import every_expert
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source
 from .table import Table, dtype, duration, header, shown, size
 
 NAME = "Liger-Kernel benchmark"
@@ -30,7 +30,7 @@ def matches(sample: Sample) -> bool:
     return {*_COLUMNS, "y_value_50"} <= header(sample)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     keys: list[tuple[_Key, str]] = []
     rows = list(table.records(_reader(table, keys)))
@@ -60,18 +60,18 @@ def kind_of(provider: str) -> str:
     return "eager" if any(word in low for word in ("huggingface", "torch", "aten", "eager")) else "reference"
 
 
-def _reader(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     kernel, provider, mode, metric, unit, x_name, x_value = (table.column(name) for name in _COLUMNS)
     median, low, high = table.column("y_value_50"), table.maybe("y_value_20"), table.maybe("y_value_80")
     config, gpu = table.maybe("extra_benchmark_config_str"), table.maybe("gpu_name")
     version = table.maybe("liger_version")
 
-    def row(where: str, fields: list[str]) -> Iterable[Record]:
+    def row(where: str, fields: list[str]) -> Iterable[RecordRow]:
         name = shown(f"{fields[kernel]} {fields[mode]} {fields[provider]} {fields[x_name]}={fields[x_value]}")
         device = shown(fields[gpu]) or None if gpu is not None else None
         if fields[metric] != "speed":
             why = f"metric_name is {fields[metric][:40]!r} in {fields[unit][:10]}, not a time"
-            return (Record(row=where, name=name, device=device, refused=why),)
+            return (RecordRow(row=where, name=name, device=device, refused=why),)
         if fields[unit] not in _SECONDS:
             raise ValueError(f"metric_unit is {fields[unit][:40]!r}, expected one of {', '.join(_SECONDS)}")
         if fields[x_value].strip().lower() in _MISSING:
@@ -86,7 +86,7 @@ def _reader(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, list[s
         if t_s is not None:
             apart = (kernel, mode, x_name, x_value, config, gpu, version)
             keys.append((tuple(fields[at] for at in apart if at is not None), fields[provider]))
-        record = Record(
+        record = RecordRow(
             row=where,
             name=name,
             work=work,

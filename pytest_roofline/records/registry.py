@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from . import (
-    Adapter,
     aiter_gemm,
     aiter_moe,
     aiter_table,
@@ -22,6 +23,7 @@ from . import (
     trace,
     tritonbench,
 )
+from .source import Adapter, Sample
 
 ADAPTERS: tuple[Adapter, ...] = (
     geak_op_bench,
@@ -42,3 +44,14 @@ ADAPTERS: tuple[Adapter, ...] = (
     aiter_table,
     microbench,
 )
+
+
+def adapters() -> Sequence[Adapter]:
+    """Those of this package, the narrower formats first."""
+    return ADAPTERS
+
+
+def choose(source_start: str, suffix: str, more: Iterable[Adapter] = ()) -> Adapter | None:
+    """The first adapter that knows the start of a file; those of hooks are asked before ours."""
+    sample = Sample(source_start, suffix)
+    return next((adapter for adapter in (*more, *adapters()) if adapter.matches(sample)), None)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
-from . import Sample, Source
 from .liger import kind_of
-from .record import Record, RefusedError
+from .row import RecordRow
+from .source import RefusedError, Sample, Source
 from .table import Table, claim, duration, half_digit, header, shown
 
 NAME = "tritonbench"
@@ -27,7 +27,7 @@ def matches(sample: Sample) -> bool:
     return any(name.endswith("-latency") for name in names) or ({"m", "n", "k"} <= names and names <= _SHAPES)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     if not any(name.lower().endswith("-latency") for name in table.names):
         raise RefusedError(
@@ -63,16 +63,16 @@ def _ratio(text: str) -> float | None:
     return value if 0.0 < value < inf else None
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     labels = [name[: -len("-latency")] for name in table.names if name.lower().endswith("-latency")]
     backends = [_Backend(table, label) for label in labels]
     compared = any(backend.speedup is not None for backend in backends)
     base = next((backend for backend in backends if backend.speedup is None), None) if compared else None
 
-    def row(where: str, fields: list[str]) -> Iterator[Record]:
+    def row(where: str, fields: list[str]) -> Iterator[RecordRow]:
         x = fields[0].strip()
         if x.lower() in _SUMMARIES:
-            yield Record(row=where, name=x, refused=_SUMMARIES[x.lower()])
+            yield RecordRow(row=where, name=x, refused=_SUMMARIES[x.lower()])
             return
         base_s = None if base is None else base.time(fields)[0]
         for backend in backends:
@@ -83,7 +83,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
             against = base is not None and backend is not base
             ratio = "" if backend.speedup is None else fields[backend.speedup].removesuffix("x").strip()
             sure = "" if backend.accuracy is None else fields[backend.accuracy].strip().lower()
-            yield Record(
+            yield RecordRow(
                 row=where,
                 name=shown(f"{backend.label} {table.names[0]}={x}"),
                 no_work="the file names neither the op nor the dtype",

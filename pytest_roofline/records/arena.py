@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import RefusedError, Sample, Source
-from .json_files import outline, parse
-from .json_values import claims, flag, label, mapping, maybe_seconds, ratio, shown, timed, work_of
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, outline, parse
+from .values import claims, flag, label, mapping, maybe_seconds, ratio, shown, timed, work_of
 
 NAME = "AgentKernelArena report"
 
@@ -51,7 +50,7 @@ def matches(sample: Sample) -> bool:
     return _TASK_KEY.search(sample.text) is not None
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per case, or the one of a task.
 
     Raises:
@@ -65,11 +64,11 @@ def read(source: Source) -> Iterator[Record]:
         yield _case(mapping(case), f"[{at}]")
 
 
-def _case(case: Mapping[str, Any], where: str) -> Record:
+def _case(case: Mapping[str, Any], where: str) -> RecordRow:
     name = label(case.get("test_case_id")) or label(case.get("name"))
     key = next((key for key in _TIMES if case.get(key) is not None), None)
     if key is None:
-        return Record(row=where, name=name, refused="no time under " + ", ".join(_TIMES))
+        return RecordRow(row=where, name=name, refused="no time under " + ", ".join(_TIMES))
     work, why = work_of(mapping(case.get("params")))
     method = case.get("benchmark_method")
     clock = _TIMES[key] or (_METHODS.get(method.lower(), "unknown") if isinstance(method, str) else "unknown")
@@ -101,11 +100,11 @@ def _passed(case: Mapping[str, Any]) -> bool | None:
     return all(known) if known else None
 
 
-def _task(task: Mapping[str, Any]) -> Record:
+def _task(task: Mapping[str, Any]) -> RecordRow:
     name = label(task.get("task_name")) or label(task.get("task"))
     correct = flag(task.get("pass_correctness"))
     if task.get("pass_compilation") is False:
-        return Record(row="task", name=name, correct=correct, refused="pass_compilation is false: nothing was timed")
+        return RecordRow(row="task", name=name, correct=correct, refused="pass_compilation is false: nothing was timed")
     baseline, notes = maybe_seconds(task.get("base_execution_time"), "base_execution_time", "ms")
     return timed(
         "task",

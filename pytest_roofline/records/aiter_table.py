@@ -12,9 +12,9 @@ from typing import Any
 
 from roofline_engine.causes import Alternative
 
-from . import Sample, Source
 from .aiter_gemm import device, mistakes
-from .record import Record, RefusedError
+from .row import RecordRow
+from .source import RefusedError, Sample, Source
 from .table import Table, claim, dtype, duration, half_digit, header, shown, size
 
 NAME = "aiter op test"
@@ -38,12 +38,12 @@ def matches(sample: Sample) -> bool:
     return rated and any(_TIMED.match(name) for name in names)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     return table.records(_reader(table))
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     gfx, units, shape = table.maybe("gfx"), table.maybe("cu_num"), _shape(table)
     backends: list[tuple[str, str, int, float, list[tuple[int, str, float]]]] = []
     for name in table.names:
@@ -61,14 +61,14 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
     if not backends:
         raise RefusedError(f"{table.label}: no column of a time such as us or ck us")
 
-    def row(where: str, fields: list[str]) -> Iterator[Record]:
+    def row(where: str, fields: list[str]) -> Iterator[RecordRow]:
         work, no_work = shape(fields)
         part, cus, note = device("" if gfx is None else fields[gfx], "" if units is None else fields[units])
         for backend, column, place, unit, rates in backends:
             t_s, refused = duration(fields[place], column, unit)
             rounding = half_digit(fields[place], t_s / unit) if t_s else 0.0
             claims = (claim(fields[at], axis, to_base, rounding) for at, axis, to_base in rates)
-            yield Record(
+            yield RecordRow(
                 row=where,
                 name=shown(backend),
                 work=work,

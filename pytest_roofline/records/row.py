@@ -9,12 +9,8 @@ from typing import Any
 from roofline_engine.causes import Alternative, Claim
 
 
-class RefusedError(ValueError):
-    """Why a whole file cannot be read: one line naming the file, the place and what was expected."""
-
-
 @dataclass(slots=True, kw_only=True)  # not frozen: that doubles the cost of a record, and a file has 500,000
-class Record:
+class RecordRow:
     """One row. Seconds, bytes/s and FLOP/s; None where the file does not say.
 
     row: where it stands, as its reader would look for it (``line 12``, ``benchmarks[3]``, ``level1/1_Square``). name: of the

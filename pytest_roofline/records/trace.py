@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from . import RefusedError, Sample, Source
 from .definitions import Definitions
-from .json_files import each_line, outline
-from .json_values import label, mapping, maybe_seconds, ratio, timed
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, each_line, outline
+from .values import label, mapping, maybe_seconds, ratio, timed
 
 NAME = "Trace JSON lines"
 
@@ -29,17 +28,17 @@ def matches(sample: Sample) -> bool:
     return keys >= _TRACE or (keys >= _WORKLOAD and ".outputs" not in keys)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per line, as it is read."""
     definitions = Definitions(source.path.parent)
     for number, line in each_line(source):
         where = f"line {number}"
-        yield Record(row=where, refused=str(line)) if isinstance(line, RefusedError) else _row(line, where, definitions)
+        yield RecordRow(row=where, refused=str(line)) if isinstance(line, RefusedError) else _row(line, where, definitions)
 
 
-def _row(line: Any, where: str, definitions: Definitions) -> Record:
+def _row(line: Any, where: str, definitions: Definitions) -> RecordRow:
     if not isinstance(line, dict):
-        return Record(row=where, refused="expected an object with definition, workload and evaluation")
+        return RecordRow(row=where, refused="expected an object with definition, workload and evaluation")
     named = line.get("definition")
     workload = mapping(line.get("workload")) if "workload" in line else line
     evaluation = mapping(line.get("evaluation"))
@@ -53,12 +52,12 @@ def _row(line: Any, where: str, definitions: Definitions) -> Record:
         "notes": (*notes, *((f"solution {solution}",) if solution else ())),
     }
     if not evaluation:
-        return Record(row=where, refused="no time: a workload that was not evaluated", **fields)
+        return RecordRow(row=where, refused="no time: a workload that was not evaluated", **fields)
     status = evaluation.get("status")
     if status != "PASSED":
         wrong = isinstance(status, str) and status.startswith(_WRONG)
         said = f"status is {label(status) or 'missing'}, so it was not timed"
-        return Record(row=where, refused=said, correct=False if wrong else None, **fields)
+        return RecordRow(row=where, refused=said, correct=False if wrong else None, **fields)
     times = mapping(evaluation.get("performance"))
     baseline, problem = maybe_seconds(times.get("reference_latency_ms"), "reference_latency_ms", "ms")
     fields["notes"] += problem

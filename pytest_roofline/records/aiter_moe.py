@@ -14,9 +14,9 @@ from typing import Any
 from roofline_engine.causes import Alternative
 from roofline_engine.ops_matmul import experts_hit
 
-from . import Sample, Source
 from .aiter_gemm import device
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source
 from .table import Table, claim, dtype, duration, flag, half_digit, header, ratio_ok, shown, size
 
 NAME = "aiter tuned fused MoE"
@@ -30,14 +30,14 @@ def matches(sample: Sample) -> bool:
     return {*_SHAPE.values(), "us"} <= header(sample)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     us = [place for place in (table.maybe(name) for name in ("us", "us1", "us2")) if place is not None]
     timed: dict[tuple[object, ...], set[int]] = {}
-    rows: list[tuple[Record, tuple[object, ...]]] = []
+    rows: list[tuple[RecordRow, tuple[object, ...]]] = []
     read_row = _reader(table)
 
-    def keyed(where: str, fields: list[str]) -> Iterable[Record]:
+    def keyed(where: str, fields: list[str]) -> Iterable[RecordRow]:
         record = read_row(where, fields)
         work = record.work or {}
         key = (record.name, *(fields[place] for place in us), *(value for name, value in work.items() if name != "tokens"))
@@ -51,7 +51,7 @@ def read(source: Source) -> Iterator[Record]:
         yield _copied(record, others) if len(others) > 1 else record
 
 
-def _copied(record: Record, counts: set[int]) -> Record:
+def _copied(record: RecordRow, counts: set[int]) -> RecordRow:
     """A row whose time is printed for other numbers of tokens too: its rates may be those of one of them."""
     tokens = (record.work or {})["tokens"]
     others = tuple(
@@ -64,7 +64,7 @@ def _copied(record: Record, counts: set[int]) -> Record:
     return replace(record, alternatives=(*record.alternatives, *others), notes=(*record.notes, said))
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Record]:
+def _reader(table: Table) -> Callable[[str, list[str]], RecordRow]:
     shape = [(key, column, table.column(column)) for key, column in _SHAPE.items()]
     us, gated = table.column("us"), table.maybe("use_g1u1")
     quantised = [name for name in ("q_dtype_a", "q_dtype_w") if table.maybe(name) is not None]
@@ -75,7 +75,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Record]:
     errors = [place for place in (table.maybe("err1"), table.maybe("err2")) if place is not None]
     tflops, bw = table.maybe("tflops"), table.maybe("bw")
 
-    def row(where: str, fields: list[str]) -> Record:
+    def row(where: str, fields: list[str]) -> RecordRow:
         t_s, refused = duration(fields[us], "us", 1e-6)
         work: dict[str, Any] = {"op": "moe"}
         sizes = {key: size(fields[place], column) for key, column, place in shape}
@@ -88,7 +88,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Record]:
             None if bw is None else claim(fields[bw], "memory", 1e9, rounding),
         )
         right = [ratio_ok(fields[place], MOST_WRONG) for place in errors]
-        return Record(
+        return RecordRow(
             row=where,
             name=" + ".join(shown(fields[place]) for place in kernels if fields[place].strip()),
             work=work,

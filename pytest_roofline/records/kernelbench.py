@@ -13,10 +13,9 @@ from typing import Any
 
 from roofline_engine.units import number, quantity
 
-from . import RefusedError, Sample, Source
-from .json_files import document, outline
-from .json_values import count, flag, label, mapping, maybe_seconds, shown, timed, work_of
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, document, outline
+from .values import count, flag, label, mapping, maybe_seconds, shown, timed, work_of
 
 NAME = "KernelBench JSON"
 
@@ -35,7 +34,7 @@ def matches(sample: Sample) -> bool:
     return any(_SAMPLE.fullmatch(key) or _LEVEL.fullmatch(key) for key in keys)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per sample, problem, setting or task.
 
     Raises:
@@ -50,7 +49,7 @@ def read(source: Source) -> Iterator[Record]:
         raise RefusedError(f"{source.label}: no samples, levels or eval_settings in it")
 
 
-def _rows(whole: Any) -> Iterator[Record]:
+def _rows(whole: Any) -> Iterator[RecordRow]:
     if isinstance(whole, list):
         for at, row in enumerate(whole):
             yield _task(mapping(row), f"[{at}]")
@@ -79,7 +78,7 @@ def _samples(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _sample(row: Mapping[str, Any], where: str, problem: str) -> Record:
+def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     metadata, stats = mapping(row.get("metadata")), mapping(row.get("runtime_stats"))
     correct = flag(row.get("correctness"))
     fields: dict[str, Any] = {
@@ -88,13 +87,13 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> Record:
         "correct": correct,
     }
     if not row:
-        return Record(row=where, refused="expected an object with correctness and runtime")
+        return RecordRow(row=where, refused="expected an object with correctness and runtime")
     if row.get("compiled") is False:
-        return Record(row=where, refused="compiled is false: nothing was timed", **fields)
+        return RecordRow(row=where, refused="compiled is false: nothing was timed", **fields)
     key = "runtime_stats.mean" if "mean" in stats else "runtime"
     value = stats["mean"] if "mean" in stats else row.get("runtime")
     if correct is False and isinstance(value, (int, float)) and value <= 0:
-        return Record(row=where, refused=f"correctness is false and {key} is {value}: it was not timed", **fields)
+        return RecordRow(row=where, refused=f"correctness is false and {key} is {value}: it was not timed", **fields)
     work, why = work_of(mapping(row.get("params"))) if row.get("params") else (None, _IN_CODE)
     reference = row.get("ref_runtime")
     missing = reference is None or reference == -1
@@ -117,7 +116,7 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> Record:
     )
 
 
-def _baseline(row: Mapping[str, Any], where: str, problem: str) -> Record:
+def _baseline(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     return timed(
         where,
         row.get("mean"),
@@ -132,7 +131,7 @@ def _baseline(row: Mapping[str, Any], where: str, problem: str) -> Record:
     )
 
 
-def _settings(whole: Mapping[str, Any]) -> Iterator[Record]:
+def _settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
     """robust-kbench: a median a setting, on the first device it lists."""
     devices = mapping(mapping(whole.get("device_info")).get("devices"))
     first = mapping(next(iter(devices.values()), None))
@@ -164,7 +163,7 @@ def _bus(device: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"the device's own memory clock and bus width give {quantity(rate, 'B/s')}, two transfers a clock",)
 
 
-def _task(row: Mapping[str, Any], where: str) -> Record:
+def _task(row: Mapping[str, Any], where: str) -> RecordRow:
     """robust-kbench's results by task: ``speedup`` is over eager, also where it is text."""
     backward = row.get("forward") in (False, "False")
     name = label(row.get("task")) + (" backward" if backward else "")

@@ -10,7 +10,7 @@ from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable
 
 from ..declare import build
-from .record import Record
+from .row import RecordRow
 
 #: Of one second.
 PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
@@ -51,13 +51,13 @@ def ratio(value: object) -> float | None:
         return None
 
 
-def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> Record:
+def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> RecordRow:
     """The record of a row with its time, refused where that is no time."""
     try:
         t_s = seconds(value, key, unit)
     except ValueError as error:
-        return Record(row=row, refused=str(error), **fields)
-    return Record(row=row, t_s=t_s, hand_written=value == 1, **fields)
+        return RecordRow(row=row, refused=str(error), **fields)
+    return RecordRow(row=row, t_s=t_s, hand_written=value == 1, **fields)
 
 
 def label(value: object) -> str:

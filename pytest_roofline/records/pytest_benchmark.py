@@ -15,10 +15,9 @@ from .. import declare
 from ..declare import Declared
 from ..row import declaration_in
 from ..timing.plugins import of_benchmark_json
-from . import Sample, Source
-from .json_files import benchmarks, outline
-from .json_values import buildable, label, mapping
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source, benchmarks, outline
+from .values import buildable, label, mapping
 
 NAME = "pytest-benchmark JSON"
 
@@ -28,7 +27,7 @@ def matches(sample: Sample) -> bool:
     return ".benchmarks[].stats" in outline(sample.text)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per benchmark.
 
     Raises:
@@ -39,12 +38,12 @@ def read(source: Source) -> Iterator[Record]:
         yield _row(mapping(item), f"benchmarks[{at}]")
 
 
-def _row(item: Mapping[str, Any], where: str) -> Record:
+def _row(item: Mapping[str, Any], where: str) -> RecordRow:
     name = label(item.get("fullname")) or label(item.get("name"))
     try:
         measurement = of_benchmark_json(item)
     except ValueError as error:
-        return Record(row=where, name=name, refused=str(error))
+        return RecordRow(row=where, name=name, refused=str(error))
     extra = mapping(item.get("extra_info"))
     said, why = _said(extra)
     work: dict[str, Any] | None = None
@@ -57,7 +56,7 @@ def _row(item: Mapping[str, Any], where: str) -> Record:
             work, why = buildable(keywords) if keywords else (None, "extra_info says nothing of bytes")
         except ValueError as error:
             why = str(error)
-    return Record(
+    return RecordRow(
         row=where,
         name=(said and said.kernel) or name,
         work=work,

@@ -17,10 +17,9 @@ from typing import Any
 from roofline_engine.models import work
 from roofline_engine.units import Dtype, parse_dtype, whole, wider
 
-from . import RefusedError, Sample, Source
-from .json_files import outline, parse
-from .json_values import buildable, label, mapping, shown
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, outline, parse
+from .values import buildable, label, mapping, shown
 
 NAME = "definition JSON"
 
@@ -43,7 +42,7 @@ def matches(sample: Sample) -> bool:
     return keys >= {".name", ".axes", ".inputs"} and not keys.isdisjoint((".op_type", ".outputs", ".reference"))
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """No rows.
 
     Raises:

@@ -12,10 +12,9 @@ from typing import Any
 
 from roofline_engine.units import number, quantity
 
-from . import Sample, Source
-from .json_files import benchmarks, outline
-from .json_values import buildable, count, label, mapping, maybe_seconds, shown, timed
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source, benchmarks, outline
+from .values import buildable, count, label, mapping, maybe_seconds, shown, timed
 
 NAME = "nvbench JSON"
 
@@ -36,7 +35,7 @@ def matches(sample: Sample) -> bool:
     return ".meta.version.nvbench" in outline(sample.text)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per state.
 
     Raises:
@@ -49,23 +48,23 @@ def read(source: Source) -> Iterator[Record]:
         states = mapping(benchmark).get("states")
         name = label(mapping(benchmark).get("name"))
         if not isinstance(states, list):
-            yield Record(row=f"benchmarks[{at}]", name=name, refused="no list 'states' in it")
+            yield RecordRow(row=f"benchmarks[{at}]", name=name, refused="no list 'states' in it")
             continue
         for index, state in enumerate(states):
             device = devices.get(shown(mapping(state).get("device")), {})
             yield _row(mapping(state), name, f"benchmarks[{at}].states[{index}]", device)
 
 
-def _row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[str, Any]) -> Record:
+def _row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[str, Any]) -> RecordRow:
     name = f"{benchmark} {label(state.get('name'))}".strip()
     product = label(device.get("name")) or None
     if state.get("is_skipped"):
         reason = label(state.get("skip_reason")) or "no reason given"
-        return Record(row=where, name=name, device=product, refused=f"skipped: {reason}")
+        return RecordRow(row=where, name=name, device=product, refused=f"skipped: {reason}")
     summaries = _summaries(state.get("summaries"))
     tag = next((tag for tag in _TIMES if tag in summaries), None)
     if tag is None:
-        return Record(row=where, name=name, device=product, refused=f"no time: none of {', '.join(_TIMES)}")
+        return RecordRow(row=where, name=name, device=product, refused=f"no time: none of {', '.join(_TIMES)}")
     clock, cache = _TIMES[tag]
     work, why, notes = _work(summaries)
     samples = summaries.get(tag.partition("/time/")[0] + "/sample_size", ("", None))[1]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from roofline_engine.models import OPS
 from roofline_engine.units import number, parse_dtype, printable
 
-from .json_values import buildable, label, mapping
+from .values import buildable, label, mapping
 
 META = "meta.json"
 #: The largest meta.json that is read, bytes: ten thousand cases are two million.

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import RefusedError, Sample, Source
-from .json_values import label, timed, work_of
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source
+from .values import label, timed, work_of
 
 NAME = "POPCORN lines"
 
@@ -26,7 +26,7 @@ def matches(sample: Sample) -> bool:
     return _LINE.search(sample.text) is not None
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per benchmark.
 
     Raises:
@@ -46,11 +46,13 @@ def read(source: Source) -> Iterator[Record]:
         yield _row(run, f"benchmark.{at}", passed)
 
 
-def _row(run: Mapping[str, str], where: str, passed: bool | None) -> Record:
+def _row(run: Mapping[str, str], where: str, passed: bool | None) -> RecordRow:
     spec = run.get("spec", "")
     name = label(spec)
     if run.get("status", "pass").lower() == "fail" or "error" in run:
-        return Record(row=where, name=name, correct=False, refused=f"it failed: {label(run.get('error')) or 'no reason given'}")
+        return RecordRow(
+            row=where, name=name, correct=False, refused=f"it failed: {label(run.get('error')) or 'no reason given'}"
+        )
     work, why = work_of(_params(spec))
     runs = run.get("runs", "")
     return timed(

@@ -1,22 +1,25 @@
-"""Records that other tools write, each format an adapter of its own, told apart by content.
-
-An adapter is a module or object with ``NAME``, ``matches(sample)`` and ``read(source)``; ``pytest_roofline_ingest`` adds more.
-"""
+"""The files that other tools write: text within bounds, JSON, and the start of a file by which a format is known."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import json
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from roofline_engine.units import printable
 
-from .record import Record, RefusedError
+from .row import RecordRow
 
-__all__ = ["Adapter", "Record", "RefusedError", "Sample", "Source", "adapters", "open_source"]
+
+class RefusedError(ValueError):
+    """Why a whole file cannot be read: one line naming the file, the place and what was expected."""
+
 
 #: Of the file's start, what an adapter may look at.
 SAMPLE = 65_536
@@ -125,19 +128,12 @@ class Adapter(Protocol):
     def matches(self, sample: Sample) -> bool:
         """Whether a file that starts so is of this format, told by content alone."""
 
-    def read(self, source: Source) -> Iterable[Record]:
+    def read(self, source: Source) -> Iterable[RecordRow]:
         """The rows, as they come; a row that cannot be used is given as refused, never left out.
 
         Raises:
             RefusedError: when the file as a whole cannot be read.
         """
-
-
-def adapters() -> Sequence[Adapter]:
-    """Those of this package, the narrower formats first."""
-    from . import registry
-
-    return registry.ADAPTERS
 
 
 def open_source(path: Path) -> Source:
@@ -157,7 +153,79 @@ def open_source(path: Path) -> Source:
     return Source(path, stream)
 
 
-def choose(source_start: str, suffix: str, more: Iterable[Adapter] = ()) -> Adapter | None:
-    """The first adapter that knows the start of a file; those of hooks are asked before ours."""
-    sample = Sample(source_start, suffix)
-    return next((adapter for adapter in (*more, *adapters()) if adapter.matches(sample)), None)
+#: Keys below this level tell no format apart.
+_LEVELS = 4
+#: A string, closed or cut off by the end of the sample, with the colon that makes it a key; or a bracket.
+_TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s*:)?|\\?\Z)|([{}\[\]])', re.DOTALL)
+
+
+def document(source: Source) -> Any:
+    """The file as one JSON value. NaN and Infinity are read as such: what holds one is refused where it is used.
+
+    Raises:
+        RefusedError: one line naming the file and the place.
+    """
+    return parse(source.text(), source.label)
+
+
+def benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
+    """A document with a list ``benchmarks``, and the list.
+
+    Raises:
+        RefusedError: for what is no JSON or has no such list.
+    """
+    whole = document(source)
+    listed = whole.get("benchmarks") if isinstance(whole, dict) else None
+    if not isinstance(listed, list):
+        raise RefusedError(f"{source.label}: no list 'benchmarks' in it")
+    return whole, listed
+
+
+def parse(text: str, where: str) -> Any:
+    """One JSON value.
+
+    Raises:
+        RefusedError: for what is no JSON, nested too deep, or holds an integer too long to convert.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RefusedError(f"{where}: not JSON: line {error.lineno} column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise RefusedError(f"{where}: nested too deep to read") from None
+    except ValueError:
+        raise RefusedError(f"{where}: not JSON: an integer of thousands of digits") from None
+
+
+def each_line(source: Source) -> Iterator[tuple[int, Any]]:
+    """(line number, value) of JSON lines, one at a time; in place of a value the RefusedError of a line that is no JSON."""
+    for number, line in enumerate(source.lines(), 1):
+        if line.strip():
+            try:
+                yield number, parse(line, f"line {number}")
+            except RefusedError as error:
+                yield number, error
+
+
+@lru_cache(maxsize=4)
+def outline(text: str) -> frozenset[str]:
+    """The paths of the keys in the start of a JSON text, such as ``.benchmarks[].stats``; the text may be cut off anywhere."""
+    if text.lstrip("\ufeff \t\r\n")[:1] not in ("{", "["):
+        return frozenset()
+    found: set[str] = set()
+    levels: list[str] = []
+    value = ""  # the path of the value that comes next
+    for token in _TOKEN.finditer(text):
+        key, colon, bracket = token.groups()
+        if bracket and bracket in "{[":
+            value += "[]" if bracket == "[" and len(levels) < _LEVELS else ""
+            levels.append(value)
+        elif bracket:
+            del levels[-1:]
+            value = levels[-1] if levels else ""
+        elif colon:
+            value = levels[-1] if levels else ""
+            if len(levels) <= _LEVELS:
+                value += "." + key[:80]
+                found.add(value)
+    return frozenset(found)

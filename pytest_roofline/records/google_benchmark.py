@@ -12,10 +12,9 @@ from typing import Any
 
 from roofline_engine.units import number
 
-from . import Sample, Source
-from .json_files import benchmarks, outline
-from .json_values import PER_SECOND, buildable, count, label, mapping, seconds, shown, timed
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source, benchmarks, outline
+from .values import PER_SECOND, buildable, count, label, mapping, seconds, shown, timed
 
 NAME = "google-benchmark JSON"
 
@@ -28,7 +27,7 @@ def matches(sample: Sample) -> bool:
     return ".benchmarks[].stats" not in keys and any(f".benchmarks[].{key}" in keys for key in _KEYS)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per benchmark.
 
     Raises:
@@ -45,14 +44,14 @@ def _run(row: Mapping[str, Any]) -> str:
     return label(row.get("run_name")) or label(row.get("name"))
 
 
-def _row(row: Mapping[str, Any], where: str, repeated: set[str]) -> Record:
+def _row(row: Mapping[str, Any], where: str, repeated: set[str]) -> RecordRow:
     name = label(row.get("name"))
     why = _unusable(row, repeated)
     unit = row.get("time_unit", "ns")
     if not why and unit not in tuple(PER_SECOND):
         why = f"time_unit is {shown(unit)}, expected {', '.join(PER_SECOND)}"
     if why:
-        return Record(row=where, name=name, refused=why)
+        return RecordRow(row=where, name=name, refused=why)
     manual = "/manual_time" in name
     work, no_work, notes = _work(row, name, unit)
     return timed(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from . import Sample, Source
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source
 from .table import Table, claim, dtype, duration, half_digit, header, shown, size
 
 NAME = "GEMM microbenchmark"
@@ -18,19 +18,19 @@ def matches(sample: Sample) -> bool:
     return {"m", "n", "k", "dtype"} <= names and not names.isdisjoint(_SECONDS)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     return table.records(_reader(table))
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     m, n, k, time = (table.column(*names) for names in (("M",), ("N",), ("K",), _SECONDS))
     column = table.names[time]
     unit = _SECONDS[column.lower()]
     inputs, outputs, tflops = table.column("dtype"), table.maybe("outdtype", "out_dtype"), table.maybe("TFLOPS")
     variant = [(name, place) for place, name in enumerate(table.names) if name.upper().startswith(("TILE", "STAGES", "SPLIT"))]
 
-    def row(where: str, fields: list[str]) -> Iterable[Record]:
+    def row(where: str, fields: list[str]) -> Iterable[RecordRow]:
         t_s, refused = duration(fields[time], column, unit)
         rounding = half_digit(fields[time], t_s / unit) if t_s else 0.0
         printed = None if tflops is None else claim(fields[tflops], "compute", 1e12, rounding)
@@ -38,7 +38,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
         work["dtype"] = dtype(fields[inputs])
         if outputs is not None:
             work["out_dtype"] = dtype(fields[outputs])
-        yield Record(
+        yield RecordRow(
             row=where,
             name=shown(" ".join(f"{name}={fields[place]}" for name, place in variant)),
             work=work,

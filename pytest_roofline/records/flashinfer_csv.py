@@ -11,10 +11,10 @@ from typing import Any
 
 from roofline_engine.causes import Alternative
 
-from . import Sample, Source
 from .aiter_gemm import mistakes
 from .aiter_moe import every_expert
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source
 from .table import Table, claim, dtype, duration, flag, half_digit, header, real, shown, size
 
 NAME = "FlashInfer benchmark"
@@ -35,7 +35,7 @@ def matches(sample: Sample) -> bool:
     return {"routine", "median_time", "tb_per_sec"} <= header(sample)
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     return table.records(_reader(table))
 
@@ -70,12 +70,12 @@ class _Cells:
         return text
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     routine, time = table.column("routine"), table.column("median_time")
     tflops, rate, backend = table.maybe("tflops"), table.column("tb_per_sec"), table.maybe("backend")
     places = {name.lower(): table.every(name) for name in table.names}
 
-    def row(where: str, fields: list[str]) -> Iterable[Record]:
+    def row(where: str, fields: list[str]) -> Iterable[RecordRow]:
         cells = _Cells(places, fields)
         named = fields[routine].strip()
         t_s, refused = duration(fields[time], "median_time", 1e-3)
@@ -86,7 +86,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
         )
         work, no_work = _work(named, cells)
         graph = cells.text("no_cuda_graph")
-        yield Record(
+        yield RecordRow(
             row=where,
             name=shown(f"{named} {'' if backend is None else fields[backend]}"),
             work=work,

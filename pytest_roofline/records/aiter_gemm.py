@@ -12,8 +12,8 @@ from functools import lru_cache
 from roofline_engine.causes import Alternative
 from roofline_engine.units import parse_dtype
 
-from . import Sample, Source
-from .record import Record
+from .row import RecordRow
+from .source import Sample, Source
 from .table import Table, claim, dtype, duration, half_digit, header, ratio_ok, shown, size
 
 NAME = "aiter tuned GEMM"
@@ -39,7 +39,7 @@ def matches(sample: Sample) -> bool:
     return {"m", "n", "k", "us"} <= names and not names.isdisjoint(("cu_num", "gfx")) and "tb/s" not in names
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     table = Table(source)
     return table.records(_reader(table))
 
@@ -60,7 +60,7 @@ def device(gfx: str, units: str) -> tuple[str | None, int | None, str]:
     return found, count, f"no gfx: {found} has parts of {count} CUs" if found else f"no gfx, and {count} CUs name no part"
 
 
-def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
+def _reader(table: Table) -> Callable[[str, list[str]], Iterable[RecordRow]]:
     m, n, k, us = (table.column(name) for name in ("M", "N", "K", "us"))
     batch, gfx, units = table.maybe("B", "batch"), table.maybe("gfx"), table.maybe("cu_num")
     inputs, outputs = table.maybe("dtype", "q_dtype_w"), table.maybe("outdtype", "out_dtype")
@@ -68,7 +68,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
     tflops, bw = table.maybe("tflops"), table.maybe("bw")
     told = ""  # by the names of this file's kernels: a tuner's file is of one dtype
 
-    def row(where: str, fields: list[str]) -> Iterable[Record]:
+    def row(where: str, fields: list[str]) -> Iterable[RecordRow]:
         nonlocal told
         printed = fields[us]
         t_s, refused = duration(printed, "us", 1e-6)
@@ -93,7 +93,7 @@ def _reader(table: Table) -> Callable[[str, list[str]], Iterable[Record]]:
         flops = None if tflops is None else claim(fields[tflops], "compute", 1e12, rounding)
         nbytes = None if bw is None else claim(fields[bw], "memory", 1e9, rounding)
         claims = (flops, nbytes) if flops and nbytes else tuple(found for found in (flops, nbytes) if found)
-        record = Record(
+        record = RecordRow(
             row=where,
             name=name,
             work=work,

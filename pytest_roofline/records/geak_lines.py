@@ -13,11 +13,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from . import RefusedError, Sample, Source
-from .json_files import parse
-from .json_values import count, label, mapping, maybe_seconds, ratio, shown, timed
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, parse
 from .task_meta import META, Task, Workload, beside
+from .values import count, label, mapping, maybe_seconds, ratio, shown, timed
 
 NAME = "GEAK unittest output"
 
@@ -34,13 +33,13 @@ def matches(sample: Sample) -> bool:
     return _KNOWN.search(sample.text) is not None
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per case, in order.
 
     Raises:
         RefusedError: where there is no list of cases, or one that is no JSON.
     """
-    waiting: list[Record] = []
+    waiting: list[RecordRow] = []
     lists, task = 0, beside(source.path)
     for number, line in enumerate(source.lines(), 1):
         result, cases = _RESULT.match(line), _CASES.match(line)
@@ -61,11 +60,11 @@ def read(source: Source) -> Iterator[Record]:
         raise RefusedError(f"{source.label}: no GEAK_PER_CASE line with a list; a speedup over all shapes has no roof")
 
 
-def _case(case: Any, where: str, task: Task) -> Record:
+def _case(case: Any, where: str, task: Task) -> RecordRow:
     case = mapping(case)
     name = label(case.get("sig")) or label(case.get("name"))
     if not case:
-        return Record(row=where, refused="expected an object with sig, baseline_ms and optimized_ms")
+        return RecordRow(row=where, refused="expected an object with sig, baseline_ms and optimized_ms")
     baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
     known = _agreeing(task.case(name), case.get("m"))
     printed = ratio(case.get("speedup"))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import RefusedError, Sample, Source
-from .json_files import document, outline
-from .json_values import flag, label, mapping, maybe_seconds, ratio, timed
-from .record import Record
+from .row import RecordRow
+from .source import RefusedError, Sample, Source, document, outline
 from .task_meta import META, Task, Workload, beside
+from .values import flag, label, mapping, maybe_seconds, ratio, timed
 
 NAME = "GEAK op_bench JSON"
 
@@ -25,7 +24,7 @@ def matches(sample: Sample) -> bool:
     return ".op_kind" in keys and not keys.isdisjoint((".results[].backend", ".winner_backend", ".winner_ms"))
 
 
-def read(source: Source) -> Iterator[Record]:
+def read(source: Source) -> Iterator[RecordRow]:
     """A row per backend; of a file without ``results``, its winner.
 
     Raises:
@@ -44,12 +43,12 @@ def read(source: Source) -> Iterator[Record]:
         raise RefusedError(f"{source.label}: no results and no winner_ms, expected a list of backends with ms")
 
 
-def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: str, known: Workload) -> Record:
+def _row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str, key: str, known: Workload) -> RecordRow:
     backend = label(result.get("backend"))
     name = "/".join(part for part in (label(whole.get("task")) or label(whole.get("op_kind")), backend) if part)
     why = _unusable(whole, result)
     if why:
-        return Record(row=where, name=name, refused=why, correct=flag(result.get("correct")))
+        return RecordRow(row=where, name=name, refused=why, correct=flag(result.get("correct")))
     baseline, notes = maybe_seconds(whole.get("baseline_ms"), "baseline_ms", "ms")
     if whole.get("baseline_ms") == result.get(key):
         baseline = None  # this row is the baseline

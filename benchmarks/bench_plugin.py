@@ -121,8 +121,8 @@ def bench_tests(folder: Path, tests: int = 1000, runs: int = 5) -> None:
 
 
 def bench_reports(folder: Path) -> None:
+    from pytest_roofline.config import Settings
     from pytest_roofline.report.document import Document, write
-    from pytest_roofline.settings import Settings
 
     row = one_row()
     taken = {}

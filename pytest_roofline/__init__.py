@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .problems import BeyondRoofWarning, ExceedsTargetWarning, PytestRooflineWarning
+    from .warnings import BeyondRoofWarning, ExceedsTargetWarning, PytestRooflineWarning
 
 __all__ = ["BeyondRoofWarning", "ExceedsTargetWarning", "PytestRooflineWarning"]
 
@@ -15,7 +15,7 @@ __all__ = ["BeyondRoofWarning", "ExceedsTargetWarning", "PytestRooflineWarning"]
 def __getattr__(name: str) -> object:
     """The warnings by name, for ``filterwarnings``; importing them with the package would import pytest for the command."""
     if name in __all__:
-        from . import problems
+        from . import warnings
 
-        return getattr(problems, name)
+        return getattr(warnings, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

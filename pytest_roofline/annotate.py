@@ -18,14 +18,14 @@ from roofline_engine.units import number, printable
 
 from . import declare
 from .baselines import is_here, read_baselines, read_predictions
+from .config import KINDS, TYPES, SettingsError, resolve
 from .declare import Declared, first_said
-from .devices import AUTO, Devices
-from .evaluate import Annotator, Case, gate, short, unchecked
-from .host import Host
+from .devices import AUTO, Devices, Host
+from .evaluate import Annotator, gate, short, unchecked
 from .report.document import Document, write
 from .report.terminal import lines, title
 from .row import declaration_in
-from .settings import KINDS, TYPES, SettingsError, resolve
+from .testcase import Case
 from .timing.plugins import of_benchmark_json
 
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")

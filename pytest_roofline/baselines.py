@@ -18,8 +18,8 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
 
+from .config import read_toml
 from .declare import matches
-from .toml import tomllib
 
 #: Bytes and FLOPs within this factor may be of one shape: counters see more than a model has.
 ALIKE = 1.25
@@ -276,10 +276,10 @@ def read_pins(path: Path) -> dict[str, str]:
     """
     label = printable(path.name)
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = read_toml(path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
     pins: dict[str, str] = {}
     for glob, name in found.items():

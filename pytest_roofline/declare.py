@@ -15,8 +15,7 @@ from roofline_engine.kernels import classify
 from roofline_engine.models import OPS, REQUIRED, Work, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
 
-from .percent import percent
-from .plain import plain
+from .values import percent, plain
 
 #: Keywords that say something of the test; the others are the op's parameters.
 _OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time", "cache", "graph")

@@ -11,6 +11,8 @@ from roofline_engine.device import Device
 from roofline_engine.peaks import Peaks, Target, named, resolve
 from roofline_engine.peaktable import normalise
 
+from . import ceilings as host_ceilings
+
 AUTO = "auto"
 
 
@@ -143,6 +145,35 @@ class Devices:
         if self._table is None and path is not None:
             self._table = peaktable.load(path, shipped=not own)
         return self._table, measured
+
+
+class Host:
+    """say: told in one line what went otherwise."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self._found: host_ceilings.Ceilings | None = None
+        self._doubted: set[str] = set()
+
+    def peaks(self) -> Peaks:
+        """From the cache, else from a measurement of a few seconds; never the long one. A doubtful axis is measured again."""
+        found = host_ceilings.ceilings("quick", say=self.say)
+        for axis, item in found.axes().items():
+            if not item.steady:
+                found = host_ceilings.remeasure(found, axis, say=self.say)
+        self._found = found
+        return found.peaks()
+
+    def remeasure(self, peaks: Peaks, axis: str | None) -> Peaks:
+        """``peaks``, or larger ones where measuring the axis once more gives them."""
+        if self._found is None or axis is None or axis in self._doubted:
+            return peaks
+        self._doubted.add(axis)
+        again = host_ceilings.remeasure(self._found, axis, say=self.say)
+        if again == self._found:
+            return peaks
+        self._found = again
+        return again.peaks()
 
 
 def _label(device: Device) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from roofline_engine import advice
 from roofline_engine.causes import SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
@@ -30,11 +30,13 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.units import quantity
 
 from .baselines import Predictions
-from .declare import Declared
+from .config import Settings
 from .devices import AUTO, Devices, UnknownDeviceError
 from .records.row import RecordRow
 from .row import Row
-from .settings import Settings
+
+if TYPE_CHECKING:
+    from .testcase import Case
 
 NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
 IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
@@ -46,33 +48,6 @@ TIMED_HERE = ("roofline", "pytest-codspeed")
 _SWING = 10.0
 NO_OVERHEAD = "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time"
 NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One test and its time.
-
-    test: the function's name. baseline_device: what an earlier time was of, where its file says so. seen: what its arrays are
-    on. problem: why its work is not known. idle: it has a benchmark that took no time. launched: symbols of its author's own
-    kernels that were seen. record: the row that its time was read from. pct_gpu_time: its share of a serving run, where its
-    task says so.
-    """
-
-    nodeid: str
-    test: str
-    declared: Declared
-    measurement: Measurement | None = None
-    baseline: Baseline | None = None
-    baseline_device: str | None = None
-    seen: str | None = None
-    problem: str = ""
-    idle: bool = False
-    group: str | None = None
-    path: str = ""
-    line: int = 0
-    launched: tuple[str, ...] = ()
-    record: RecordRow | None = None
-    pct_gpu_time: float | None = None
 
 
 class Annotator:

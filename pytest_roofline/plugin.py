@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .fixture import Recorder
+
 _MARKER = (
     "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel=None, device=None, min_pct=None, target_eff=None, "
     "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, engine=None, **sizes): the work "
@@ -83,7 +85,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return None if config.option.roofline or not asked else "roofline: off, its gate too: it needs --roofline"
 
 
-class Plain:
+class NullFixture:
     """The ``roofline`` fixture without ``--roofline``: each call is one plain call."""
 
     def __call__(self, **work: object) -> None:
@@ -102,7 +104,7 @@ class Plain:
 
 
 @pytest.fixture
-def roofline(request: pytest.FixtureRequest) -> Plain:
+def roofline(request: pytest.FixtureRequest) -> NullFixture | Recorder:
     """Declares work whose shapes are known at run time, and measures: see ``measure``, ``compare`` and ``record``."""
     session = request.config.pluginmanager.get_plugin("roofline-session")
-    return Plain() if session is None else session.fixture(request.node)
+    return NullFixture() if session is None else session.fixture(request.node)

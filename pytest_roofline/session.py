@@ -14,7 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pytest
 
@@ -25,24 +26,21 @@ from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
 from .capture.watching import Watched, minds_a_watch, seeing, watching
-from .cases import Cases, Ran, benchmark, group, parameters
 from .collect.collectors import Collectors
 from .collect.imported import ProblemItem
+from .config import Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
-from .devices import AUTO, Devices
+from .devices import AUTO, Devices, Host
 from .evaluate import Annotator, gate, proven, short, unchecked
-from .guarded import Guarded
-from .host import Host
-from .plain import plain
-from .problems import BeyondRoofWarning, ExceedsTargetWarning, HookError
-from .recorder import Recorder
-from .report.document import Document, write
-from .report.junit import properties
+from .fixture import Recorder
+from .recorded import catching, of_records, returned_records
+from .report.document import Document, properties, write
 from .report.terminal import lines, title
-from .returned import catching
 from .row import Row
-from .settings import Settings, SettingsError, resolve
+from .testcase import Cases, HookError, Ran, benchmark, group, parameters
 from .timing.devices import loaded
+from .values import plain
+from .warnings import BeyondRoofWarning, ExceedsTargetWarning
 
 #: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
 _ATTRIBUTE = "_roofline"
@@ -272,8 +270,10 @@ class Session:
             self._guarded(item, partial(self._watching, item, ran.before), None) as watched,
         ):
             result = yield
-        ran = ran._replace(returned=returned, watched=watched)
         try:
+            params = parameters(item)
+            returned_cases = of_records(returned_records(returned, params, item.name), params, "returned", sized=False)
+            ran = ran._replace(returned=returned_cases, watched=watched)
             rows = self._rows(item, ran)
             self._export(item, rows)
             item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
@@ -455,3 +455,33 @@ def _machine() -> Device | None:
 
     found = find_device()
     return None if found is None else found.device
+
+
+class Guarded(Generic[T]):
+    """``make()`` as a context; where that, its start or its end raises of itself, ``tell`` hears of it and the block goes on.
+
+    instead: what the block gets where there is no context. An exception of the block leaves as it is.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[T]], instead: T, tell: Callable[[Exception], object]) -> None:
+        self._make, self._instead, self._tell = make, instead, tell
+        self._context: AbstractContextManager[T] | None = None
+
+    def __enter__(self) -> T:
+        try:
+            context = self._make()
+            value = context.__enter__()
+        except Exception as error:
+            self._tell(error)
+            return self._instead
+        self._context = context
+        return value
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._context is None:
+            return
+        try:
+            self._context.__exit__(kind, error, trace)
+        except Exception as fault:
+            if fault is not error:
+                self._tell(fault)

@@ -22,10 +22,9 @@ import pytest
 import pytest_benchmark.plugin  # noqa: F401
 
 import pytest_roofline.plugin
-import pytest_roofline.problems
-import pytest_roofline.report.github
 import pytest_roofline.report.markdown
-import pytest_roofline.session  # noqa: F401
+import pytest_roofline.session
+import pytest_roofline.warnings  # noqa: F401
 
 #: Entry points by what is measured with.
 MEASURED_WITH = {

@@ -18,8 +18,8 @@ from roofline_engine.models import Work, work
 from roofline_engine.ops_matmul import positions_met
 from roofline_engine.units import Dtype, parse_dtype, quantity
 
-from ..plain import raised
 from ..timing.devices import loaded
+from ..values import raised
 from .combine import distinct, sized, total
 from .coverage import LISTED, SOME, strided
 from .restore import surroundings

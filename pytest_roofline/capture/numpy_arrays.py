@@ -12,8 +12,8 @@ from typing import Any
 
 from roofline_engine.models import work
 
-from ..plain import raised
 from ..timing.devices import loaded
+from ..values import raised
 from . import numpy_ops as ops
 from .combine import sized, total
 from .coverage import strided

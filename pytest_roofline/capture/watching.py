@@ -16,7 +16,7 @@ from typing import Any
 
 from ..declare import Declared
 from ..devices import seen_on
-from ..plain import raised
+from ..values import raised
 from . import Outcome, capture, own_call
 from .restore import names_of, replaced
 from .timers import Observed, observing

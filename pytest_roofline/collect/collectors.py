@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..settings import Settings
+from ..config import Settings
 from . import scripts, task_dirs
 from .imported import Problem, Reports
 from .items import ChildFile

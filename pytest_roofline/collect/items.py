@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ..evaluate import Case
-from ..settings import Settings
+from ..config import Settings
+from ..testcase import Case
 from .child import Ended, excerpt, run
 
 

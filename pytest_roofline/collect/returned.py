@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from roofline_engine.causes import Claim
 from roofline_engine.check import Measurement
 
-from ..plain import plain
+from ..values import plain
 
 #: Seconds of one, by how axes and keys spell it. A whole word: ``s`` is no part of another.
 _TIMES = {

@@ -15,7 +15,7 @@ from roofline_engine.units import parse_dtype, printable
 from ..capture.trace import Captured
 
 if TYPE_CHECKING:
-    from ..evaluate import Case  # which the child does not need, nor the settings behind it
+    from ..testcase import Case  # which the child does not need, nor the settings behind it
 
 
 class Row(NamedTuple):
@@ -64,8 +64,8 @@ class Row(NamedTuple):
         """The case of its item. Work that is only a bound, or guessed, is for display: stage A."""
         from ..capture.watching import declared, interpreted
         from ..declare import Declared
-        from ..evaluate import Case
         from ..records.row import RecordRow
+        from ..testcase import Case
 
         said, problem = declared(self.captured)
         return Case(

@@ -14,8 +14,8 @@ from roofline_engine.check import Baseline
 
 from ..capture.trace import Captured
 from ..capture.watching import of_timed
-from ..plain import raised
 from ..timing import compare, measure
+from ..values import raised
 from .rows import Row
 
 #: KernelBench's own tolerance of an output, absolute and relative.

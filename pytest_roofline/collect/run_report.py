@@ -12,7 +12,7 @@ from ..capture.trace import Captured
 from ..capture.watching import of_timed
 from ..declare import build, guess
 from ..devices import seen_on
-from ..plain import plain, raised
+from ..values import plain, raised
 from .returned import understood
 from .rows import Row
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ..declare import Declared, matches
-from ..evaluate import Case
 from ..recorded import of_records
 from ..records.registry import choose
 from ..records.row import RecordRow
 from ..records.source import SAMPLE, RefusedError, open_source
+from ..testcase import Case
 from . import child
 from .items import ChildFile, ChildItem, scratch
 

@@ -152,7 +152,7 @@ class Tally:
 
     def commands(self) -> Iterator[str]:
         """GitHub workflow commands for the worst rows."""
-        from .github import escaped, escaped_property
+        from .markdown import escaped, escaped_property
 
         for item in self.worst():
             title = escaped_property(f"roofline: {item.status}")

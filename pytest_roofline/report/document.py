@@ -16,9 +16,9 @@ from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import printable, quantity
 
 from ..baselines import REPORT_SCHEMA, Predictions, this_machine
+from ..config import FIGURES, Settings
 from ..devices import AUTO, Devices
 from ..row import Row
-from ..settings import FIGURES, Settings
 
 if TYPE_CHECKING:
     from ..plot.model import Model
@@ -134,7 +134,7 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
 
     annotations: whether GitHub annotations are ours to print, because no other plugin does.
     """
-    from . import github, markdown
+    from . import markdown
 
     figures = Figures(data)
     for kind, destination in settings.reports:
@@ -149,12 +149,12 @@ def write(document: Document, data: dict[str, Any], settings: Settings, *, annot
             elif kind == "github":
                 summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
                 if summary:
-                    github.append_summary(summary, markdown.text(document))
+                    markdown.append_summary(summary, markdown.text(document))
                     document.written.append(summary)
                 else:
                     document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
                 if annotations:
-                    github.annotate(document.rows)
+                    markdown.annotate(document.rows)
         except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
             document.problems.append(f"report {kind}: not written: {error}")
 
@@ -187,3 +187,34 @@ def _file(document: Document, destination: str, text: str) -> None:
 def _wrote(document: Document, path: Path) -> None:
     here = Path.cwd()
     document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+_JUNIT_FIELDS = (
+    "op",
+    "dtype",
+    "bytes_est",
+    "flops_est",
+    "t_unit_ms",
+    "roofline_pct",
+    "bound_type",
+    "attainable_speedup",
+    "headroom_class",
+    "unknown_reason",
+    "confidence",
+    "measurement_basis",
+)
+
+
+def properties(row: Row) -> list[tuple[str, str]]:
+    """``roofline_<field>`` of a row; what is not known is left out, and of an impossible ratio the 1 that it is clamped to."""
+    fields = ["roofline_pct_raw" if name == "roofline_pct" and row.entry.suspect else name for name in _JUNIT_FIELDS]
+    found = [(f"roofline_{name.removeprefix('roofline_')}", getattr(row.entry, name)) for name in fields]
+    found += [
+        ("roofline_device", row.device),
+        ("roofline_work", row.work_source),
+        ("roofline_speedup", row.check.speedup),
+        ("roofline_check", row.check.status),
+    ]
+    return [
+        (key, format(value, ".6g") if isinstance(value, float) else str(value)) for key, value in found if value is not None
+    ]

@@ -13,8 +13,7 @@ from roofline_engine.units import number
 
 from .declare import Declared, declared, over
 from .devices import seen_on
-from .plain import plain
-from .plugin import Plain
+from .values import plain
 
 if TYPE_CHECKING:
     from .capture.trace import Captured
@@ -34,7 +33,7 @@ class Taken:
     captured: Captured | None = None
 
 
-class Recorder(Plain):
+class Recorder:
     """The ``roofline`` fixture under ``--roofline``."""
 
     def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False) -> None:

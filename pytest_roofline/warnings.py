@@ -17,10 +17,6 @@ class ExceedsTargetWarning(PytestRooflineWarning):
     __module__ = "pytest_roofline"
 
 
-class HookError(Exception):
-    """A hook of the project raised."""
-
-
 class BeyondRoofWarning(PytestRooflineWarning):
     """A rate beyond the roof: the model, the peak or the measurement is wrong."""
 

@@ -4,30 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import pytest
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine.check import Baseline, Measurement
 
-from . import declare, returned
+from . import declare
 from .baselines import Earlier
 from .capture import watching
 from .capture.timers import Observed
 from .capture.trace import Captured
 from .capture.watching import Watched
+from .config import Settings
 from .declare import Declared, declared, first_said, over
 from .devices import seen_on
-from .evaluate import Case
-from .plain import plain
-from .problems import HookError
-from .recorded import of_records
-from .recorder import Recorder, Taken
-from .settings import Settings
+from .fixture import Recorder, Taken
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
+from .values import plain
+
+if TYPE_CHECKING:
+    import pytest
+
+    from .records.row import RecordRow
 
 #: A time is printed with two or three digits.
 _ROUNDED = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test and its time: what a row is made from."""
+
+    nodeid: str
+    test: str  # the name of the test's function
+    declared: Declared
+    measurement: Measurement | None = None
+    baseline: Baseline | None = None
+    baseline_device: str | None = None  # the device of an earlier time, where its file names one
+    seen: str | None = None  # where the arrays of the test are: cpu or gpu
+    problem: str = ""  # why the work is unknown
+    idle: bool = False  # whether the test has a benchmark that took no time
+    group: str | None = None  # the benchmark group
+    path: str = ""
+    line: int = 0
+    launched: tuple[str, ...] = ()  # symbols of the author's own kernels that were launched
+    record: RecordRow | None = None  # the record that the time was read from
+    pct_gpu_time: float | None = None  # the share of a serving run, where the task gives one
+
+
+class HookError(Exception):
+    """A hook of the project raised."""
 
 
 class _Leader(NamedTuple):
@@ -40,10 +66,10 @@ class _Leader(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a test's call gave beside its fixtures. before: benchmarks of pytest-codspeed by then. returned: rows of figures."""
+    """What a test's call gave beside its fixtures. before: benchmarks of pytest-codspeed by then. returned: its figures."""
 
     before: int = 0
-    returned: Sequence[Mapping[str, Any]] = ()
+    returned: Sequence[Case] = ()
     watched: Watched | None = None
 
 
@@ -75,9 +101,7 @@ class Cases:
         watched = ran.watched or Watched()
         if ran.returned:
             said, _ = self._said(item, fixed, fixture)
-            rows = returned.records(ran.returned, parameters(item), item.name)
-            figures = of_records(rows, parameters(item), "returned", sized=False)
-            return [self._offered(item, case, said, _timed_as(case, watched)) for case in figures]
+            return [self._offered(item, case, said, _timed_as(case, watched)) for case in ran.returned]
         taken = [*(recorder.taken if recorder is not None else []), *map(_observed, watched.observed)]
         if taken:
             cases = []

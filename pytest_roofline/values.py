@@ -1,11 +1,14 @@
-"""Values of other people's libraries as plain builtins, in one place: what leaves a test is exact int, float, str or bool.
+"""Values that users and other libraries give, as plain builtins.
 
-A numpy scalar in a test report breaks pytest-xdist, at the end of a run in silence.
+What leaves a test is an exact int, float, str or bool: a numpy scalar in a test report breaks pytest-xdist, silently, at the
+end of a run.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from roofline_engine.units import number
 
 
 def plain(value: Any) -> Any:
@@ -51,3 +54,20 @@ def dtype_name(value: Any) -> str | None:
     if inner is not None and not hasattr(value, "shape") and callable(value):
         return dtype_name(inner)
     return None
+
+
+def percent(value: Any, where: str) -> float:
+    """A percent from 1 to 100, or 0 that asks nothing; of 0.6 nobody can tell whether 60 % is meant.
+
+    where: the option or keyword, for the message.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    try:
+        found = float(number(value, where, minimum=0))
+    except ValueError:
+        found = -1.0
+    if found != 0 and not 1 <= found <= 100:
+        raise ValueError(f"{where} is {value!r:.40}, expected a percent from 1 to 100 (60 is 60 %), or 0")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
-from .percent import percent
-from .toml import tomllib
+from .values import percent
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
@@ -161,8 +166,8 @@ def read_project(root: Path) -> Project:
     if not source.is_file():
         return Project()
     try:
-        document = tomllib.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        document = read_toml(source)
+    except (OSError, ValueError) as error:
         if source is shared:  # pytest says it itself
             return Project()
         raise SettingsError(f"{source.name}: {error}") from None
@@ -176,6 +181,17 @@ def read_project(root: Path) -> Project:
         if first["type"] == "extra_forbidden":
             raise SettingsError(f"{label}: unknown key {where}, expected {', '.join(Project.model_fields)}") from None
         raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        OSError: for a file that cannot be read.
+        ValueError: for one that is not TOML.
+    """
+    document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tuple[str, str], ...]:

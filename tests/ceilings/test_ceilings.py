@@ -1,0 +1,494 @@
+"""A ceiling is the best of rounds spread over a budget; what cannot be right is refused; peaks say how sure they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_roofline.ceilings import carm, crosscheck, machine, measure, numpy_kernels, parallel, rounds
+from pytest_roofline.ceilings.record import Ceiling, Ceilings
+from pytest_roofline.ceilings.rounds import Kernel
+from roofline_engine import metrics
+from support.ceilings import BOX, bandwidth, compute, of_box
+
+
+class Clock:
+    """Time that passes only where a kernel spends it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.cpu = 0.0
+        self.order: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def kernel(self, name: str, *seconds: float, threads: int = 1) -> Kernel:
+        """1 GB in each of ``seconds`` by turns, of which half a second on the cores; the first call is the warm-up."""
+        left = list(seconds)
+
+        def call() -> None:
+            self.order.append(name)
+            spent = left.pop(0) if len(left) > 1 else left[0]
+            self.now += spent
+            self.cpu += min(spent, 0.5) * threads
+
+        return Kernel(name=name, kind="bandwidth", level="DRAM", dtype="fp64", threads=threads, work=1e9, call=call)
+
+
+def test_a_ceiling_is_the_best_of_at_least_five_rounds_with_the_median_kept() -> None:
+    clock = Clock()
+    (found,) = rounds.measure([clock.kernel("read", 9.0, 1.0, 0.5, 2.0, 1.0, 4.0)], "numpy", 0.001, clock=clock)
+    assert (found.value, found.median, found.rounds) == (2e9, 1e9, 5)
+    assert found.spread == 1.0
+
+
+def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in_each() -> None:
+    clock = Clock()
+    kernels = [clock.kernel("read", 0.0, 1.0), clock.kernel("copy", 0.0, 1.0)]
+    ticks: list[float] = []
+    found = rounds.measure(kernels, "numpy", 20.0, clock=clock, tick=ticks.append)
+    assert [item.rounds for item in found] == [10, 10]
+    assert clock.order == ["read", "copy"] * 11
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == 1.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_cores_that_were_shared_are_seen_in_the_cpu_time_and_cost_the_confidence(threads: int) -> None:
+    clock = Clock()
+    kernels = [clock.kernel("read", 1.0, threads=threads), clock.kernel("copy", 0.5, threads=threads)]
+    shared, own = rounds.measure(kernels, "numpy", 1.0, clock=clock, cpu=lambda: clock.cpu)
+    assert (shared.cpu_share, own.cpu_share) == (0.5, 1.0)
+    assert (shared.steady, own.steady) == (False, True)
+    peaks = of_box(shared).peaks()
+    assert peaks.confidence == "low"
+    assert "other programs" in peaks.note
+    assert of_box(own).peaks().confidence == "high"
+
+
+def test_passes_of_one_round_each_make_one_ceiling() -> None:
+    passes = [[bandwidth(value, rounds=1), compute(1e10, rounds=1)] for value in (1e10, 3e10, 2e10)]
+    read, fma = rounds.best_of(passes)
+    assert (read.value, read.median, read.rounds) == (3e10, 2e10, 3)
+    assert (fma.value, fma.rounds) == (1e10, 3)
+
+
+def test_the_record_comes_back_from_json_as_it_was() -> None:
+    found = of_box(bandwidth(2e10, median=1.9e10), compute(1e11), notes=("a note",))
+    assert Ceilings.from_json(json.loads(json.dumps(found.to_json()))) == found
+    listed = found.to_json()["ceilings"]
+    assert isinstance(listed, list)
+    assert [item["unit"] for item in listed] == ["B/s", "FLOP/s"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "roofline-ceilings/2"}, "schema"),
+        ({"ceilings": None}, "ceilings"),
+        ({"ceilings": [{"name": "read"}]}, "kind"),
+        ({"ceilings": [{**bandwidth(2e10).to_json(), "level": "L9"}]}, "L9"),
+        ({"ceilings": [{**compute(2e10).to_json(), "level": "L1"}]}, "L1"),
+        ({"ceilings": [{**compute(2e10).to_json(), "name": "magic"}]}, "magic"),
+        ({"call_s": -1}, "call_s"),
+        ({"machine": "mine"}, "machine"),
+        ({"clock_mhz": "fast"}, "clock_mhz"),
+    ],
+)
+def test_a_record_that_is_none_is_refused_by_name(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Ceilings.from_json({**of_box(bandwidth(2e10)).to_json(), **change})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0, True, "fast", None])
+def test_a_figure_that_is_no_rate_is_refused(value: object) -> None:
+    data = json.loads(json.dumps(of_box(bandwidth(2e10)).to_json()))
+    data["ceilings"][0]["value"] = value
+    with pytest.raises(ValueError, match="value"):
+        Ceilings.from_json(data)
+
+
+def test_peaks_are_the_best_memory_and_vector_ceilings_of_the_whole_machine() -> None:
+    caches = [bandwidth(4e11, "L1"), bandwidth(6e10, "L3")]
+    found = of_box(bandwidth(1e10, threads=1), bandwidth(2e10), bandwidth(2.5e10, name="triad"), *caches, compute(1.9e11))
+    peaks = replace(
+        found, items=(*found.items, compute(1.3e11, "gemm"), compute(9e10, "vector"), compute(6e10, "gemm", "fp64"))
+    ).peaks()
+    assert (peaks.hbm_bw_bytes_s, peaks.vector, peaks.flops) == (2.5e10, {"fp32": 1.9e11, "fp64": 6e10}, {})
+    assert (peaks.product, peaks.source, peaks.l2_bytes, peaks.dispatch_floor_s) == ("cpu", "measured", 2**25, 5e-8)
+    assert peaks.compute_axis("matrix", "fp32") == ("vector.fp32", 1.9e11)
+    for word in ("Box 1", "2026-01-02", "carm", "3000 MHz", "memory 0 %", "lower bound"):
+        assert word in peaks.note
+
+
+@pytest.mark.parametrize(
+    ("memory", "fp32", "confidence", "low"),
+    [(1.15, 1.0, "high", ()), (1.16, 1.0, "low", ("memory",)), (1.0, 2.0, "low", ("vector.fp32",)), (1.5, 1.5, "low", ())],
+)
+def test_confidence_is_high_while_best_and_median_lie_within_15_percent(
+    memory: float, fp32: float, confidence: str, low: tuple[str, ...]
+) -> None:
+    peaks = of_box(bandwidth(memory * 1e10, median=1e10), compute(fp32 * 1e11, median=1e11)).peaks()
+    assert (peaks.confidence, peaks.low_axes) == (confidence, low)
+    for axis, spread in (("memory", memory), ("vector.fp32", fp32)):
+        assert peaks.axis_confidence(axis) == ("high" if spread <= 1.15 else "low")
+
+
+def test_the_engine_takes_the_last_level_cache_for_its_residency_rule() -> None:
+    peaks = of_box(bandwidth(2e10), compute(1e11)).peaks()
+    assert metrics.cache_bytes(peaks) == 2**25
+
+
+def test_two_ceilings_of_one_thing_keep_the_larger() -> None:
+    found = of_box(bandwidth(2e10))
+    assert found.merged(bandwidth(1e10, method="numpy")) == found
+    (kept,) = found.merged(bandwidth(3e10, method="numpy")).items
+    assert (kept.value, kept.method) == (3e10, "numpy")
+    assert len(found.merged(bandwidth(3e10, threads=1)).items) == 2
+
+
+def test_a_doubtful_best_is_believed_once_steady_rounds_confirm_it() -> None:
+    doubtful = bandwidth(2e10, median=1.2e10)
+    steady = bandwidth(1.9e10, median=1.85e10)  # 2.0 is within 15 % of 1.85
+    for first, second in ((doubtful, steady), (steady, doubtful)):
+        (kept,) = of_box(first).merged(second).items
+        assert (kept.value, kept.median) == (2e10, 1.85e10)
+        assert kept.steady
+    far = bandwidth(1.5e10, median=1.45e10)  # 2.0 is 38 % over: it stays doubtful
+    (kept,) = of_box(doubtful).merged(far).items
+    assert (kept.value, kept.steady) == (2e10, False)
+
+
+def test_measured_once_more_the_larger_is_kept_in_the_cache_too(tmp_path: Path) -> None:
+    found = of_box(bandwidth(2e10), compute(1e11))
+    assert measure.keep_larger(found, (bandwidth(1.5e10),), where=tmp_path) is found
+    assert list(tmp_path.iterdir()) == []
+    more = measure.keep_larger(found, (bandwidth(3e10),), where=tmp_path)
+    assert more.peaks().hbm_bw_bytes_s == 3e10
+    # What another process found meanwhile is not lost.
+    last = measure.keep_larger(found, (compute(2e11),), where=tmp_path)
+    assert (last.peaks().hbm_bw_bytes_s, last.peaks().vector["fp32"]) == (3e10, 2e11)
+
+
+# What cannot be right
+
+
+def test_a_sound_measurement_is_not_refused() -> None:
+    levels = [bandwidth(4e11, "L1"), bandwidth(1.4e11, "L2"), bandwidth(4e10, "L3"), bandwidth(1.9e10)]
+    stack = [compute(1.9e11), compute(9.4e10, "vector"), compute(1.2e10, "scalar")]
+    quick = [bandwidth(2.2e10, method="numpy"), compute(1.3e11, "gemm", method="numpy")]
+    assert crosscheck.refused([*levels, *stack], quick) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "others", "quick", "why"),
+    [
+        (bandwidth(6e10), [], [bandwidth(2e10, method="numpy")], "out of a cache"),
+        (bandwidth(1e10), [], [bandwidth(2e10, method="numpy")], "busy"),
+        (bandwidth(1e10, "L3"), [bandwidth(2e10)], [], "of DRAM"),
+        (bandwidth(1e11, "L1"), [bandwidth(2e11, "L2")], [], "of L2"),
+        (compute(1e11), [], [compute(1.5e11, "gemm", method="numpy")], "GEMM"),
+        (compute(5e10), [compute(9e10, "vector")], [], "of vector"),
+        (compute(1e12), [], [], "FLOPs a clock"),
+        (bandwidth(20.0), [], [], "unit error"),
+    ],
+    ids=["cache", "busy", "slow_l3", "slow_l1", "under_gemm", "slow_fma", "too_many_flops", "unit"],
+)
+def test_what_cannot_be_right_is_refused_with_one_line(
+    wrong: Ceiling, others: list[Ceiling], quick: list[Ceiling], why: str
+) -> None:
+    found = crosscheck.refused([wrong, *others], quick)
+    assert list(found) == [wrong]
+    assert why in found[wrong]
+    assert "\n" not in found[wrong]
+
+
+# Two cores of a virtual machine on an eight-core L3 of 32 MiB, of which it gets a third. carm-roofline's own size was 24 MiB:
+# 17.4 GB/s, and numpy adds arrays from 4 MiB at 76.5 GB/s on the same machine. The other figures are of that day too.
+VIRTUAL = {"L1": (32 * 2**10, 2), "L2": (512 * 2**10, 2), "L3": (32 * 2**20, 1)}
+PROOF = {"L1": 3.3e10, "L2": 7.7e10, "L3": 7.65e10}
+
+
+def by_numpy(rates: dict[str, float]) -> list[Ceiling]:
+    return [bandwidth(value, level, name="add", threads=1, method="numpy") for level, value in rates.items()]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("level", "disturbed"), [("L1", 6e10), ("L2", 3.8e10), ("L3", 1.74e10)])
+def test_a_level_that_an_ordinary_loop_beats_is_unknown_with_the_reason(level: str, disturbed: float, threads: int) -> None:
+    rates = {"L1": 1.2e11, "L2": 8e10, "L3": 7e10, "DRAM": 1.6e10} | {level: disturbed}
+    lines = [
+        carm_memory(rate / 1e9 * part, ratio, at, num_threads=threads)
+        for at, rate in rates.items()
+        for ratio, part in (("1:0", 1.0), ("2:1", 0.95))
+    ]
+    found = crosscheck.refused(list(carm.read("\n".join(lines), "x86_avx2")), by_numpy(PROOF))
+    assert {item.level for item in found} == {level}
+    assert len(found) == 2  # read and triad
+    for why in found.values():
+        assert why.startswith(f"carm: {level} ")
+        assert "numpy's add" in why
+        assert why.endswith("not used")
+
+
+@pytest.mark.parametrize(
+    ("proof", "most"),
+    [
+        (("L3", 1), 1.5),  # the same level by as many threads: two methods
+        (("L3", 2), None),  # two threads prove nothing of one
+        (("DRAM", 1), 1.1),  # what lies beneath is no faster
+        (("L2", 1), None),
+    ],
+)
+def test_a_level_is_held_to_the_best_of_its_ceilings(proof: tuple[str, int], most: float | None) -> None:
+    level, threads = proof
+    long = [bandwidth(4e10, "L3", threads=1), bandwidth(5e10, "L3", name="triad", threads=1)]
+    for times in (1.05, 1.15, 1.45, 1.55, 10.0):
+        (loop,) = (replace(item, threads=threads) for item in by_numpy({level: times * 5e10}))
+        assert len(crosscheck.refused(long, [loop])) == (2 if most and times > most else 0), times
+
+
+def test_more_threads_are_no_slower_than_one() -> None:
+    one = by_numpy({"L3": 5.6e10})
+    assert crosscheck.refused([bandwidth(5.2e10, "L3")], one) == {}
+    assert len(crosscheck.refused([bandwidth(5e10, "L3")], one)) == 1  # 12 % under
+
+
+def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
+    sound = [bandwidth(1.2e11, "L1", threads=1), bandwidth(6e10, "L3", threads=1), bandwidth(9e10, "L3")]
+    assert crosscheck.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
+
+
+# carm-roofline's sizes
+
+
+@pytest.mark.parametrize(
+    ("caches", "threads", "kib"),
+    [
+        (VIRTUAL, 1, {"L1": 24, "L2": 128, "L3": 2048}),
+        (VIRTUAL, 2, {"L1": 24, "L2": 128, "L3": 2048}),
+        (VIRTUAL, 4, {"L1": 12, "L2": 64, "L3": 1024}),  # two threads a core
+        ({"L1": (48 * 2**10, 24), "L2": (2**21, 24), "L3": (45 * 2**20, 1)}, 1, {"L1": 36, "L2": 192, "L3": 8192}),
+        # 1.9 MiB of L3 a thread beside 2 MiB of L2: any size that stays in the one is in the other too
+        ({"L1": (48 * 2**10, 24), "L2": (2**21, 24), "L3": (45 * 2**20, 1)}, 24, {"L1": 36, "L2": 192}),
+        ({"L1": (32 * 2**10, 1), "L2": (128 * 2**10, 1)}, 1, {"L1": 24, "L2": 96}),  # three quarters of a small L2
+        ({}, 1, {}),
+    ],
+)
+def test_each_level_is_measured_at_four_times_the_one_above_it(
+    caches: dict[str, tuple[int, int]], threads: int, kib: dict[str, int]
+) -> None:
+    assert parallel.level_bytes(caches, threads) == {level: size * 1024 for level, size in kib.items()}
+
+
+def test_the_sizes_reach_the_tool_and_a_level_without_one_is_named() -> None:
+    _, memory = carm.arguments(BOX, "x86_avx2", VIRTUAL)
+    dram, _ = parallel.array_bytes(BOX, 2)
+    said = f"-m L1 L2 L3 DRAM --mem-test-sizes 24KiB 128KiB 2048KiB {dram // 1024}KiB --threads 1 2"
+    assert said in " ".join(memory)
+    assert carm.left_out(BOX, VIRTUAL) == []
+    small = {"L1": (48 * 2**10, 2), "L2": (2**21, 2), "L3": (6 * 2**20, 1)}
+    _, one, both = carm.arguments(BOX, "x86_avx2", small)
+    assert "-m L1 L2 DRAM" in " ".join(both)
+    assert both[-2:] == ["--threads", "2"]
+    assert one[-2:] == ["--threads", "1"]
+    assert "-m L1 L2 L3 DRAM" in " ".join(one)
+    (line,) = carm.left_out(BOX, small)
+    assert line.startswith("carm: L3, 2 threads: unknown")
+
+
+TOOL = """
+import json, pathlib, sys
+def after(name): return sys.argv[sys.argv.index(name) + 1]
+folder = pathlib.Path(after("--output-dir"), after("--name"))
+folder.mkdir(parents=True)
+row = {"type": "memory", "isa": after("-i"), "data_type": "f64", "load_store_ratio": "1:0", "num_threads": 1}
+rates = {"L1": 3900, "L2": 2, "L3": 2} if after("-t") == "memory" else {}
+rows = [json.dumps({**row, "cache_level": level, "bandwidth_gbps": rate}) for level, rate in rates.items()]
+(folder / "benchmarks.jsonl").write_text("\\n".join(rows))
+"""
+
+
+@pytest.mark.skipif(carm.missing(machine.this_machine()) != "", reason="carm-roofline's needs")
+@pytest.mark.skipif("L3" not in machine.caches(), reason="no L3 here")
+def test_the_long_measurement_drops_a_level_that_numpy_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "carm_roofline").mkdir()
+    (tmp_path / "carm_roofline/__init__.py").touch()
+    (tmp_path / "carm_roofline/carm.py").write_text(TOOL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parallel, "available_bytes", lambda: 2**26)
+    said: list[str] = []
+    found = measure.ceilings("carm", 0.01, where=tmp_path, say=said.append)
+    assert [item.level for item in found.items if item.level in ("L1", "L2", "L3")] == ["L1"]
+    assert {line.split(" read")[0] for line in said} == {"carm: L2", "carm: L3"}
+    assert any("numpy's add from L" in line for line in said)
+    assert set(said) <= set(found.notes)
+
+
+# carm-roofline's records
+
+
+def carm_row(**keys: Any) -> str:
+    return json.dumps({"isa": "x86_avx2", "data_type": "f32", "num_threads": 2, "machine": "box", **keys})
+
+
+def carm_memory(gbps: object, ratio: str = "1:0", level: str = "DRAM", **keys: Any) -> str:
+    return carm_row(type="memory", bandwidth_gbps=gbps, load_store_ratio=ratio, cache_level=level, **keys)
+
+
+def test_carms_records_become_the_stacked_ceilings() -> None:
+    lines = [
+        carm_row(type="arithmetic", operation="fma", performance_gops=190.3),
+        carm_row(type="arithmetic", operation="add", performance_gops=93.98, data_type="f64"),
+        carm_row(type="arithmetic", operation="add", performance_gops=11.7, isa="x86"),
+        carm_row(type="arithmetic", operation="fma", performance_gops=23.4, isa="x86"),
+        carm_memory(19.5),
+        carm_memory(400.0, "2:1", "L1"),
+        carm_memory(9.0, "1:1"),
+        carm_row(type="mixed", points=[]),
+    ]
+    found = [(item.name, item.level, item.dtype, round(item.value)) for item in carm.read("\n".join(lines), "x86_avx2")]
+    assert found == [
+        ("vector_fma", None, "fp32", 190300000000),
+        ("vector", None, "fp64", 93980000000),
+        ("scalar", None, "fp32", 11700000000),
+        ("read", "DRAM", "fp64", 19500000000),
+        ("triad", "L1", "fp64", 400000000000),
+    ]
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", carm_memory(-1.0), carm_memory("NaN"), carm_memory(9.0, num_threads=None)])
+def test_a_broken_record_of_carm_is_refused_by_its_line(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        list(carm.read(carm_memory(19.5) + "\n" + line, "x86_avx2"))
+
+
+# The kernels
+
+
+def test_a_quick_measurement_by_numpy_gives_plausible_figures() -> None:
+    here = machine.this_machine()
+    streams, notes = numpy_kernels.streams(here, available=2**26)
+    assert "for want of memory" in notes[0]
+    gemms, _ = numpy_kernels.gemms(here, {})
+    found = rounds.measure(streams + gemms, "numpy", 0.05)
+    assert {item.name for item in found} == {"read", "copy", "add", "triad", "gemm"}
+    for item in found:
+        low, high = (1e8, 1e13) if item.kind == "bandwidth" else (1e8, 1e15)
+        assert low < item.median <= item.value < high, item
+
+
+def test_numpys_kernels_count_each_array_once_a_pass() -> None:
+    streams, _ = numpy_kernels.streams(BOX, available=12 * 2**22)
+    nbytes = 2**22
+    assert {kernel.name: kernel.work for kernel in streams} == {
+        "read": nbytes,
+        "copy": 2 * nbytes,
+        "add": 3 * nbytes,
+        "triad": 3 * nbytes,
+    }
+    assert {kernel.threads for kernel in streams} == {1, 2}
+
+
+def test_gemm_on_fewer_threads_than_cores_says_so() -> None:
+    kernels, notes = numpy_kernels.gemms(BOX, {"OMP_NUM_THREADS": "1"})
+    assert {kernel.threads for kernel in kernels} == {1}
+    assert notes == ["GEMM on 1 of 2 cores (OMP_NUM_THREADS)"]
+    assert numpy_kernels.gemms(BOX, {"OMP_NUM_THREADS": "64"})[1] == []
+
+
+def test_without_numpy_bandwidth_is_still_measured_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    said: list[str] = []
+    found = measure.ceilings("quick", 0.01, where=tmp_path, say=said.append)
+    assert (found.method, said) == ("memory", [])
+    assert (found.peaks().hbm_bw_bytes_s or 0) > 1e8
+    assert found.peaks().vector == {}
+    assert found.notes == ("bandwidth alone: compute ceilings need numpy",)
+    assert measure.remeasure(found, "vector.fp32", 0.01, where=tmp_path) is found
+    with pytest.raises(ValueError, match="numpy is not installed"):
+        measure.ceilings("numpy", where=tmp_path)
+
+
+def test_arrays_are_four_times_the_cache_where_memory_allows() -> None:
+    assert parallel.array_bytes(BOX, 3, 2**34) == (2**27, "")
+    size, note = parallel.array_bytes(BOX, 3, 2**29)
+    assert size < 2**27
+    assert "want of memory" in note
+    assert "not known" in parallel.array_bytes(replace(BOX, cache_bytes=None), 3, 2**34)[1]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_team_covers_every_element_once(threads: int) -> None:
+    team = parallel.Team(threads)
+    seen = [0] * 10
+
+    def share(at: int) -> None:
+        for place in range(*team.cut(10)[at].indices(10)):
+            seen[place] += 1
+
+    team.run(share)
+    assert seen == [1] * 10
+
+
+# The machine
+
+
+def system(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_machine_is_its_cpu_its_usable_cores_its_memory_and_caches(tmp_path: Path) -> None:
+    text = "model name : Fast  CPU\nflags : fpu avx2\ncpu MHz : 2400.5\nmodel name : Fast  CPU\ncpu MHz : 3100.0\n"
+    system(tmp_path, proc__cpuinfo=text, proc__meminfo="MemTotal: 16300000 kB\nMemAvailable: 8000000 kB\n")
+    for cpu, shared in ((0, "0-1"), (1, "0-1"), (2, "2-3")):
+        for index, level, kind, size in ((0, 1, "Data", "32K"), (3, 3, "Unified", "16M")):
+            folder = f"sys__devices__system__cpu__cpu{cpu}__cache__index{index}"
+            keys = {"level": str(level), "type": kind, "size": size, "shared_cpu_list": shared if level == 3 else str(cpu)}
+            system(tmp_path, **{f"{folder}__{key}": f"{value}\n" for key, value in keys.items()})
+    found = machine.this_machine(tmp_path, {0, 1, 2})
+    assert (found.cpu, found.cores, found.cache_bytes) == ("Fast CPU", 3, 2 * 16 * 2**20)
+    assert machine.caches(tmp_path, {0, 1, 2}) == {"L1": (32 * 2**10, 3), "L3": (16 * 2**20, 2)}
+    assert found.memory_bytes == 16 * 2**30
+    assert machine.clock_mhz(tmp_path) == 3100.0
+    assert machine.available_bytes(tmp_path) == 8000000 * 1024
+    assert machine.isa_flags(tmp_path) == {"fpu", "avx2"}
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cpu.max").write_text("150000 100000\n")
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("1000000000\n")
+    assert machine.this_machine(tmp_path, {0, 1, 2}).cores == 2
+    assert machine.available_bytes(tmp_path) == 1000000000
+    assert machine.this_machine(tmp_path, {0, 1, 2}).key != found.key
+
+
+def test_unequal_caches_are_summed_for_the_machine_and_the_smallest_counts_for_a_thread(tmp_path: Path) -> None:
+    for cpu, size in ((0, "96M"), (1, "32M")):  # one group of cores with a stacked die, one without
+        keys = {"level": "3", "type": "Unified", "size": size, "shared_cpu_list": str(cpu)}
+        folder = f"sys__devices__system__cpu__cpu{cpu}__cache__index3"
+        system(tmp_path, **{f"{folder}__{key}": f"{value}\n" for key, value in keys.items()})
+    assert machine.this_machine(tmp_path, {0, 1}).cache_bytes == 128 * 2**20
+    assert machine.caches(tmp_path, {0, 1}) == {"L3": (32 * 2**20, 2)}
+
+
+def test_a_system_that_says_nothing_is_a_machine_too(tmp_path: Path) -> None:
+    found = machine.this_machine(tmp_path)
+    assert found.cores >= 1
+    assert found.cpu
+    assert (found.memory_bytes, found.cache_bytes, machine.clock_mhz(tmp_path)) == (None, None, None)
+
+
+def test_the_package_imports_neither_pytest_nor_numpy() -> None:
+    code = "import sys, pytest_roofline.ceilings; print([m for m in ('pytest', 'numpy', 'torch', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

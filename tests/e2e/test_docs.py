@@ -1,0 +1,176 @@
+"""What the documentation says can be run is run, and its tables are the code's."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline_engine.counters.amd import GFX950_ROCM, LINE_BYTES, MOPS_FLOPS
+from roofline_engine.counters.apply import COMPULSORY
+from roofline_engine.counters.base import KNOWN_COPY_BAND
+from roofline_engine.counters.read import WANTED
+from roofline_engine.entry import FIELDS
+from roofline_engine.inputs import read_env, read_shapes, read_topn
+from roofline_engine.models import OPS, work
+from support.tool import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "inputs.md",
+    ROOT / "docs" / "artifact.md",
+    ROOT / "docs" / "counters.md",
+    ROOT / "docs" / "ceilings.md",
+    ROOT / "docs" / "timing.md",
+    ROOT / "AGENTS.md",
+]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger", "check", "unmodified", "figure"]
+
+
+@pytest.mark.parametrize("name", PLUGIN_PAGES)
+def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path, ceilings: Path) -> None:
+    """Blocks whose first line names a file are that file, JSON is before.json; commands are run and print what is shown."""
+    page = ROOT / "docs" / f"{name}.md"
+    if " examples/" in "".join(blocks(page, "console")):
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for language in ("python", "toml"):
+        for block in blocks(page, language):
+            first, _, rest = block.partition("\n")
+            (tmp_path / first.removeprefix("# ")).write_text(rest)
+    for block in blocks(page, "text"):
+        (tmp_path / "tuned.csv").write_text(block)
+    for block in blocks(page, "json"):
+        json.loads(block)
+        (tmp_path / "before.json").write_text(block)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    environment["ROOFLINE_CACHE_DIR"] = str(ceilings)
+    shown, ran = "", 0
+    for line in "".join(blocks(page, "console")).splitlines():
+        if not line.startswith("$ "):
+            found = " ".join(line.split())
+            assert found in shown, f"not shown: {line}\n{shown}"
+            continue
+        command, _, status = line[2:].partition("  # exits ")
+        done = subprocess.run(
+            shlex.split(command), cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=600
+        )
+        expected = int(status or 0)
+        if command == "pytest --roofline" or command.endswith("fail-on=beyond_roof"):
+            expected = done.returncode  # the reader's own tests; here the page's, some of which are meant to fail
+        assert done.returncode == expected, done.stdout + done.stderr
+        shown, ran = " ".join(done.stdout.split()), ran + 1
+    assert ran
+
+
+def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = 0
+    for block in blocks(ROOT / "README.md", "console"):
+        shown = ""
+        for line in block.splitlines():
+            if not line.startswith("$ "):
+                assert line.strip() in shown, f"not shown: {line}"
+                continue
+            command = shlex.split(line[2:])
+            if command[0] == "make":
+                assert re.search(rf"(?m)^{command[1]}:", (ROOT / "Makefile").read_text())  # CI runs these two themselves
+                continue
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            shown, ran = done.stdout, ran + 1
+    assert ran >= 5
+
+
+def test_the_example_files_of_the_inputs_page_are_read_without_a_complaint() -> None:
+    topn, env, shapes = (json.loads(block) for block in blocks(ROOT / "docs" / "inputs.md", "json"))
+    assert read_topn(topn, "t").problems == ()
+    assert read_env(env, "e").problems == ()
+    cases, problems = read_shapes(shapes, "s")
+    assert problems == []
+    for (case,) in cases.values():
+        parameters = dict(case)
+        op = str(parameters.pop("op"))
+        if op == "attn_decode":
+            parameters["seq_len"] = 1
+        assert work(op, **parameters).bytes > 0
+
+
+def test_the_inputs_page_lists_every_op_with_every_parameter() -> None:
+    listed: dict[str, set[str]] = {}
+    for line in (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        names = re.findall(r"`(\w+)`", cells[0])
+        if line.startswith("|") and len(cells) == 2 and names and all(name in OPS for name in names):
+            for name in names:
+                listed[name] = set(re.findall(r"`(\w+)`", cells[1]))
+    assert listed == {name: set(op.parameters) for name, op in OPS.items()}
+
+
+def test_the_artifact_page_is_the_definition_of_the_fields() -> None:
+    rows = {}
+    for line in (ROOT / "docs" / "artifact.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            rows[cells[0].strip("`")] = cells[1:]
+    assert rows == {name: [form.unit, ", ".join(form.choices), form.doc] for name, form in FIELDS.items()}
+
+
+def test_the_counters_page_is_what_the_engine_does() -> None:
+    text = " ".join((ROOT / "docs" / "counters.md").read_text(encoding="utf-8").split())
+    assert f"A line is 128 bytes on {', '.join(list(LINE_BYTES)[:-1])} and {list(LINE_BYTES)[-1]}, else 64." in text
+    assert set(LINE_BYTES.values()) == {128}
+    assert f"only from ROCm {'.'.join(map(str, GFX950_ROCM))} on" in text
+    assert f"| FLOPs, AMD | {MOPS_FLOPS} x " in text
+    assert f"under {COMPULSORY} of what the op must move" in text
+    assert f"within {KNOWN_COPY_BAND:.0%}".replace("%", " %") in text
+    wanted = [name for purpose, names in WANTED.items() if purpose.startswith("bytes") for name in names]
+    assert not [name for name in wanted if f"`{name}`" not in text]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_map_names_every_module_and_data_flows_in_its_order() -> None:
+    lines = (ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    order = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    modules = {path.stem: path for path in (ROOT / "skill" / "roofline_engine").glob("*.py") if path.stem != "__init__"}
+    assert sorted(order) == sorted(modules)
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                for used in [node.module] if node.module else [alias.name for alias in node.names]:
+                    assert order.index(used) < order.index(name), f"{name} imports {used}"
+
+
+def test_no_page_and_no_code_names_a_machines_paths() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(r"(?<![\w.])/(?:work|root|home|tmp)/")
+    for name in listed.stdout.split():
+        path = ROOT / name
+        if name == "tests/test_docs.py" or not path.is_file():
+            continue
+        assert not pattern.search(path.read_bytes().decode("utf-8", "replace")), name

@@ -1,0 +1,155 @@
+"""SKILL.md: its form, and that its constants, closed sets and template are the engine's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roofline_engine import entry as definitions
+from roofline_engine import metrics
+from roofline_engine.entry import FIELDS
+from roofline_engine.models import TARGET_EFF
+from roofline_engine.units import parse_dtype
+from roofline_engine.validate import validate
+from support.tool import ROOT
+
+SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+
+
+def table(first: str, second: str) -> dict[str, str]:
+    """Two columns of the table whose head starts with these names."""
+    lines = SKILL.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith(f"| {first} | {second} |"))
+    rows = {}
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[cells[0]] = cells[1]
+    return rows
+
+
+def test_size_and_ends() -> None:
+    assert len(SKILL.splitlines()) <= 350
+    assert len(SKILL.encode()) <= 20_000
+    assert SKILL.startswith("---\nname: pytest-roofline\n")
+    assert SKILL.rstrip().endswith("End of the skill.")
+    body = SKILL.split("---\n", 2)[2]
+    assert "to its last line" in body.splitlines()[0]
+
+
+def test_there_is_exactly_one_skill_md_in_git() -> None:
+    listed = subprocess.run(["git", "ls-files", "*SKILL.md"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    assert listed.stdout.split() == ["SKILL.md"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="skills-ref needs Python 3.11")
+def test_the_exported_skill_passes_the_validator(tmp_path: Path) -> None:
+    folder = tmp_path / "pytest-roofline"
+    folder.mkdir()
+    for name in ("SKILL.md", "peaks.md"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "skill", folder / "skill", ignore=shutil.ignore_patterns("__pycache__"))
+    command = Path(sys.executable).with_name("agentskills")
+    done = subprocess.run([str(command), "validate", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_constants_are_the_engines() -> None:
+    assert {name: float(value) for name, value in table("constant", "value").items()} == {
+        "latency_threshold": metrics.LATENCY_THRESHOLD,
+        "saturated_band": metrics.SATURATED_BAND,
+        "moderate_band": metrics.MODERATE_BAND,
+        "dispatch_floor_us": pytest.approx(metrics.DISPATCH_FLOOR_S * 1e6),
+        "head_pct": metrics.HEAD_PCT,
+        "head_max": metrics.HEAD_MAX,
+        "isolated_noise": metrics.ISOLATED_NOISE,
+        "serving_noise": metrics.SERVING_NOISE,
+        "streaming_fraction": metrics.STREAMING_FRACTION,
+        "suspect_low": metrics.SUSPECT_LOW,
+    }
+
+
+def test_targets_are_the_engines() -> None:
+    rows = table("op", "target_eff").items()
+    written = {name.strip(): float(value) for names, value in rows for name in names.split(",")}
+    norm, conv = written.pop("norm"), written.pop("conv")
+    assert {
+        **written,
+        **dict.fromkeys(("rmsnorm", "layernorm"), norm),
+        **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
+    } == TARGET_EFF
+
+
+def test_closed_sets_are_the_engines() -> None:
+    rows = table("field", "values")
+    for field, allowed in (
+        ("op_class", definitions.OP_CLASSES),
+        ("regime", definitions.REGIMES),
+        ("bound_type", definitions.BOUND_TYPES),
+        ("roof_axis", definitions.ROOF_AXES),
+        ("headroom_class", definitions.HEADROOM_CLASSES),
+        ("stage", definitions.STAGES),
+        ("confidence", definitions.CONFIDENCES),
+        ("measurement_basis", definitions.MEASUREMENT_BASES),
+        ("route", definitions.ROUTES),
+        ("peaks.source", definitions.PEAK_SOURCES),
+        ("peaks.confidence", definitions.PEAK_CONFIDENCES),
+    ):
+        without_remarks = re.sub(r"\([^)]*\)|;.*", "", rows[field])
+        assert tuple(word.strip() for word in without_remarks.split(",")) == allowed, field
+    reasons = [name.rstrip(" *") for name in table("unknown_reason", "when")]
+    assert tuple(reasons) == definitions.UNKNOWN_REASONS
+
+
+def test_dtype_widths_are_the_engines() -> None:
+    lines = SKILL.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("| dtype |"))
+    names = [cell.strip() for cell in lines[at].strip("|").split("|")][1:]
+    widths = [cell.strip() for cell in lines[at + 2].strip("|").split("|")][1:]
+    for spelled, width in zip(names, widths):
+        for name in re.sub(r"\([^)]*\)", "", spelled).split(","):
+            assert parse_dtype(name.strip()).nbytes == float(width), name
+
+
+def test_the_template_is_a_consistent_artifact_with_every_field() -> None:
+    block = SKILL.split("```jsonc\n", 1)[1].split("\n```", 1)[0]
+    document = json.loads(block)
+    (only,) = document["entries"]
+    assert set(only) == set(FIELDS)
+    document["ranking_by_pct"] = document["ranking_by_expected_gain"] = [only["name"]]
+    assert validate(document) == []
+
+
+def test_helper_calls_go_by_the_skill_dir() -> None:
+    calls = [line for line in SKILL.splitlines() if "roofline_tools.py" in line]
+    assert calls
+    assert all('"<skill-dir>/skill/roofline_tools.py"' in line for line in calls)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "never prune",
+        "still belongs in ranking_by_expected_gain",
+        "accuracy gate",
+        "no speculative decoding",
+        "moe and attn only, launches_per_step / layers",  # a GEMM of three launches a layer is one launch in one launch's time
+    ],
+)
+def test_what_must_not_get_lost(lost: str) -> None:
+    assert lost in SKILL
+
+
+def test_version_is_the_packages() -> None:
+    from importlib.metadata import version
+
+    assert re.search(r'(?m)^  version: "([^"]+)"$', SKILL).group(1) == version("pytest-roofline")  # type: ignore[union-attr]

@@ -1,0 +1,525 @@
+"""The figure as values: percentages, ridges, what is left out, and labels that collide with nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_roofline.ceilings.machine import Machine
+from pytest_roofline.ceilings.record import Ceiling, Ceilings
+from pytest_roofline.plot import draw
+from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
+from pytest_roofline.plot.model import Model, percent, shortened
+from pytest_roofline.plot.output import of_document
+from support.figures import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
+from support.profiles import GEMM, MI300X, Run, gemm_row
+from support.tool import EXAMPLE, run_tool
+
+
+def model(document: dict[str, Any], **options: Any) -> Model:
+    return of_document(document, "table.json", **options)
+
+
+def table(*kernels: Any, **roof: Any) -> Model:
+    return model({**GPU, **roof, "kernels": list(kernels)})
+
+
+def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
+    made = model(document)
+    return made, arrange(made, draw.legend(made), size)
+
+
+# The specification's table.
+
+
+def test_each_kernel_has_its_percent_of_the_roof_that_binds() -> None:
+    made = model(SEVEN)
+    assert [percent(one.fraction or 0) for one in made.kernels] == SEVEN_OF_ROOF
+    assert [one.axis for one in made.kernels] == ["memory"] * 4 + ["compute"] * 3
+    for one in made.kernels:  # the definition itself
+        assert one.fraction == pytest.approx(one.rate / min(one.intensity * BANDWIDTH * 1e9, PEAK * 1e9))
+
+
+def test_ceilings_and_ridges_are_the_specifications() -> None:
+    made = model(SEVEN)
+    assert sorted((one.flops_s / 1e9 for one in made.ceilings), reverse=True) == [1840, 920, 115]
+    assert sorted((round(x, 2) for x, _ in made.ridges), reverse=True) == [9.02, 4.51, 0.56]
+
+
+def test_the_naive_gemm_alone_is_told_that_it_is_not_vectorised() -> None:
+    made = model(SEVEN)
+    assert {one.name: one.told for one in made.kernels if one.told} == {"dense GEMM (naive)": "not vectorised"}
+    assert made.title == "dense GEMM (naive) is farthest from its roof, at 5.9%: not vectorised"
+
+
+@pytest.mark.parametrize(
+    ("intensity", "gflops", "told"),
+    [
+        (0.52, 96, ""),  # under the scalar ceiling, left of its ridge at 0.56: the bandwidth alone explains it
+        (0.6, 96, "not vectorised"),
+        (0.6, 116, ""),  # over the scalar ceiling, left of the ridge without FMA
+        (5.0, 800, "no fused multiply-add"),
+        (5.0, 930, ""),
+        (5.0, 100, "not vectorised"),  # the lowest ceiling says most
+    ],
+)
+def test_a_lower_ceiling_explains_only_what_is_right_of_its_ridge(intensity: float, gflops: float, told: str) -> None:
+    made = model({**SEVEN, "kernels": [{"name": "k", "intensity": intensity, "gflops": gflops}]})
+    assert made.kernels[0].told == told
+
+
+def test_the_label_says_how_far_the_roof_is() -> None:
+    labels = {one.name: one.label() for one in model(SEVEN).kernels}
+    assert labels["FFT, 1M point"] == ("FFT, 1M point", "74.7% of roof, up to 1.3x")  # 1 / 0.747 = 1.34
+    assert labels["stream triad"] == ("stream triad", "91.5% of roof")
+    assert labels["dense GEMM (naive)"][1:] == ("5.9% of roof, up to 17x", "not vectorised")
+
+
+# Roofs.
+
+
+def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
+    made, layout = laid(V100)
+    decade_x = layout.plane.px(10.0) - layout.plane.px(1.0)
+    decade_y = layout.plane.py(1e9) - layout.plane.py(1e10)
+    for slope in layout.slopes:
+        wide = slope.bandwidth
+        low, high = layout.plane.x[0] * 2, layout.plane.x[1] / 2
+        middle = math.sqrt(low * high)
+        rise = layout.plane.py(low * wide.bytes_s) - layout.plane.py(high * wide.bytes_s)
+        assert rise / (layout.plane.px(high) - layout.plane.px(low)) == pytest.approx(decade_y / decade_x)
+        assert layout.plane.py(middle * wide.bytes_s) == pytest.approx(
+            (layout.plane.py(low * wide.bytes_s) + layout.plane.py(high * wide.bytes_s)) / 2
+        )
+        assert slope.angle == pytest.approx(math.degrees(math.atan(decade_y / decade_x)))
+    assert len({slope.angle for slope in layout.slopes}) == 1
+    assert len(made.bandwidths) == 3
+
+
+def test_a_kernel_stands_at_each_level_and_is_held_to_the_one_that_binds() -> None:
+    made = model(V100)
+    (gpp,) = made.kernels
+    assert dict(gpp.spots) == {"l1": 0.865, "l2": 2.25, "hbm": 2.58}
+    # L1 12401, L2 6743, HBM 2138 GFLOP/s: HBM is the least
+    assert gpp.spots[0] == ("hbm", 2.58)
+    assert gpp.fraction == pytest.approx(2085.8 / (2.58 * 828.758))
+    assert made.main is not None
+    assert made.main.name == "HBM"
+
+
+def test_a_kernel_without_a_level_stands_under_main_memory_and_the_best_figure_of_it() -> None:
+    (one,) = table({"name": "k", "intensity": 1, "gflops": 1000, "dtype": "fp32"}).kernels
+    assert one.bytes_s == 2039e9
+
+
+def test_a_dtype_has_its_own_ceiling_and_no_other() -> None:
+    made = table(
+        {"name": "single", "intensity": 1e4, "gflops": 9750, "dtype": "torch.float32"},
+        {"name": "half", "intensity": 1e4, "gflops": 9750, "dtype": "bf16"},
+        {"name": "none", "intensity": 1e4, "gflops": 9750},
+    )
+    assert [one.flops_s for one in made.kernels] == [19500e9, 312000e9, None]
+    assert made.kernels[0].fraction == 0.5
+
+
+def test_a_measured_ceiling_under_the_rated_one_explains_nothing() -> None:
+    """Nearly every kernel is under it; a lower ceiling of the same kind does."""
+    measured = {"name": "bf16, reached by a GEMM", "gflops": 200000, "dtype": "bf16", "basis": "measured"}
+    half = {"name": "AVX2", "gflops": 90000, "dtype": "bf16", "basis": "rated"}
+    rows = {"ceilings": [*GPU["ceilings"], measured, half]}
+    kernels = [{"name": str(rate), "intensity": 1e4, "gflops": rate, "dtype": "bf16"} for rate in (150000, 80000)]
+    assert [one.told for one in table(*kernels, **rows).kernels] == ["", "under AVX2"]
+
+
+# What is not drawn.
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "why"),
+    [
+        ({"intensity": 0, "gflops": 5}, "unusable", "intensity is 0"),
+        ({"intensity": -1, "gflops": 5}, "unusable", "intensity is -1"),
+        ({"intensity": math.nan, "gflops": 5}, "unusable", "nan"),
+        ({"intensity": 1, "gflops": math.inf}, "unusable", "inf"),
+        ({"intensity": 1, "gflops": -5}, "unusable", "more than 0"),
+        ({"intensity": "1,234.5x", "gflops": 5}, "unusable", "expected a number"),
+        ({"intensity": True, "gflops": 5}, "unusable", "expected a number"),
+        ({"gflops": 5}, "unusable", "no intensity"),
+        ({"intensity": 1, "gflops": 5, "flops_s": 5e9}, "unusable", "both"),
+        ({"intensities": {"L9": 1}, "gflops": 5}, "unusable", "no bandwidth has the level 'L9'"),
+        ({"intensity": 1e300, "gflops": 5}, "unusable", "out of the range"),
+        ({"intensity": 1, "flops_s": 1e-200}, "unusable", "out of the range"),
+        ({"intensity": 1}, "not measured", "no rate"),
+        ({"intensity": 0, "gflops": 0, "gbs": 1019.5}, "copy", "1.02 TB/s, 50.0% of HBM"),
+        ({"gbs": 1019.5}, "copy", "no FLOPs are given"),
+        ({"intensity": 1, "gflops": 4078, "dtype": "fp32"}, "impossible", "2 times its roof of 2.039 TFLOP/s"),
+        (7, "unusable", "not an object"),
+    ],
+)
+def test_what_has_no_place_on_the_plot_is_listed_with_its_reason(row: Any, kind: str, why: str) -> None:
+    good = {"name": "good", "intensity": 1, "gflops": 1000, "dtype": "fp32"}
+    made = table(row if isinstance(row, int) else {"name": "odd", **row}, good)
+    assert [one.name for one in made.kernels] == ["good"]
+    (left,) = made.left
+    assert left.kind == kind
+    assert why in left.why
+    assert "1 listed, not drawn" in made.subtitle
+    layout = arrange(made, draw.legend(made))
+    assert any(why.split(" ")[0] in line for line in layout.footer)
+
+
+def test_a_bandwidth_reached_at_an_intensity_is_a_rate() -> None:
+    (one,) = table({"name": "triad", "intensity": 0.083, "gbs": 1000, "dtype": "fp32"}).kernels
+    assert one.rate == pytest.approx(83e9)
+
+
+@pytest.mark.parametrize(
+    ("roof", "told"),
+    [
+        ({"ceilings": [{"name": "a"}]}, r"ceilings\[0\]: expected flops_s or gflops"),
+        ({"ceilings": [{"gflops": 0}]}, "more than 0"),
+        ({"ceilings": [{"gflops": math.nan}]}, r"ceilings\[0\] gflops is nan"),
+        ({"ceilings": [{"gflops": 1e300}]}, "out of the range"),
+        ({"ceilings": [3]}, r"ceilings\[0\] is int"),
+        ({"bandwidths": {"gbs": 1}}, "bandwidths is dict, expected a list"),
+        ({"bandwidths": [{"gbs": 1, "basis": "guessed"}]}, "basis is 'guessed', expected rated, measured, given"),
+    ],
+)
+def test_a_roof_that_cannot_be_meant_is_an_error(roof: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        table(**roof)
+
+
+def test_a_document_of_no_kind_known_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"table.json: nothing to draw in it: expected a report or an artifact"):
+        model({"rows": []})
+
+
+def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
+    (one,) = table({"name": NASTY, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
+    assert len(one.name) <= 120
+    assert len(one.shown) <= 30
+    assert one.name.startswith("</script><img")
+    assert one.name.isprintable()
+    assert one.name.endswith("\\x00\\u202e")
+    assert shortened("plain") == "plain"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("void scale<float>(float*, int)", "scale<float>"),
+        ("ns::copy(Params)", "ns::copy"),
+        ("dense GEMM (naive)", "dense GEMM (naive)"),
+        (
+            "void wide_kernel_of_many_letters<float, 128, 256>(int)",
+            "wide_kernel_of_many… 128, 256>",
+        ),  # 19 letters, the ellipsis, 10
+    ],
+)
+def test_the_name_on_a_label_leaves_out_what_all_signatures_have(name: str, shown: str) -> None:
+    (one,) = table({"name": name, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
+    assert (one.name, one.shown) == (name, shown)
+
+
+# From an artifact and from a report.
+
+
+def test_an_artifacts_percentages_are_its_own(tmp_path: Path) -> None:
+    assert run_tool("analyze", EXAMPLE, "--out", tmp_path).code == 0
+    artifact = json.loads((tmp_path / "profile_roofline.json").read_text())
+    made = model(artifact)
+    entries = {entry["short_name"]: entry for entry in artifact["entries"]}
+    assert {one.name: one.fraction for one in made.kernels} == {name: entry["roofline_pct"] for name, entry in entries.items()}
+    for one in made.kernels:  # and the roof drawn over each is the one that gives them
+        assert one.rate / (one.roof or 0) == pytest.approx(one.fraction)
+    assert [one.name for one in made.ceilings] == ["fp8 matrix", "bf16 matrix"]
+    assert made.subtitle.endswith("gfx950, peaks: table, high confidence")
+    attention = next(one for one in made.kernels if "attention" in one.name)
+    assert attention.span is not None  # 1024 to 2048 tokens
+    assert attention.span[1][1] / attention.span[0][1] == pytest.approx(2.0, rel=0.02)
+
+
+def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
+    run.env(**MI300X).topn(
+        gemm_row("timed"),
+        gemm_row("too_fast", t_ms=0.001),
+        gemm_row("copies", t_ms=0.1),
+        gemm_row("unknown_kernel"),
+    ).shapes(
+        timed=[GEMM],
+        too_fast=[GEMM],
+        copies=[{"op": "copy", "rows": 8192, "cols": 8192, "dtype": "bf16"}],
+    )
+    artifact = run.analyze()
+    made = model(artifact)
+    assert [one.name for one in made.kernels] == ["timed"]
+    assert {one.name: one.kind for one in made.left} == {
+        "too_fast": "impossible",
+        "copies": "copy",
+        "unknown_kernel": "unmodelled",
+    }
+
+
+def test_an_artifact_without_dtypes_has_the_roofs_of_its_ridge_points() -> None:
+    """As published artifacts are: ridge point x bandwidth is the compute roof, and the arrow ends there, not at the slope."""
+    peaks = {"hbm_bw_bytes_s": 8e12, "flops": {"bf16": 2.5e15, "fp4": 1e16}, "source": "table", "confidence": "high"}
+    row = {"t_ms": 1.0, "arithmetic_intensity": 512.0, "achieved_flops": 1e14, "roofline_pct": 0.04, "modeled": True}
+    made = model(
+        {
+            "entries": [
+                {**row, "name": "flat", "ridge_point": 312.5},
+                {**row, "name": "slope", "ridge_point": 1250.0, "roofline_pct": 0.024},
+                {**row, "name": "unlisted", "ridge_point": 100.0, "roofline_pct": 0.125},
+            ],
+            "peaks": peaks,
+        }
+    )
+    assert {one.name: (one.axis, one.tip) for one in made.kernels} == {
+        "flat": ("compute", 2.5e15),
+        "slope": ("memory", 512 * 8e12),
+        "unlisted": ("compute", 8e14),
+    }
+    assert {one.name: one.flops_s for one in made.ceilings} == {"bf16 matrix": 2.5e15, "fp4 matrix": 1e16}
+
+
+def test_a_device_is_chosen_by_name_or_by_most_rows() -> None:
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 1e12,
+        "arithmetic_intensity": 1.0,
+        "roofline_pct": 0.5,
+        "headroom_class": "underperforming",
+        "bound_type": "latency",
+    }
+    peaks = {"product": "a", "hbm_bw_bytes_s": 2e12, "flops": {}, "vector": {}, "source": "table", "confidence": "high"}
+    report = {
+        "entries": [{**entry, "device": "A"}, {**entry, "device": "B"}, {**entry, "device": "B"}],
+        "devices": {"A": peaks, "B": {**peaks, "product": "b"}},
+    }
+    assert len(model(report).kernels) == 2
+    assert len(model(report, device="A").kernels) == 1
+    assert [one.kind for one in model(report, device="A").left] == ["other device"] * 2
+    with pytest.raises(ValueError, match="no device 'C', there are A, B"):
+        model(report, device="C")
+
+
+def test_a_baseline_of_the_same_kind_is_the_point_before() -> None:
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 1e12,
+        "arithmetic_intensity": 1.0,
+        "roofline_pct": 0.5,
+        "measurement": {"t_s": 1e-3, "q1_s": 0.9e-3, "q3_s": 1.25e-3},
+        "baseline": {"kind": "previous", "t_s": 2e-3},
+    }
+    peaks = {"hbm_bw_bytes_s": 2e12}
+    (one,) = model({"entries": [entry], "peaks": peaks}).kernels
+    assert one.before == (1.0, 5e11)
+    assert one.span == ((1.0, pytest.approx(8e11)), (1.0, pytest.approx(1e12 / 0.9)))
+    (other,) = model({"entries": [{**entry, "baseline": {"kind": "eager", "t_s": 2e-3}}], "peaks": peaks}).kernels
+    assert other.before is None
+
+
+def measured_cpu() -> dict[str, Any]:
+    """A CPU of 100 GB/s and 800 GFLOP/s in fp64, half of it without FMA, an eighth by scalar code, with one cache."""
+    figures = [
+        ("read", "bandwidth", "DRAM", 100e9),
+        ("triad", "bandwidth", "DRAM", 80e9),
+        ("read", "bandwidth", "L2", 900e9),
+        ("vector_fma", "compute", None, 800e9),
+        ("vector", "compute", None, 400e9),
+        ("scalar", "compute", None, 100e9),
+    ]
+    items = tuple(
+        Ceiling(name=name, kind=kind, level=level, dtype="fp64", threads=8, value=value, median=value, rounds=5, method="carm")
+        for name, kind, level, value in figures
+    )
+    machine = Machine(cpu="a CPU", arch="x86_64", cores=8, memory_bytes=2**34, cache_bytes=2**25)
+    record = Ceilings(machine=machine, method="carm", date="2026-01-01T00:00:00Z", clock_mhz=3000, call_s=1e-7, items=items)
+    return {"peaks": record.peaks().to_dict(), **record.to_json()}
+
+
+def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
+    record = measured_cpu()
+    entry = {
+        "name": "k",
+        "modeled": True,
+        "dtype": "fp64",
+        "t_unit_ms": 1.0,
+        "flops_est": 1e9,
+        "achieved_flops": 60e9,
+        "arithmetic_intensity": 16.0,
+        "ridge_point": 8.0,
+        "roofline_pct": 60 / 800,
+    }
+    report = {"entries": [{**entry, "device": "cpu"}], "devices": {"cpu": record["peaks"]}}
+    bare, full = model(report), model(report, ceilings=record)
+    assert [one.told for one in bare.kernels] == [""]
+    assert [one.told for one in full.kernels] == ["not vectorised"]
+    assert [(one.name, one.flops_s) for one in full.ceilings] == [
+        ("fp64 vector", 800e9),
+        ("fp64 no FMA", 400e9),
+        ("fp64 scalar", 100e9),
+    ]
+    assert [(one.name, one.bytes_s) for one in full.bandwidths] == [
+        ("memory, measured", 100e9),
+        ("DRAM triad", 80e9),
+        ("L2 read", 900e9),
+    ]
+    assert full.kernels[0].fraction == bare.kernels[0].fraction
+    alone = model(record)
+    assert len(alone.ceilings) == 3
+    assert alone.kernels == ()
+    with pytest.raises(ValueError, match="its rows are not of a CPU"):
+        model({**report, "devices": {"cpu": {**record["peaks"], "product": "mi300x"}}}, ceilings=record)
+    with pytest.raises(ValueError, match="no ceilings of roofline peaks measure: schema is None"):
+        model(report, ceilings={})
+    with pytest.raises(ValueError, match="its roofs are its own"):
+        model(SEVEN, ceilings=record)
+
+
+#: What a field of somebody else's document may hold.
+ODD: list[Any] = [None, "", "x", math.nan, math.inf, -1, 0, 1e300, 1e-300, True, [], {}, [1, [2]], "\ud800", "</script>"]
+ODD += [10**400, "1,000", ["a", None]]
+
+
+def broken(value: Any, dice: random.Random) -> Any:
+    """A copy of a document with one field somewhere in it replaced."""
+    if not isinstance(value, (dict, list)) or not value or dice.random() < 0.04:
+        return dice.choice(ODD)
+    made = copy.copy(value)
+    place = dice.choice(list(made)) if isinstance(made, dict) else dice.randrange(len(made))
+    made[place] = broken(made[place], dice)
+    return made
+
+
+def test_no_document_is_more_than_one_line_of_an_error(run: Run) -> None:
+    run.env(**MI300X).topn(gemm_row("timed")).shapes(timed=[GEMM])
+    whole = [run.analyze(), SEVEN, V100, many(6), measured_cpu()]
+    drawn, refused = 0, []
+    for seed in range(600):
+        dice = random.Random(seed)
+        document = dice.choice(whole)
+        for _ in range(dice.choice([1, 3, 10])):
+            document = broken(document, dice)
+        try:
+            made = model(document)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        layout = arrange(made, draw.legend(made))
+        said = [made.title, made.subtitle, *layout.footer, *(line for label in layout.labels for line in label.lines)]
+        assert all(line.isprintable() for line in said)
+        drawn += 1
+    assert drawn > 200
+    assert len(refused) > 50
+    assert not [line for line in refused if "\n" in line]
+
+
+# On paper.
+
+
+def boxes_of(layout: Layout) -> list[Box]:
+    return [label.box for label in layout.labels]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
+    made, layout = laid(many(40), size)
+    boxes = boxes_of(layout)
+    assert len(boxes) >= (25 if size is WIDE else 8)
+    for at, box in enumerate(boxes):
+        assert box.inside(layout.plane.frame)
+        assert not any(box.hits(other) for other in boxes[at + 1 :])
+        assert not (size.inside and box.hits(layout.legend_box))
+        for one, wide in zip(made.kernels, layout.diameters):
+            disc = Box(layout.plane.px(one.intensity) - wide / 2, layout.plane.py(one.rate) - wide / 2, wide, wide)
+            assert not box.hits(disc)
+
+
+def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
+    near = [{"name": f"measured {at}", "gflops": 312000 - 2000 * at, "dtype": "bf16"} for at in range(5)]
+    _, layout = laid({**many(10), "ceilings": near})
+    boxes = [tag.box for tag in layout.tags]
+    assert len(boxes) == 5
+    for at, box in enumerate(boxes):
+        assert box.inside(layout.plane.frame)
+        assert not any(box.hits(other) for other in boxes[at + 1 :])
+
+
+def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None:
+    made, layout = laid(many(2000))
+    assert 0 < len(layout.labels) <= 40
+    named = [made.kernels[label.kernel].share or 0 for label in layout.labels]
+    ranked = sorted((one.share or 0 for one in made.kernels), reverse=True)
+    assert min(named) >= ranked[39]
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        [],
+        [{"name": "one", "intensity": 3, "gflops": 500, "dtype": "fp32"}],
+        [{"name": f"same_{at}", "intensity": 3, "gflops": 500, "dtype": "fp32"} for at in range(30)],
+        [
+            {"name": "least", "intensity": 1e-5, "gflops": 1e-5, "dtype": "fp32"},
+            {"name": "most", "intensity": 1e5, "gflops": 1e5, "dtype": "bf16"},
+        ],
+        [{"name": "under the legend", "intensity": 1e4, "gflops": 30, "dtype": "bf16"}],
+    ],
+    ids=["none", "one", "one point", "ten decades", "low right"],
+)
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -> None:
+    made, layout = laid({**GPU, "kernels": kernels}, size)
+    for one in made.kernels:
+        spot = Box(layout.plane.px(one.intensity), layout.plane.py(one.rate), 0, 0)
+        assert spot.grown(4).inside(layout.plane.frame)
+        assert not (size.inside and spot.grown(1).hits(layout.legend_box))
+    for x, y in made.ridges:
+        assert Box(layout.plane.px(x), layout.plane.py(y), 0, 0).inside(layout.plane.frame)
+    assert all(box.inside(layout.plane.frame) for box in boxes_of(layout))
+
+
+def test_nothing_at_all_is_still_a_figure() -> None:
+    made, layout = laid({"kernels": []})
+    assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
+    assert layout.unit[1] == "GFLOP/s"
+    assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: the list says why"
+    assert layout.plane.x[0] < layout.plane.x[1]
+
+
+def test_areas_grow_with_the_share() -> None:
+    rows = [{"name": str(share), "intensity": 1, "gflops": 100, "dtype": "fp32", "share": share} for share in (64, 16, 0)]
+    _, layout = laid({**GPU, "kernels": rows})
+    large, middle, small = (wide**2 for wide in layout.diameters)
+    assert middle - small == pytest.approx((large - small) / 4, rel=0.15)  # in steps
+
+
+def test_the_title_ranks_by_what_is_left_of_the_time_and_by_rows_with_a_verdict() -> None:
+    row = {"intensity": 1, "dtype": "fp32"}
+    made = table(
+        {**row, "name": "short", "gflops": 200, "share": 1, "headroom_class": "underperforming"},
+        {**row, "name": "long", "gflops": 1000, "share": 60, "headroom_class": "moderate"},
+        {**row, "name": "unsure", "gflops": 20, "share": 39, "headroom_class": "unknown"},
+    )
+    told = "long has most to win: 60% of the time at 49.0% of its roof"
+    assert made.title == f"Of the rows with a verdict, {told}"  # the unsure one, 39 % at 1 %, would come first
+    sure = table(
+        {**row, "name": "long", "gflops": 1000, "share": 60, "headroom_class": "moderate"},
+        {**row, "name": "unsure", "gflops": 2000, "share": 39, "headroom_class": "unknown"},
+    )
+    assert sure.title == told

@@ -1,0 +1,493 @@
+"""Work of tests that nobody annotated: captured from what they time, from their own call, or out of what they return."""
+
+from __future__ import annotations
+
+import functools
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from pytest_roofline.capture.watching import minds_a_watch
+from support.project import Project
+
+pytest_plugins = ["pytester"]
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+BENCHMARK = ("benchmark",)
+QUICK = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.01", "--roofline-device=MI355X")
+
+
+# torch, in processes of their own: it cannot be imported twice in one.
+
+TORCH = """
+    import pytest, torch
+    import torch.nn.functional as F
+
+    A = torch.ones(64, 32)
+    B = torch.ones(32, 16)
+    calls = []
+
+    def mm(a, b):
+        calls.append(1)
+        return a @ b
+
+    def test_arguments(benchmark):
+        benchmark(mm, A, B)
+
+    def test_closure(benchmark):
+        benchmark(lambda: A @ B)
+
+    def test_pedantic(benchmark):
+        calls.clear()
+        benchmark.pedantic(mm, args=(A, B), rounds=4, warmup_rounds=0)
+        assert len(calls) == 4
+
+    def test_disabled_timer_is_not_called_more(benchmark):
+        calls.clear()
+        benchmark.disabled = True
+        benchmark(mm, A, B)
+        assert len(calls) == 1
+
+    def test_fixture(roofline):
+        assert roofline.measure(torch.softmax, A, -1).shape == A.shape
+
+    @pytest.mark.roofline(bytes=1e6)
+    def test_marked(benchmark):
+        benchmark(mm, A, B)
+
+    def test_declared(benchmark, roofline):
+        roofline(bytes=2e6)
+        benchmark(mm, A, B)
+
+    grown = [1]
+
+    def test_changing(benchmark):
+        def grow():
+            grown.append(1)
+            return torch.ones(len(grown))
+        benchmark(grow)
+
+    raised = []
+
+    def test_raising(benchmark):
+        def once():
+            if torch._C._len_torch_dispatch_stack():
+                raise RuntimeError("not under a mode")
+            return A @ B
+        benchmark(once)
+
+    def test_unknown(benchmark):
+        benchmark(torch.linalg.svdvals, A)
+
+    def test_own_call_by_name():
+        x = torch.randn(8, 128)
+        out = torch.softmax(x, -1)
+        torch.testing.assert_close(out.sum(-1), torch.ones(8))
+
+    def test_layer_norm():
+        x, w, b = torch.randn(8, 128), torch.ones(128), torch.zeros(128)
+        F.layer_norm(x, (128,), w, b)
+        (x - x.mean(-1, keepdim=True)) * w
+
+    def test_nothing_of_ours():
+        assert 1
+
+    def test_meta(benchmark):
+        benchmark(mm, A.to("meta"), B.to("meta"))
+
+    def test_returns_a_tensor_count(benchmark):
+        assert benchmark(mm, A, B).shape == (64, 16)
+"""
+
+#: C = A B, fp32: the three matrices once, a multiply and an add per term.
+MM_BYTES, MM_FLOPS = 4 * (64 * 32 + 32 * 16 + 64 * 16), 2 * 64 * 32 * 16
+
+
+@needs_torch
+def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
+    ran = project.write(test_a=TORCH).spawn(*QUICK, plugins=BENCHMARK)
+    assert set(ran.counts) == {"passed"}
+    rows = ran.rows
+
+    def work(name: str) -> tuple[str | None, float | None, float | None, str]:
+        row = rows[name]
+        return row["work"]["source"], row["bytes_est"], row["flops_est"], row["stage"]
+
+    for name in ("test_arguments", "test_closure", "test_returns_a_tensor_count"):
+        assert work(name) == ("captured", MM_BYTES, MM_FLOPS, "B")
+        assert rows[name]["notes"].startswith("captured: torch; ")
+    assert work("test_fixture")[:2] == ("captured", 2 * 4 * 64 * 32)
+    assert work("test_marked") == ("marker", 1e6, 0, "B")
+    assert work("test_declared") == ("fixture", 2e6, 0, "B")
+    # Arrays of the CPU are not held against the accelerator that the run is of.
+    assert {rows[name]["device"] for name in ("test_arguments", "test_closure", "test_marked")} == {"cpu"}
+    assert work("test_pedantic")[0] is None
+    assert ran.rows["test_pedantic"]["notes"].startswith("benchmark.pedantic makes the calls it is told to and none more")
+    assert rows["test_changing"]["notes"].startswith(
+        "capture dropped: the captured call returned something else than the timed ones"
+    )
+    assert "RuntimeError: not under a mode" in rows["test_raising"]["notes"]
+    assert work("test_raising")[0] is None
+    assert "svd" in rows["test_unknown"]["notes"]
+    # Tests without a timer: the op that the name tells, out of all that ran; a guess, so for display.
+    assert work("test_layer_norm") == ("captured", 4 * (2 * 8 * 128 + 2 * 128), 7 * 8 * 128, "A")
+    assert rows["test_layer_norm"]["measurement"] is None
+    assert rows["test_layer_norm"]["unknown_reason"] == "not_measured"
+    assert rows["test_layer_norm"]["roof_s"] == pytest.approx(4 * (2 * 8 * 128 + 2 * 128) / 8e12, rel=1e-6)
+    assert work("test_own_call_by_name") == ("captured", 2 * 4 * 8 * 128, 5 * 8 * 128, "A")
+    assert "test_nothing_of_ours" not in rows
+    assert work("test_meta")[:3] == ("captured", MM_BYTES, MM_FLOPS)
+    assert rows["test_meta"]["measurement"] is rows["test_meta"]["roofline_pct"] is None  # nothing was computed
+
+
+@needs_torch
+def test_with_capture_off_nothing_is_watched(project: Project) -> None:
+    project.write(
+        test_a="""
+        import torch
+        from torch.utils._python_dispatch import _len_torch_dispatch_stack
+
+        def test_a(benchmark):
+            seen = []
+            def fn():
+                seen.append(torch._C._len_torch_dispatch_stack())
+            benchmark(fn)
+            assert not any(seen)
+            assert type(benchmark).__call__.__module__ == type(benchmark).__module__
+
+        def test_b():
+            assert not torch._C._len_torch_dispatch_stack()
+        """.replace("        from torch.utils._python_dispatch import _len_torch_dispatch_stack\n", "")
+    )
+    ran = project.spawn(*QUICK, "--roofline-capture=off", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 2}
+    assert ran.rows["test_a"]["work"]["source"] is None
+    assert "test_b" not in ran.rows
+
+
+@needs_torch
+def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Project) -> None:
+    project.write(
+        test_a="""
+        import torch
+        from torch.utils.benchmark import Timer
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+        watched = torch._C._len_torch_dispatch_stack
+
+        def test_two_timers():
+            assert not watched()
+            first = Timer("torch.mm(A, B)", globals=globals()).timeit(5)
+            second = Timer("A + 1", globals=globals()).timeit(5)
+            assert first.median > 0 and second.median > 0
+
+        def test_times_nothing():
+            assert watched()
+            torch.softmax(A, -1)
+        """
+    )
+    ran = project.spawn("--roofline-device=cpu", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 2}
+    rows = ran.rows
+    first, second = rows["test_two_timers#1"], rows["test_two_timers#2"]
+    assert (first["bytes_est"], first["flops_est"]) == (MM_BYTES, MM_FLOPS)
+    assert second["bytes_est"] == 2 * 4 * 64 * 32
+    assert first["measurement"]["source"] == "user"
+    assert "by torch.utils.benchmark.Timer.timeit" in first["measurement"]["notes"]
+    assert rows["test_times_nothing"]["bytes_est"] == 2 * 4 * 64 * 32
+
+
+@needs_torch
+def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> None:
+    """Once, before the test goes on: what it changes afterwards is not what was timed, and after its end nothing runs."""
+    project.write(
+        hidden="""
+        from torch.utils.benchmark import Timer
+
+        def figure(statement, space):
+            return Timer(statement, globals=space).timeit(5).median
+        """,
+        test_a="""
+        import torch
+        from hidden import figure  # no name in this file tells of a clock
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+        state = {"a": A, "open": False}
+        calls = []
+
+        def fn():
+            calls.append((state["open"], torch._C._len_torch_dispatch_stack()))
+            return state["a"] @ B
+
+        def test_closes():
+            torch.softmax(A, -1)
+            state["open"] = True
+            assert figure("fn()", globals()) > 0
+            state["open"], state["a"] = False, torch.ones(2, 32)
+
+        def test_after():
+            assert all(was_open for was_open, _ in calls)
+            assert [depth for _, depth in calls] == (len(calls) - 1) * [0] + [1]  # the last alone is watched
+            calls.clear()
+
+        def test_capture_runs_once_more():
+            state["open"] = True
+            figure("fn()", globals())
+            assert len(calls) == 2 + 5 + 1  # torch warms up by two, five are timed
+        """,
+    )
+    ran = project.spawn("--roofline-device=MI355X")
+    assert ran.counts == {"passed": 3}
+    assert (ran.rows["test_closes"]["bytes_est"], ran.rows["test_closes"]["flops_est"]) == (MM_BYTES, MM_FLOPS)
+
+
+@pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
+def test_a_kernel_in_tritons_interpreter_has_work_and_no_time(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest, torch, triton
+        import triton.language as tl
+
+        @triton.jit
+        def _scale_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+            at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+        def scale(x):
+            out = torch.empty_like(x)
+            _scale_kernel[(triton.cdiv(x.numel(), 128),)](x, out, x.numel(), BLOCK=128)
+            return out
+
+        X = torch.rand(1000)
+
+        def test_timed(benchmark):
+            benchmark(scale, X)
+
+        def test_plain():
+            torch.testing.assert_close(scale(X), 2 * X)
+        """
+    )
+    path = project.json(
+        "predictions.json", {"skill_version": "1", "peaks": {}, "entries": [{"name": "scale_kernel_0d1d2c", "op": "copy"}]}
+    )
+    ran = project.spawn(*QUICK, f"--roofline-predictions={path}", plugins=BENCHMARK, TRITON_INTERPRET="1")
+    assert ran.counts == {"passed": 2}
+    for name in ("test_timed", "test_plain"):
+        row = ran.rows[name]
+        assert row["bytes_est"] == 2 * 4 * 1000
+        assert row["measurement"] is None
+        assert row["roofline_pct"] is None
+        assert row["prediction"]["matched"] == "by the kernel it launches, _scale_kernel"
+        assert "interpreter" in row["notes"]
+
+
+# What a test returns.
+
+
+def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
+    project.write(
+        test_a="""
+        import numpy as np, pytest
+
+        @pytest.mark.parametrize("m,n,k", [(64, 4096, 7168)])
+        @pytest.mark.parametrize("dtype", ["bf16"])
+        def test_gemm(m, n, k, dtype):
+            return {"ck us": np.float64(20.0), "ck TFLOPS": 2 * m * n * k / 20.0 / 1e6, "triton us": 40.0}
+
+        def test_rows():
+            return [{"M": 64, "N": 4096, "K": 7168, "dtype": "bf16", "us": us, "TFLOPS": 1.0} for us in (20.0, 25.0)]
+
+        @pytest.mark.roofline(bytes=80e6)
+        def test_marked():
+            return {"my_us": 20.0}
+        """
+    )
+    ran = project.run("-W", "error", "--roofline-device=MI355X")
+    assert ran.counts == {"passed": 3}
+    nbytes = 2 * (64 * 7168 + 7168 * 4096 + 64 * 4096)
+    ck, triton = (ran.rows[f"test_gemm[bf16-64-4096-7168][{name}]"] for name in ("ck", "triton"))
+    assert (ck["work"]["source"], ck["bytes_est"], ck["t_unit_ms"]) == ("returned", nbytes, pytest.approx(0.02))
+    assert ck["roofline_pct"] == pytest.approx(nbytes / 20e-6 / 8e12, rel=1e-3)
+    assert triton["t_unit_ms"] == pytest.approx(0.04)
+    assert ck["measurement"]["clock"] == "unknown"  # how it took its time is not in the dict
+    assert "its own figure" in ran.rows["test_rows"]["notes"]  # 1.0 TFLOPS is not what the shape and 20 us give
+    assert ran.rows["test_rows[#2]"]["t_unit_ms"] == pytest.approx(0.025)
+    marked = ran.rows["test_marked[my]"]
+    assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 80e6)
+
+
+@needs_torch
+def test_a_returned_time_without_sizes_has_the_work_of_the_call_that_took_it(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest, torch
+        from torch.utils.benchmark import Timer
+
+        A, B = torch.ones(64, 32), torch.ones(32, 16)
+
+        def timed(text):
+            return Timer(text, globals=globals()).timeit(5).median * 1e6
+
+        def test_one():
+            return {"us": round(timed("torch.mm(A, B)"), 4)}
+
+        def test_another_time():
+            return {"us": 2 * timed("torch.mm(A, B)")}
+
+        @pytest.mark.roofline(bytes=8)
+        def test_marked():
+            return {"us": timed("torch.mm(A, B)")}
+        """
+    )
+    ran = project.spawn("--roofline-device=MI355X", plugins=BENCHMARK)
+    assert ran.counts == {"passed": 3}
+    one = next(row for name, row in ran.rows.items() if name.startswith("test_one"))
+    assert (one["work"]["source"], one["bytes_est"], one["flops_est"]) == ("captured", MM_BYTES, MM_FLOPS)
+    other = next(row for name, row in ran.rows.items() if name.startswith("test_another_time"))
+    assert (other["bytes_est"], other["unknown_reason"]) == (None, "unmodelled")
+    marked = next(row for name, row in ran.rows.items() if name.startswith("test_marked"))
+    assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 8)
+
+
+@needs_torch
+def test_a_trace_of_torch_runs_as_it_does_unwatched(project: Project) -> None:
+    """torch.jit.trace checks its graph by another run, and fails in that under any dispatch mode (torch 2.13)."""
+    project.write(
+        test_a="""
+        import torch
+
+        A = torch.ones(4, 4)
+
+        def test_scale():
+            traced = torch.jit.trace(lambda x: x * 2, (A,))
+            assert torch.equal(traced(A), A * 2)
+
+        def test_timed(benchmark):
+            benchmark(lambda: torch.jit.trace(lambda x: x * 2, (A,)))
+        """
+    )
+    ran = project.spawn(*QUICK, plugins=BENCHMARK)
+    assert ran.counts["passed"] == 2
+    row = ran.rows["test_timed"]
+    assert row["bytes_est"] is None
+    assert "traces with torch.jit" in row["notes"]
+
+
+def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:
+    project.write(
+        test_a="""
+        import unittest
+
+        def test_number():
+            return 1.5
+
+        def test_dict():
+            return {"error": 0.1, "status": "us"}
+
+        def test_tuple():
+            return 0.1, 0.2
+
+        class TestOld(unittest.TestCase):
+            def test_method(self):
+                return {"us": 3.0}
+        """
+    )
+    ran = project.run("-W", "ignore::DeprecationWarning", "-rw")
+    alone = project.run("-W", "ignore::DeprecationWarning", "-rw", report=False)
+    assert ran.counts["warning"] == alone.counts["warning"] >= 3
+    assert ran.report["entries"] == []
+
+
+def test_a_test_that_fails_returns_nothing(project: Project) -> None:
+    project.write(test_a="def test_fails():\n    found = {'us': 3.0}\n    assert found['us'] < 2\n    return found\n")
+    ran = project.run()
+    assert ran.counts == {"failed": 1}
+    assert "assert found['us'] < 2" in ran.out
+    assert ran.report["entries"] == []
+
+
+def test_a_wrong_capture_setting_is_a_usage_error(project: Project) -> None:
+    ran = project.write(test_a="def test_a(): pass").run("--roofline-capture=sometimes")
+    assert ran.code == 4
+    assert "--roofline-capture is 'sometimes', expected auto or off" in ran.out
+
+
+# Which tests time something themselves, so that watching their own call would be part of their times.
+
+
+def _helper() -> float:
+    from time import perf_counter
+
+    return perf_counter()
+
+
+class _Class:
+    def helper(self) -> float:
+        return _helper()
+
+    def test_by_method(self) -> None:
+        assert self.helper()
+
+
+def _wrapped(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def call_profiled(*args: Any) -> Any:
+        return _helper() and fn(*args)
+
+    return call_profiled
+
+
+def _by_helper() -> None:
+    assert _helper()
+
+
+def _by_inner_function() -> None:
+    def run() -> float:
+        return _helper()
+
+    assert run()
+
+
+def _by_mode() -> bool:
+    import torch
+
+    return bool(torch.overrides.has_torch_function(()))
+
+
+def _by_argument(do_bench: Any) -> None:
+    assert do_bench
+
+
+@_wrapped
+def _by_decorator() -> None: ...
+
+
+def _by_none(numel: int) -> None:
+    """A name in a text, or of a local, is no clock: perf_counter."""
+    timesteps = events = numel
+    assert timesteps + events
+
+
+@pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _by_mode, _Class.test_by_method])
+def test_who_uses_a_clock_or_asks_for_modes_is_not_watched(test: Any) -> None:
+    assert minds_a_watch(test, _Class)
+
+
+def test_who_uses_none_is_watched() -> None:
+    assert not minds_a_watch(_by_none)
+
+
+def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        @pytest.mark.parametrize(("m", "n", "k", "dtype"), [(64, 4096, 7168, "bf16")])
+        def test_gemm(m, n, k, dtype, record_property):
+            record_property("tileops_latency_ms", "0.0500")
+            record_property("tileops_bandwidth_tbs", "1.2000")
+        """
+    )
+    row = project.run("--roofline-device=MI355X").rows["test_gemm[64-4096-7168-bf16]"]
+    assert (row["work"]["source"], row["bytes_est"]) == ("properties", pytest.approx(1.2e12 * 50e-6))

@@ -1,0 +1,505 @@
+"""``roofline check``: public mistakes get their name, honest rows none, and what cannot be used is refused with the reason.
+
+The figures of the traps are the public ones, named beside each; the factors follow from shape and time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_roofline.checking import Checker
+from pytest_roofline.records.row import RecordRow
+from pytest_roofline.row import Refused, Result
+from roofline_engine import peaktable
+from roofline_engine.causes import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
+from roofline_engine.ops_matmul import experts_hit
+from roofline_engine.peaks import Peaks
+from support.profiles import MI300X, Run, gemm_row
+
+
+@pytest.fixture(scope="module")
+def table() -> peaktable.Table:
+    path = peaktable.locate()
+    assert path
+    return peaktable.load(path)
+
+
+def result(table: peaktable.Table, record: RecordRow, **keys: Any) -> Result:
+    found = Checker(table, **keys).row("f", record)
+    assert isinstance(found, Result), found
+    return found
+
+
+def moe(experts: int, tokens: int, top_k: int, width: float = 1.0) -> tuple[Alternative, ...]:
+    ratio = experts / experts_hit(experts, tokens * top_k)
+    return tuple(Alternative("overcounted_bytes", ratio * times, "memory", "all experts") for times in (1, 2, 4))
+
+
+def fused(tokens: int, hidden: int, inter: int, experts: int, top_k: int, dtype: str) -> dict[str, Any]:
+    sizes = {"tokens": tokens, "hidden": hidden, "inter": inter, "experts": experts, "top_k": top_k}
+    return {"op": "moe", **sizes, "dtype": dtype, "weight_dtype": dtype, "out_dtype": "bf16"}
+
+
+TRAPS = {
+    "aiter int8 batched GEMM: one-byte operands charged at two": (
+        RecordRow(
+            row="1",
+            work={"op": "gemm", "M": 1, "N": 8192, "K": 1024, "batch": 16, "dtype": "int8", "out_dtype": "int8"},
+            t_s=37.703e-6,
+            device="MI300X",
+            claims=(Claim("memory", 7127.6e9),),
+            alternatives=(Alternative("accounting_unit", 1 / 16, "", "the batch is missing"),),
+        ),
+        "dtype_width",
+        2.0,
+    ),
+    "aiter MoE bf16: all 128 experts": (
+        RecordRow(
+            row="1",
+            work=fused(16, 4096, 384, 128, 8, "bf16"),
+            t_s=218.24e-6,
+            device="MI300X",
+            claims=(Claim("memory", 5536e9),),
+            alternatives=moe(128, 16, 8),
+        ),
+        "overcounted_bytes",
+        1.553,
+    ),
+    "aiter MoE mxfp8: all 257 experts": (
+        RecordRow(
+            row="1",
+            work=fused(32, 6144, 512, 257, 9, "fp8"),
+            t_s=263.169e-6,
+            device="MI355X",
+            claims=(Claim("memory", 9218e9),),
+            alternatives=moe(257, 32, 9),
+        ),
+        "overcounted_bytes",
+        1.469,
+    ),
+    "aiter MoE fp4: 257 experts at one byte, nine are hit at half a byte": (
+        RecordRow(
+            row="1",
+            work=fused(1, 7168, 256, 257, 9, "fp4"),
+            t_s=18.8943e-6,
+            device="MI355X",
+            claims=(Claim("memory", 74880e9),),
+            alternatives=moe(257, 1, 9),
+        ),
+        "overcounted_bytes",
+        57.1,
+    ),
+    "aiter#815 attention backward: causal counted full, under the roof all the same": (
+        RecordRow(
+            row="1",
+            work={
+                "op": "attn_backward",
+                "batch": 8,
+                "n_q_heads": 64,
+                "n_kv_heads": 8,
+                "head_dim": 128,
+                "seq_q": 8192,
+                "seq_kv": 8192,
+                "causal": True,
+                "dtype": "bf16",
+            },
+            t_s=20893e-6,
+            device="MI355X",
+            claims=(Claim("compute", 2105e12),),
+        ),
+        "flop_convention",
+        2.0,
+    ),
+    "flashinfer bmm_fp8: the batch of 64 is missing from the bandwidth": (
+        RecordRow(
+            row="1",
+            work={"op": "gemm", "M": 4, "N": 1024, "K": 7168, "batch": 64, "dtype": "fp8", "out_dtype": "bf16"},
+            t_s=84.528e-6,
+            device="B200",
+            claims=(Claim("memory", 87.3e9),),
+            alternatives=(Alternative("accounting_unit", 1 / 64, "", "the batch is missing"),),
+        ),
+        "accounting_unit",
+        1 / 64,
+    ),
+    "Liger swiglu: a record of one activation that times three GEMMs": (
+        RecordRow(
+            row="1",
+            work={"op": "elementwise", "numel": 32768 * 11008, "inputs": 2, "dtype": "bf16"},
+            t_s=35930e-6,
+            device="NVIDIA A100-SXM4-80GB",
+            timed_flops=6.0 * 32768 * 4096 * 11008,
+        ),
+        "accounting_unit",
+        None,
+    ),
+    "llm.c#851 layernorm on L40S: the working set stays in the L2": (
+        RecordRow(row="1", device="L40S", claims=(Claim("memory", 3530e9),), working_set=40e6),
+        "cache_resident",
+        None,
+    ),
+    "the same without its working set": (
+        RecordRow(row="1", device="L40S", claims=(Claim("memory", 3530e9),)),
+        "unexplained",
+        None,
+    ),
+    "kernelbench.com W4A16 on RTX PRO 6000: weights pinned in the L2": (
+        RecordRow(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),), working_set=90e6),
+        "cache_resident",
+        None,
+    ),
+    "the same without its working set too": (
+        RecordRow(row="1", device="rtxpro6000-ws", claims=(Claim("memory", 4320e9),)),
+        "unexplained",
+        None,
+    ),
+    "GEAK#468: counters that show three quarters of a copy": (
+        RecordRow(
+            row="1",
+            work={"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"},
+            t_s=300e-6,
+            device="MI355X",
+            counted=0.75,
+        ),
+        "counter_fault",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_public_mistakes_get_their_name(table: peaktable.Table, name: str) -> None:
+    record, cause, factor = TRAPS[name]
+    found = result(table, record)
+    assert found.claim is not None
+    assert found.claim["cause"] == cause
+    assert found.claim["experiment"] == EXPERIMENTS[cause]
+    if factor is not None:
+        assert found.claim["factor"] == pytest.approx(factor, rel=0.02)
+    assert found.status != "beyond_roof"  # what is printed decides nothing
+
+
+def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
+    # kernelbench.com's table: fp8 400e12 for a board whose units give 1e15; cuBLAS reaches 773.
+    wrong = Peaks(product="rtxpro6000-ws", hbm_bw_bytes_s=1.792e12, flops={"fp8": 4e14}, source="user", confidence="high")
+    wrong = wrong._replace(unvalidated={"matrix.fp8": "0.40 of what units, clock and rate give"})
+    shape = {"op": "gemm", "M": 4096, "N": 4096, "K": 4096, "dtype": "fp8", "out_dtype": "bf16"}
+    found = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
+    assert isinstance(found, Result)
+    assert (found.status, found.cause) == ("beyond_roof", "wrong_peak")
+    claimed = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, claims=(Claim("compute", 773e12),)))
+    assert isinstance(claimed, Result)
+    assert (claimed.claim or {})["cause"] == "wrong_peak"
+
+
+def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaktable.Table) -> None:
+    # aiter's bpreshuffle table: us = 1.0 for a GEMM whose roof time is 13,245 us.
+    shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
+    record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
+    found = Checker(table).row("f", record)
+    assert isinstance(found, Refused)
+    assert (found.cause, found.row) == ("placeholder", "line 1292")
+    small = {**shape, "M": 1, "N": 64, "K": 64}
+    honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, hand_written=True))
+    assert isinstance(honest, Result)  # exactly 1 us, and possible
+
+
+def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaktable.Table) -> None:
+    copy = {"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"}  # 1.07 GB: 134 us at 8 TB/s
+    base = {"row": "1", "work": copy, "device": "MI355X", "t_s": 250e-6}
+    assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).status == "not_comparable"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=252e-6)).status == "no_change"
+    # 0.357 of the roof before: a target of 0.875 leaves 2.45x, and 1.5x is within it.
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=375e-6)).status == "consistent"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=200e-6)).status == "regression"
+
+
+@pytest.mark.parametrize(("printed", "digits", "cause"), [(100.4, 0.0, None), (103.0, 0.05, None), (103.0, 0.0, "unexplained")])
+def test_rounding_is_no_mistake(printed: float, digits: float, cause: str | None) -> None:
+    finding = of_claim(Claim("memory", printed, digits), 100.0)
+    assert (finding.cause if finding else None) == cause
+
+
+def test_the_order_of_the_causes_is_that_of_the_set() -> None:
+    assert tuple(EXPERIMENTS) == CAUSES
+    peaks = Peaks(hbm_bw_bytes_s=1e12, unvalidated={"memory": "no"})
+    everything = Facts(
+        hand_written=True,
+        counted=0.5,
+        alternatives=(Alternative("overcounted_bytes", 2.0, "memory", "all experts"),),
+        working_set=1e6,
+        fewer_bytes=1e6,
+        correct=False,
+    )
+    causes, facts = [], everything
+    for without in (
+        {"hand_written": False},
+        {"counted": None},
+        {"alternatives": ()},
+        {"unvalidated": {}},
+        {"working_set": None},
+        {"fewer_bytes": None},
+        {"correct": None},
+        {},
+    ):
+        causes.append(of_excess("memory", 1.5, 1e9, peaks, facts).cause)
+        peaks = peaks._replace(unvalidated={}) if "unvalidated" in without else peaks
+        facts = facts._replace(**{key: value for key, value in without.items() if key != "unvalidated"})
+    expected = ["placeholder", "counter_fault", "overcounted_bytes", "wrong_peak", "cache_resident", "different_algorithm"]
+    assert causes == [*expected, "work_skipped", "unexplained"]
+
+
+# The command.
+
+HEAD = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw"
+
+
+def tuned(us: str, *, n: int = 8192, tflops: str = "", bw: str = "", gfx: str = "gfx950") -> str:
+    return f"{gfx},256,64,{n},8192,False,torch.bfloat16,torch.bfloat16,False,False,asm,1,0,{us},kernel,0.0,{tflops},{bw}"
+
+
+def command(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from pytest_roofline.cli import main; sys.exit(main())", "check", *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100"},
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    # 64 x 8192 x 8192 in bf16 moves 136.3 MB, 17.04 us at 8 TB/s.
+    flops, nbytes = 2 * 64 * 8192 * 8192, 2 * (64 * 8192 + 8192 * 8192 + 64 * 8192)
+    lines = [
+        HEAD,
+        tuned("40.0", tflops=f"{flops / 40 / 1e6:.2f}", bw=f"{nbytes / 40 / 1e3:.2f}"),
+        tuned("10.0"),  # 1.7 times the roof
+        tuned("inf"),
+        tuned("40.0", gfx="gfx9999"),
+        tuned("40.0", tflops=f"{flops / 40 / 1e5:.2f}"),  # ten times too high
+    ]
+    path = tmp_path / "tuned.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_command_starts_without_pytest(rows: Path) -> None:
+    asked = "import sys; from pytest_roofline.cli import main; main(); sys.exit('_pytest.config' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked, "check", str(rows)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_json_of_the_command(rows: Path, tmp_path: Path) -> None:
+    done = command(rows, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["counts"] == {"not_checked": 2, "beyond_roof": 1}
+    assert [(item["row"], item["reason"]) for item in found["refused"]] == [
+        ("line 4", "us is 'inf', expected a finite number"),
+        ("line 5", "no peaks for device gfx9999"),
+    ]
+    beyond = next(item for item in found["rows"] if item["status"] == "beyond_roof")
+    assert beyond["row"] == "line 3"
+    assert beyond["roofline_pct"] == pytest.approx(2 * (2 * 64 * 8192 + 8192 * 8192) / 10e-6 / 8e12)
+    claim = next(item["claim"] for item in found["rows"] if item["row"] == "line 6")
+    assert (claim["axis"], claim["cause"], claim["factor"]) == ("compute", "accounting_unit", pytest.approx(10, rel=1e-3))
+    assert found["causes"]["accounting_unit"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kinds", "code"), [("beyond_roof", 1), ("claim", 1), ("refused", 1), ("regression", 0), ("exceeds_target,regression", 0)]
+)
+def test_only_a_kind_that_was_named_fails_the_command(rows: Path, tmp_path: Path, kinds: str, code: int) -> None:
+    assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
+
+
+def test_a_gate_that_no_row_could_be_held_against_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
+    assert command("tuned.csv", cwd=tmp_path).stderr == ""
+    done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "--fail-on: no row could be checked\n")
+
+
+def test_a_misspelt_device_of_a_row_is_told_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "gemm.csv").write_text("dtype,m,n,k,us\nbf16,64,8192,8192,40\n")
+    done = command("gemm.csv", "--format", "aiter op test", "--device", "H100", cwd=tmp_path)
+    assert "no peaks for device H100: is it h100-sxm or h100-pcie or h100-nvl?" in done.stdout
+
+
+def test_a_folder_is_named_as_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    assert command("records/.", cwd=tmp_path).stderr.startswith("records: ")
+
+
+def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_path: Path) -> None:
+    done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "3 rows" not in done.stdout
+    assert done.stdout.startswith("5 rows: 2 not_checked, 1 beyond_roof; 2 refused")
+    assert "to confirm: " in done.stdout
+    assert "::warning file=tuned.csv,title=roofline%3A beyond_roof::" in done.stdout
+    assert "beyond_roof" in (tmp_path / "out.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("device", "units", "rate", "status"),
+    [
+        ("sm_90", 132, 4.4e12, "near_roof"),  # an H200's: 4.8 TB/s, where the default of sm_90 is an H100 of 3.35
+        ("gfx942", 304, 5.8e12, "near_roof"),  # an MI325X's: 6.0 TB/s, where it is an MI300X of 5.3
+        ("gfx942", 304, 6.7e12, "beyond_roof"),  # 6.144 TB/s of its bus, and 5 %
+        ("MI300X", None, 5.8e12, "beyond_roof"),
+    ],
+)
+def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
+    table: peaktable.Table, device: str, units: int | None, rate: float, status: str
+) -> None:
+    work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
+    found = result(table, RecordRow(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
+    assert found.status == status
+
+
+@pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])
+def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str) -> None:
+    finding = of_claim(Claim("memory", factor * 1e12), 1e12)
+    assert finding is not None
+    assert finding.cause == cause
+
+
+def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_launch(tmp_path: Path, run: Run) -> None:
+    """16384 rows of 4096 in fp8 and out in bf16 are 201 MB, six times the L2: without them it would be compute-bound."""
+    moved = 8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2)
+    head = "gfx,cu_num,token,model_dim,inter_dim,expert,topk,dtype,q_dtype_a,q_dtype_w,use_g1u1,us,run_1stage"
+    (tmp_path / "moe.csv").write_text(f"{head}\ngfx942,304,16384,4096,128,8,1,torch.bfloat16,fp8,fp8,1,100.0,1\n")
+    (row,) = json.loads(command("moe.csv", "--json", cwd=tmp_path).stdout)["rows"]
+    case = {"op": "moe", "tokens": 16384, "hidden": 4096, "inter": 128, "experts": 8, "top_k": 1, "launches": 1}
+    run.topn(gemm_row("k", t_ms=0.1)).shapes(k=[{**case, "dtype": "fp8", "out_dtype": "bf16"}]).env(**MI300X)
+    (item,) = run.analyze()["entries"]
+    for found in (row, item):
+        assert found["roof_axis"] == "memory"
+        assert found["roofline_pct"] == pytest.approx(moved / 100e-6 / 5.3e12, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "of no format that is known"),
+        (b"\x00\x01\x02\xff" * 1000, "of no format that is known"),
+        (b"a,b,c\n1,2,3\n", "of no format that is known"),
+        (b"\x1f\x8b\x08\x00broken", "bad.csv"),
+        (HEAD.encode() + b"\n" + b"9" * 9_000_000, "line 2 is longer than"),
+        (HEAD.encode() + b"\n\xff\xfe\n", "line 2: not UTF-8"),
+        (HEAD.encode("utf-16"), "UTF-16 text, as some shells redirect to a file: save it as UTF-8"),
+        (b'{"benchmarks": [', "bad.csv"),
+    ],
+)
+def test_what_is_no_record_is_refused_in_a_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "bad.csv").write_bytes(content)
+    done = command("bad.csv", cwd=tmp_path)
+    assert done.returncode in (0, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < 400
+
+
+def test_a_gzip_is_read_and_a_bomb_is_not(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "tuned.csv.gz").write_bytes(gzip.compress(rows.read_bytes()))
+    assert command("tuned.csv.gz", cwd=tmp_path).stdout.startswith("5 rows: ")
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb", compresslevel=9) as handle:
+        handle.write(HEAD.encode() + b"\n")
+        for _ in range(20):
+            handle.write(b"0" * 1_000_000)
+    done = command("bomb.csv.gz", cwd=tmp_path)
+    assert "line 2 is longer than" in done.stderr
+
+
+def test_one_bad_file_costs_only_itself(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("nothing of ours\n")
+    done = command("bad.txt", rows, "missing.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "5 rows" in done.stdout
+    assert done.stderr.count("\n") == 2
+
+
+# The ledger.
+
+
+def predictions(tmp_path: Path) -> Path:
+    from support.tool import EXAMPLE
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from pytest_roofline.cli import main; sys.exit(main())"]
+        + ["analyze", str(EXAMPLE), "--out", str(tmp_path)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    return tmp_path / "profile_roofline.json"
+
+
+MOE = 'op="moe", tokens=64, hidden=2048, inter=512, experts=256, top_k=8, dtype="fp8"'
+
+
+def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+    case = {"sig": "fused_moe_kernel", "regime": "decode", "baseline_ms": 0.098942, "optimized_ms": 0.0945, "speedup": 1.047}
+    (tmp_path / "out.txt").write_text(f"GEAK_PER_CASE {json.dumps([case])}\nGEAK_GEOMEAN_SPEEDUP 1.047\n")
+    told = ("--predictions", predictions(tmp_path), "--device", "gfx950", "--ledger", "ledger.md")
+    done = command("out.txt", *told, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["rows"]
+    assert (found["status"], found["speedup"]) == ("consistent", pytest.approx(1.047, rel=1e-3))
+    text = (tmp_path / "ledger.md").read_text()
+    assert text.count("fused_moe_kernel") == 1
+    assert "out.txt" in text
+
+
+def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.md", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "ledger: nothing to append: no row has both a prediction and a speedup" in done.stdout
+    assert not (tmp_path / "ledger.md").exists()
+
+
+def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+    predictions(tmp_path)
+    (tmp_path / "test_moe.py").write_text(
+        f"""
+import pytest
+
+@pytest.mark.roofline(kernel="fused_moe_kernel", {MOE})
+def test_experts(roofline):
+    roofline.record(94.5e-6, clock="device-event", cache="cold")
+"""
+    )
+    before = {"benchmarks": [{"fullname": "test_moe.py::test_experts", "stats": {"median": 98.942e-6}}]}
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--roofline", "--roofline-device=gfx950", "--roofline-ledger=ledger.md"]
+        + ["--roofline-predictions=profile_roofline.json", "--roofline-baseline=before.json", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fused_moe_kernel" in (tmp_path / "ledger.md").read_text()

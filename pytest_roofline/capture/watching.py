@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ..declare import Declared
-from ..devices import seen_on
+from ..timing.devices import device_kind
 from ..values import raised
 from . import Outcome, capture, own_call
 from .restore import names_of, replaced
@@ -85,7 +85,7 @@ def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any
     def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         value = original(fixture, *args, **kwargs)
-        watched.seen = seen_on((value, args, kwargs))
+        watched.seen = device_kind(value, args, kwargs)
         if args and timed():  # its function may also be named by a keyword
             watched.benchmark = of_timed(args[0], args[1:], kwargs, like=shape(value))
         return value
@@ -97,7 +97,7 @@ def _pedantic(watched: Watched) -> Callable[..., Any]:
     def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         value = original(fixture, *args, **kwargs)
-        watched.seen = seen_on((value, args[1:2], kwargs.get("args"), kwargs.get("kwargs")))
+        watched.seen = device_kind(value, args[1:2], kwargs.get("args"), kwargs.get("kwargs"))
         watched.benchmark = Captured("", reason=PEDANTIC)
         return value
 

@@ -1,6 +1,6 @@
-"""On which device a call works: read off the arrays it takes, closes over and returns.
+"""On which device a call works, from the arrays that it takes, closes over and returns.
 
-A library is asked only when it is already imported, for an array of its own cannot exist before that.
+A library is asked only when the user's code has imported it: its arrays cannot exist before that.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ MOST_OBJECTS = 10_000
 
 
 class Place(NamedTuple):
-    """framework: torch, jax, cupy or cuda (an array of a library we do not know, by its ``__cuda_array_interface__``)."""
+    """A device that holds an array."""
 
-    framework: str
+    framework: str  # torch, jax, cupy or cuda (an array with ``__cuda_array_interface__`` of an unknown library)
     platform: str
     number: int
 
 
-#: Where an array of numpy, or of torch on the CPU, lies: nothing has to be waited for.
+#: The place of numpy arrays and of torch's CPU tensors, where a call is over when it returns.
 HOST = Place("host", "cpu", 0)
 
 
@@ -34,8 +34,14 @@ def loaded(name: str) -> Any:
 
 
 def places(*objects: object) -> set[Place]:
-    """Where the arrays among these lie."""
+    """Find the devices that hold the arrays among these objects and in their containers."""
     return {place for thing in _inside(objects) for place in _places(thing)}
+
+
+def device_kind(*objects: object) -> str | None:
+    """Return ``gpu`` where an array among these objects is on an accelerator, ``cpu`` where all are on the host, else None."""
+    found = {place.platform == "cpu" for place in places(*objects)}
+    return None if not found else "cpu" if False not in found else "gpu"
 
 
 def kinds(*objects: object) -> set[str]:

@@ -18,6 +18,7 @@ import pytest
 
 from pytest_roofline.timing import Settings, compare, measure
 from pytest_roofline.timing.cache import UNKNOWN_HOST_BYTES, host_cache, host_flush
+from pytest_roofline.timing.devices import device_kind
 from support.tool import ROOT
 
 QUICK = Settings(warmup_calls=1, warmup_s=0.0, min_s=0.0, budget_s=0.02)
@@ -76,7 +77,7 @@ def test_an_exception_leaves_as_it_is() -> None:
 
 def test_timing_imports_neither_pytest_nor_an_array_library() -> None:
     code = (
-        "import sys; from pytest_roofline.timing import measure, benchmarks; measure(int);"
+        "import sys; from pytest_roofline.timing import measure, plugins; measure(int);"
         "print([name for name in ('pytest', '_pytest', 'numpy', 'torch', 'jax', 'cupy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -460,3 +461,11 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "timing.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(block, "docs/timing.md", "exec"), {})
     assert " us, " in capsys.readouterr().out
+
+
+def test_the_device_of_arrays_is_found_in_containers() -> None:
+    numpy = pytest.importorskip("numpy")
+    on_gpu = type("Array", (), {"__cuda_array_interface__": {}})()
+    assert device_kind({"a": [numpy.ones(2)]}, 1) == "cpu"
+    assert device_kind(numpy.ones(2), [on_gpu]) == "gpu"
+    assert device_kind(1, "text", None, [2.0]) is None

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
-from roofline_engine.entry import ByteModel
+from roofline_engine.entry import ByteModel, note
 from roofline_engine.kernels import classify
 from roofline_engine.models import OPS, REQUIRED, Work, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
@@ -179,7 +179,7 @@ def _counted(given: dict[str, Any]) -> Work:
         engine = "vector" if coarse == "elementwise" else "matrix"
     candidates = (ByteModel("declared", float(size), float(amount)),)
     name = op if op in OPS else "unknown"
-    notes = () if name == op else (f"op {printable(op)[:40]} has no model or target",)
+    notes = () if name == op else (note(f"op {printable(op)[:40]} has no model or target"),)
     return Work(name, coarse, candidates, engine, parse_dtype(spelled), parse_dtype(weight or spelled), notes)
 
 

@@ -23,7 +23,7 @@ from roofline_engine.check import (
     overhead,
     untimely,
 )
-from roofline_engine.entry import Entry
+from roofline_engine.entry import Entry, Note, first_text, note, tidy_notes
 from roofline_engine.metrics import assess, roof_time, unmodelled
 from roofline_engine.models import WITHOUT_ACTIVATIONS, Work, in_cache
 from roofline_engine.peaks import Peaks
@@ -38,16 +38,21 @@ from .row import Row
 if TYPE_CHECKING:
     from .testcase import Case
 
-NO_WORK = "nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can"
-IDLE = "its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)"
-UNTIMELY = "device work on a host's clock without a wait for the device: the time may be of the launch alone"
-SHARED = "measured while other workers of pytest-xdist ran: display only, -n 0 measures alone"
+NO_WORK = note("nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can", "no_work_model")
+IDLE = note("its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)", "idle")
+UNTIMELY = note(
+    "device work on a host's clock without a wait for the device: the time may be of the launch alone", "no_device_sync"
+)
+SHARED = note("measured while other workers of pytest-xdist ran: display only, -n 0 measures alone", "shared_workers")
 #: What takes its times in a worker as well; pytest-benchmark does not, and of a time that a test recorded nothing is known.
 TIMED_HERE = ("roofline", "pytest-codspeed")
 #: A ceiling measured among other programs is good to this factor; what exceeds it by more is not the ceiling's fault.
 _SWING = 10.0
-NO_OVERHEAD = "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time"
-NO_DEVICE = "its device is not known: device= in the marker, or --roofline-device"
+NO_OVERHEAD = note(
+    "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time",
+    "no_overhead",
+)
+NO_DEVICE = note("its device is not known: device= in the marker, or --roofline-device", "no_device")
 
 
 class Annotator:
@@ -81,7 +86,7 @@ class Annotator:
         """The row of a case; what could not be known is a reason in it, never an error."""
         case = self._as_run_here(case)
         said = case.declared
-        notes = [*said.notes, case.problem]
+        notes = [*map(note, said.notes), note(case.problem, "problem")]
         device, peaks = self._peaks(case, notes)
         work = in_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
         prediction = self._predicted(case, work, peaks, notes)
@@ -95,7 +100,7 @@ class Annotator:
         )
         outcome = None
         if work is None:
-            notes.insert(0, case.problem or NO_WORK)
+            notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
             entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
         elif peaks is None:
             entry = assess(self._timed(entry, case), work, Peaks(source="derived"), target_eff=said.target_eff)
@@ -109,15 +114,15 @@ class Annotator:
                 entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.record is not None:
-            notes.append(printed(case.record, work, peaks or Peaks(source="derived")))
+            notes.append(note(printed(case.record, work, peaks or Peaks(source="derived")), "claim"))
         if case.measurement is not None:
-            notes += case.measurement.notes
+            notes += map(note, case.measurement.notes)
             if case.measurement.wall_s is not None and overhead(case.measurement) is None:
                 notes.append(NO_OVERHEAD)
             notes += [SHARED] if self.shared and case.measurement.source in TIMED_HERE else []
         elif case.idle:
             notes.append(IDLE)
-        entry = entry._replace(notes="; ".join(dict.fromkeys(note for note in notes if note)))
+        entry = entry._replace(notes=tidy_notes(notes))
         return Row(
             nodeid=case.nodeid,
             entry=entry,
@@ -168,7 +173,7 @@ class Annotator:
                 row, outcome = judge(peaks)
         return row, outcome, peaks
 
-    def _predicted(self, case: Case, work: Work | None, peaks: Peaks | None, notes: list[str]) -> Prediction | None:
+    def _predicted(self, case: Case, work: Work | None, peaks: Peaks | None, notes: list[Note]) -> Prediction | None:
         """The prediction of a case's kernel, on its device and of its shape, with a note on how it was found or why not."""
         if self.predictions is None:
             return None
@@ -177,7 +182,7 @@ class Annotator:
             case.test, nodeid=case.nodeid, kernel=said.kernel, launched=case.launched, work=work
         )
         if entry is None:
-            notes.append(problem)
+            notes.append(note(problem, "prediction_unused"))
             return None
         other = self.predictions.other_device(peaks) if peaks is not None else None
         if other:
@@ -185,9 +190,9 @@ class Annotator:
             return None
         other = entry.other_work(work) if work is not None else None
         if other:
-            notes.append(f"prediction not used: {other} ({how})")
+            notes.append(note(f"prediction not used: {other} ({how})", "prediction_unused"))
             return None
-        notes.append(f"prediction {how}")
+        notes.append(note(f"prediction {how}", "prediction"))
         return entry.prediction._replace(matched=how)
 
     def _as_run_here(self, case: Case) -> Case:
@@ -218,7 +223,7 @@ class Annotator:
         t_ms = 1e3 * case.measurement.t_s
         return entry._replace(t_ms=t_ms / case.declared.launches, t_unit_ms=t_ms)
 
-    def _peaks(self, case: Case, notes: list[str]) -> tuple[str | None, Peaks | None]:
+    def _peaks(self, case: Case, notes: list[Note]) -> tuple[str | None, Peaks | None]:
         if case.declared.work is None:
             return case.declared.device, None  # nothing to hold against a roof, so no ceiling is measured for it
         on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
@@ -232,7 +237,7 @@ class Annotator:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:
             self.tell(str(error))
-            notes.append(str(error))
+            notes.append(note(str(error), "no_device"))
             return name, None
 
     def tell(self, line: str) -> None:
@@ -265,7 +270,7 @@ def gate(row: Row, settings: Settings, min_pct: float | None) -> str | None:
     if "beyond_roof" in settings.fail_on and outcome.status == "beyond_roof":
         return f"beyond_roof: {outcome.message}"
     if "unmodelled" in settings.fail_on and not entry.modeled:
-        return f"unmodelled: {entry.notes.partition('; ')[0]}"
+        return f"unmodelled: {first_text(entry.notes)}"
     for kind in ("exceeds_target", "regression"):  # without a model it is two times alone, which no peak can make doubtful
         if kind in settings.fail_on and outcome.status == kind and (sure or not entry.modeled):
             return f"{kind}: {outcome.message}"

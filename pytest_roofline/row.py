@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline_engine.check import Baseline, Check, Measurement, Overhead, Prediction, overhead
-from roofline_engine.entry import ByteModel, Entry, to_dict
+from roofline_engine.entry import ByteModel, Entry, read_notes, to_dict
 from roofline_engine.models import Work
 from roofline_engine.units import number, parse_dtype
 
@@ -72,6 +72,7 @@ class Row:
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
         """The row that ``to_dict`` wrote."""
         entry = {key: _tuple(value) for key, value in data.items() if key in Entry._fields}
+        entry["notes"] = read_notes(data["notes"], data.get("note_codes", ()))
         entry["byte_models"] = tuple(ByteModel(**model) for model in data["byte_models"])
 
         def part(key: str, kind: Any) -> Any:

@@ -78,6 +78,10 @@ def _of_record(name: str) -> type[BaseModel]:
     known = {"ByteModel": model("byte-model")} if name == "entry" else {}
     fields: dict[str, Any] = {}
     for key, spelled in record.__annotations__.items():
+        if key == "notes" and name == "entry":  # in JSON one text, and a list of codes
+            fields["notes"] = (str, Field("", description=meanings["notes"].doc))
+            fields["note_codes"] = (list[str], Field([], description=meanings["note_codes"].doc))
+            continue
         kind = eval(spelled, {"__builtins__": {}}, {**_TYPES, **known})  # the engine's own source, as its Records spell it
         if key in sets:
             closed: Any = Literal[sets[key]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from roofline_engine.entry import ByteModel
+from roofline_engine.entry import ByteModel, note
 from roofline_engine.kernels import classify
 from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype, quantity
@@ -192,10 +192,10 @@ def _several(seen: Sequence[Seen], nbytes: float, made: Collection[int], kept: C
     main = _main(seen, engine, nbytes, separate, made, kept)
     candidates = (ByteModel(FUSED, nbytes, chosen.sum), ByteModel(OP_BY_OP, separate, chosen.sum, in_range=False))
     names = ", ".join(f"{count} {name}" for name, count in _counts(seen))
-    note = f"{len(seen)} operations as one: {names}; {quantity(separate, 'B')} one by one"
+    text = f"{len(seen)} operations as one: {names}; {quantity(separate, 'B')} one by one"
     if main is None:
-        return Work("unknown", "unknown", candidates, engine, dtype, dtype, (note,)), said
-    return Work(main.op, main.op_class, candidates, engine, dtype, main.weight_dtype, (note,)), said
+        return Work("unknown", "unknown", candidates, engine, dtype, dtype, (note(text),)), said
+    return Work(main.op, main.op_class, candidates, engine, dtype, main.weight_dtype, (note(text),)), said
 
 
 def _main(

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
-from roofline_engine.entry import ByteModel
+from roofline_engine.entry import ByteModel, note
 from roofline_engine.models import Work, work
 from roofline_engine.ops_matmul import positions_met
 from roofline_engine.units import Dtype, parse_dtype, quantity
@@ -401,7 +401,7 @@ def _convolution(eqn: Any, seen: Seen, platform: str) -> Work:
     dims = len(spec) - 2
     dtype = _operand(source, params.get("precision"), platform)
     name = f"conv{dims}d" if dims in (1, 2, 3) else "unknown"
-    note = f"{name}: {tuple(source.shape)} by {tuple(weight.shape)}, output {tuple(out.shape)}"
+    text = f"{name}: {tuple(source.shape)} by {tuple(weight.shape)}, output {tuple(out.shape)}"
     extents = [source.shape[at] for at in numbers.lhs_spec[2:]]
     outputs = [out.shape[at] for at in numbers.out_spec[2:]]
     kernel = [weight.shape[at] for at in spec[2:]]
@@ -409,7 +409,7 @@ def _convolution(eqn: Any, seen: Seen, platform: str) -> Work:
     met = math.prod(positions_met(size, taps, hop, pad[0], step, many) for size, taps, hop, pad, step, many in axes)
     skipped = nbytes(source) * (1 - met / math.prod(extents))
     candidate = ByteModel("input_weight_output", distinct(seen.reads, seen.writes) - skipped, flops)
-    return Work(name, "gemm", (candidate,), "matrix", dtype, _dtype(weight), (note,))
+    return Work(name, "gemm", (candidate,), "matrix", dtype, _dtype(weight), (note(text),))
 
 
 def _pallas(eqn: Any, seen: Seen) -> Seen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine.causes import Claim
 from roofline_engine.check import Baseline, Measurement
-from roofline_engine.entry import ByteModel
+from roofline_engine.entry import ByteModel, Note
 from roofline_engine.models import Work
 from roofline_engine.units import parse_dtype, printable
 
@@ -97,7 +97,7 @@ def _work_from_dict(said: Mapping[str, Any]) -> Work:
             "candidates": tuple(ByteModel(**model) for model in said["candidates"]),
             "dtype": parse_dtype(said["dtype"]),
             "weight_dtype": parse_dtype(said["weight_dtype"]),
-            "notes": tuple(said["notes"]),
+            "notes": tuple(Note(*item) for item in said["notes"]),
             "cached": tuple(said["cached"]),
         }
     )

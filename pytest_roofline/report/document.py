@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofline_engine.check import HOST
-from roofline_engine.entry import STAGES
+from roofline_engine.entry import STAGES, first_text
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import printable, quantity
 
@@ -122,9 +122,7 @@ class Document:
             "ranking_by_expected_gain": [row.nodeid for row in self.by_gain()],
             "unmatched_predictions": kernels,
             "unmatched_tests": tests,
-            "degraded": [
-                {"name": row.nodeid, "reason": row.entry.notes.partition("; ")[0]} for row in rows if not row.entry.modeled
-            ],
+            "degraded": [{"name": row.nodeid, "reason": first_text(row.entry.notes)} for row in rows if not row.entry.modeled],
             "skill_errors": self.problems,
         }
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from roofline_engine.entry import join_notes
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 
@@ -38,7 +39,7 @@ def text(document: Document) -> str:
         shares, gains = document.by_share(), document.by_gain()
         pairs = [[str(at), code(kernel(a)), code(kernel(b))] for at, (a, b) in enumerate(zip(shares, gains), 1)]
         parts.append(table([["rank", "by measured share or time", "by expected gain"], *pairs]))
-    notes = [f"- {code(row.nodeid)}: {plain_text(row.entry.notes)}" for row in document.rows if row.entry.notes]
+    notes = [f"- {code(row.nodeid)}: {plain_text(join_notes(row.entry.notes))}" for row in document.rows if row.entry.notes]
     if notes:
         parts += ["<details><summary>What each figure rests on</summary>", "\n".join(notes), "</details>"]
     if document.problems:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.check import HOST
+from roofline_engine.entry import first_text, has_note, join_notes
 from roofline_engine.metrics import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
@@ -74,9 +75,9 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     for spent, row in sorted(hidden, key=lambda pair: -pair[0].share)[: None if verbosity > 0 else _TOLD]:
         yield Line(f"launch overhead: {kernel(row)}: {overhead_told(spent)}")
     yield from _untimed([row for row in document.rows if row.measurement is None and row.entry.modeled], verbosity)
-    idle = sum(IDLE in row.entry.notes for row in document.rows)
+    idle = sum(has_note(row.entry.notes, "idle") for row in document.rows)
     if idle:
-        yield Line(f"not measured, {idle}: {IDLE}", ("yellow",))
+        yield Line(f"not measured, {idle}: {IDLE.text}", ("yellow",))
     yield from _gates(document, rows)
     if verbosity >= 0:
         yield from _reasons(rows)
@@ -177,7 +178,7 @@ def _reasons(rows: Sequence[Row]) -> Iterator[Line]:
     seen: dict[str, int] = {}
     for row in rows:
         if row.entry.headroom_class == "unknown" and row.check.status not in ("beyond_roof", "near_roof"):
-            first = row.entry.notes.partition("; ")[0] if not row.entry.modeled else _why(row)
+            first = first_text(row.entry.notes) if not row.entry.modeled else _why(row)
             if first:
                 seen[first] = seen.get(first, 0) + 1
     for reason, count in seen.items():
@@ -205,10 +206,10 @@ def _doubt(row: Row) -> str:
         return "its captured work is a bound, or a guess at what is under test: a marker or the fixture makes it evidence"
     if row.entry.stage == "A":
         return "its work is guessed from names: a marker, the fixture or [tool.roofline.work] makes it evidence"
-    if SHARED in row.entry.notes:
-        return SHARED
-    if UNTIMELY in row.entry.notes:
-        return UNTIMELY
+    if has_note(row.entry.notes, "shared_workers"):
+        return SHARED.text
+    if has_note(row.entry.notes, "no_device_sync"):
+        return UNTIMELY.text
     if row.device == HOST:
         return "its ceiling swung while it was measured: `roofline peaks measure --force` in a quiet minute"
     return "the peak of its axis is not certain: name the product, not the architecture"
@@ -251,6 +252,6 @@ def _bases(rows: Sequence[Row], *, notes: bool) -> Iterator[Line]:
         timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"
         yield Line(f"{kernel(row)}: {_moved(row)} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
         if notes and entry.notes:
-            yield Line(f"    {printable(entry.notes)}")
+            yield Line(f"    {printable(join_notes(entry.notes))}")
             for lever in (*entry.byte_reduction_levers, *entry.host_side_levers):
                 yield Line(f"    lever: {printable(lever)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .entry import Entry
+from .entry import Entry, Note, note
 from .inputs import Row
 from .kernels import classify
 from .metrics import (
@@ -94,9 +94,9 @@ def host_side_levers(entry: Entry, offered: Iterable[str]) -> list[str]:
     ]
 
 
-def remarks(entry: Entry, peaks: Peaks) -> list[str]:
+def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
     """What a reader should know before believing the figure, and what would sharpen it."""
-    said = []
+    said: list[str] = []
     reason = entry.unknown_reason
     if reason == "infeasible":
         said.append(
@@ -142,8 +142,9 @@ def remarks(entry: Entry, peaks: Peaks) -> list[str]:
             said.append(f"the gain is inside the {SERVING_NOISE:.1%} noise of serving runs")
     if entry.confidence == "low" and entry.stage != "A" and (peaks.confidence == "low" or peaks.low_axes):
         said.append("low confidence: the peak of this axis is not certain")
+    notes = [note(line, "remark") for line in said]
     if entry.stage == "A":
-        said.append("to sharpen: capture the kernel's shapes and dtypes (shapes.json) and run again")
+        notes.append(note("to sharpen: capture the kernel's shapes and dtypes (shapes.json) and run again", "sharpen"))
     elif entry.stage == "B":
-        said.append("to sharpen: counters of the isolated op")
-    return said
+        notes.append(note("to sharpen: counters of the isolated op", "sharpen"))
+    return notes

@@ -10,7 +10,7 @@ from . import advice, ceilings, fold, inputs, kernels, overlay, peaks, peaktable
 from .config import guess, model
 from .config.model import ModelConfig
 from .counters.apply import Book
-from .entry import STAGES, Entry, to_dict
+from .entry import STAGES, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
 from .metrics import HEAD_MAX, HEAD_PCT, assess, route, unmodelled
@@ -319,7 +319,7 @@ class Judge:
     def entry(self, row: Row) -> Entry:
         """The entry of one row."""
         captured = self.shapes.get(row.name) or self.shapes.get(row.short_name)
-        notes: list[str] = [f"pct_gpu_time computed from times, of {row.pct_basis}"] if row.pct_basis else []
+        notes = [note(f"pct_gpu_time computed from times, of {row.pct_basis}")] if row.pct_basis else []
         regime, t_ms = self._time(row, notes)
         hint = kernels.classify(row.name, row.classification, regime)
         entry = Entry(
@@ -337,12 +337,12 @@ class Judge:
             entry, said = self._judged(entry, row, hint, captured, notes)
             notes = [*said, *notes, *advice.remarks(entry, self.peaks)]
         except ValueError as error:  # L2, CannotModelError included
-            entry = self._unmodelled(entry, hint, f"L2: {error}", notes)
+            entry = self._unmodelled(entry, hint, note(f"L2: {error}", "no_work_model"), notes)
         except Exception as error:  # L5: a fault of ours must not cost the other entries
             what = f"{type(error).__name__}: {error}"
             self.errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {what}")
-            entry = self._unmodelled(entry, hint, f"L5: {type(error).__name__} while modelling it", notes)
-        entry = entry._replace(route=route(entry), notes="; ".join(notes))
+            entry = self._unmodelled(entry, hint, note(f"L5: {type(error).__name__} while modelling it", "model_error"), notes)
+        entry = entry._replace(route=route(entry), notes=tidy_notes(notes))
         return advice.attach(entry, self._neighbours, self.env.backends)
 
     def _neighbours(self) -> list[Row]:
@@ -351,8 +351,8 @@ class Judge:
         return self._beside
 
     def _judged(
-        self, entry: Entry, row: Row, hint: kernels.Hint, captured: list[dict[str, object]] | None, notes: list[str]
-    ) -> tuple[Entry, tuple[str, ...]]:
+        self, entry: Entry, row: Row, hint: kernels.Hint, captured: list[dict[str, object]] | None, notes: list[Note]
+    ) -> tuple[Entry, tuple[Note, ...]]:
         cases = self._captured(captured, notes) if captured else [self._guessed(row, hint, entry.regime, notes)]
         launches, known = self._launches(row, cases, notes)
         done, conflict = cases[0].work, not known
@@ -362,12 +362,16 @@ class Judge:
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
         if self.counters is not None:
-            entry = self.counters.assess(entry, done, self.peaks, notes, conflict=conflict, shapes=len(cases))
+            texts: list[str] = []
+            entry = self.counters.assess(entry, done, self.peaks, texts, conflict=conflict, shapes=len(cases))
+            notes += map(note, texts)
         else:
             entry = assess(entry, done, self.peaks, conflict=conflict)
         return entry, done.notes
 
-    def _folded(self, entry: Entry, row: Row, cases: list[Case], launches: float, notes: list[str]) -> tuple[Entry, Work, bool]:
+    def _folded(
+        self, entry: Entry, row: Row, cases: list[Case], launches: float, notes: list[Note]
+    ) -> tuple[Entry, Work, bool]:
         """Several shapes as one, and whether one ratio can speak for them.
 
         With a time for each, their rates are weighted by calls x time on the roof where most of it goes, dispatch-bound
@@ -382,28 +386,30 @@ class Judge:
             t_unit = entry.t_ms / 1e3 * launches
             chosen = [at for at, label in enumerate(labels) if label == kept]
             rates = [fold.scaled(cases[at].work, t_unit / times[at]) for at in chosen]
-            notes.append("the shapes' rates are weighted by calls x t_us")
+            notes.append(note("the shapes' rates are weighted by calls x t_us"))
             if excluded > 0:
-                notes.append(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
+                notes.append(
+                    note(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
+                )
             return entry, fold.mean(rates, [weights[at] for at in chosen]), True
         calls = sum(case.calls for case in cases)
         done = fold.mean([case.work for case in cases], [case.calls for case in cases])
         if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
             entry = entry._replace(t_ms=row.avg_ms)
-            notes.append("the shapes cover all launches, so the average over all launches is the time of one")
+            notes.append(note("the shapes cover all launches, so the average over all launches is the time of one"))
         else:
             done = fold.spread(done, [case.work for case in cases])
-            notes.append("one time for several shapes: each shape is in the range")
+            notes.append(note("one time for several shapes: each shape is in the range"))
         if len(set(labels)) > 1:
-            notes.append("the shapes stand on different sides of the ridge point: no one ratio speaks for them")
+            notes.append(note("the shapes stand on different sides of the ridge point: no one ratio speaks for them"))
         return entry, done, len(set(labels)) == 1
 
-    def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: str, notes: list[str]) -> Entry:
-        self.degraded.append({"name": entry.name, "reason": reason})
+    def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: Note, notes: list[Note]) -> Entry:
+        self.degraded.append({"name": entry.name, "reason": reason.text})
         notes.insert(0, reason)
         return unmodelled(entry, hint.op, op_class(hint.op))
 
-    def _time(self, row: Row, notes: list[str]) -> tuple[str, float | None]:
+    def _time(self, row: Row, notes: list[Note]) -> tuple[str, float | None]:
         """The regime that carries the launches, and the time of one launch in it."""
         latency = row.base_latency_ms
         decode, prefill = self.topn.decode_steps, self.topn.prefill_steps
@@ -419,23 +425,25 @@ class Judge:
         else:
             regime = "decode"
             if "decode" not in low:
-                notes.append("no step counts: decode assumed")
+                notes.append(note("no step counts: decode assumed"))
         given = latency.get(regime, latency.get(""))
         if given is not None:
             if row.avg_ms is not None and not 1 / _FAR <= given / row.avg_ms <= _FAR:
                 notes.append(
-                    f"base_latency_ms is {given / row.avg_ms:.2g} times the average over all launches ({row.avg_ms:.4g} ms): "
-                    "it is used, check that it is of this kernel and in ms"
+                    note(
+                        f"base_latency_ms is {given / row.avg_ms:.2g} times the average over all launches "
+                        f"({row.avg_ms:.4g} ms): it is used, check that it is of this kernel and in ms"
+                    )
                 )
             return regime, given
         if row.avg_ms is not None:
             missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
-            notes.append(f"{missing}: the average over all launches is used as the time of one")
+            notes.append(note(f"{missing}: the average over all launches is used as the time of one"))
             return regime, row.avg_ms
-        notes.append("no usable time: no base_latency_ms, avg_us or calls with a total")
+        notes.append(note("no usable time: no base_latency_ms, avg_us or calls with a total"))
         return regime, None
 
-    def _captured(self, captured: list[dict[str, object]], notes: list[str]) -> list[Case]:
+    def _captured(self, captured: list[dict[str, object]], notes: list[Note]) -> list[Case]:
         """Stage B: the captured shapes."""
         cases = []
         if len({raw.get("calls") is None for raw in captured}) > 1:
@@ -464,24 +472,28 @@ class Judge:
             raise ValueError(f"{inputs.SHAPES_NAME}: no case has calls")
         return ran
 
-    def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[str]) -> Case:
+    def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[Note]) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
-        op, values = guess.parameters(row, hint, regime, self.env, self.config, notes)
+        texts: list[str] = []
+        try:
+            op, values = guess.parameters(row, hint, regime, self.env, self.config, texts)
+        finally:
+            notes += map(note, texts)
         self._context(op, values, notes)
         return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)
 
-    def _context(self, op: str, values: dict[str, object], notes: list[str]) -> None:
+    def _context(self, op: str, values: dict[str, object], notes: list[Note]) -> None:
         """A missing seq_len comes from the workload, with its range, a missing kv_dtype from env_report.json."""
         if op not in ("attn_decode", "mla_decode"):
             return
         if values.get("kv_dtype") is None and self.env.kv_dtype not in (None, "auto"):
             values["kv_dtype"] = self.env.kv_dtype
         if values.get("seq_len") is None and values.get("seq_lens") is None:
-            mean, span, note = guess.context(self.env)
+            mean, span, basis = guess.context(self.env)
             values.update(seq_len=mean, seq_len_range=span)
-            notes.append(note)
+            notes.append(note(basis))
 
-    def _launches(self, row: Row, cases: list[Case], notes: list[str]) -> tuple[float, bool]:
+    def _launches(self, row: Row, cases: list[Case], notes: list[Note]) -> tuple[float, bool]:
         """Launches of one unit, and whether that is known: as captured; one for a staged MoE; per step over layers.
 
         A whole MoE layer may be one launch or several, which is a factor in its ratio: without evidence it is not known.
@@ -491,22 +503,22 @@ class Judge:
             raise ValueError(f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(given)))})")
         if given:
             (launches,) = given
-            notes.insert(0, f"unit: {_launches(launches)} (shapes.json)")
+            notes.insert(0, note(f"unit: {_launches(launches)} (shapes.json)", "unit"))
             return launches, True
         done = cases[0].work
         if done.launches is not None:
-            notes.insert(0, "unit: one launch, one stage of one layer")
+            notes.insert(0, note("unit: one launch, one stage of one layer", "unit"))
             return done.launches, True
         layers = self.config.layers_of(done.op, row.launches_per_step) if self.config is not None else None
         if row.launches_per_step and layers:
             per_layer = row.launches_per_step / layers
             if per_layer >= 1 and per_layer == int(per_layer):
-                notes.insert(0, f"unit: one of {layers} layers, {_launches(per_layer)}")
+                notes.insert(0, note(f"unit: one of {layers} layers, {_launches(per_layer)}", "unit"))
                 return per_layer, True
-            notes.append(f"{row.launches_per_step:g} launches a step do not divide over {layers} layers")
+            notes.append(note(f"{row.launches_per_step:g} launches a step do not divide over {layers} layers"))
         known = done.op != "moe"
         doubt = "" if known else ": a whole MoE layer may take several, give launches or stage in shapes.json"
-        notes.insert(0, f"unit: one launch (assumed){doubt}")
+        notes.insert(0, note(f"unit: one launch (assumed){doubt}", "unit"))
         return 1, known
 
 

@@ -110,6 +110,11 @@ def read_notes(text: str, codes: Sequence[str] = ()) -> tuple[Note, ...]:
     return tuple(Note(codes[at] if at < len(codes) else "basis", part) for at, part in enumerate(parts))
 
 
+def first_text(notes: Sequence[Note]) -> str:
+    """Return the text of the first note: of an entry without a model, the reason."""
+    return notes[0].text if notes else ""
+
+
 def has_note(notes: Iterable[Note], *codes: str) -> bool:
     """Return whether one of the notes has one of these codes."""
     return any(item.code in codes for item in notes)
@@ -181,7 +186,7 @@ class Entry(Record):
     route: str = "pct_order"
     byte_reduction_levers: tuple[str, ...] = ()
     host_side_levers: tuple[str, ...] = ()
-    notes: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 class Field(Record):
@@ -244,6 +249,7 @@ FIELDS: dict[str, Field] = {
     "byte_reduction_levers": Field("ways to move fewer bytes; only when saturated"),
     "host_side_levers": Field("ways that need no kernel edit; only when not editable"),
     "notes": Field("the unit, the assumptions, what would sharpen this"),
+    "note_codes": Field('one code for each part of notes, as separated by "; "'),
 }
 
 
@@ -251,12 +257,13 @@ _TUPLES = [name for name, kind in Entry.__annotations__.items() if kind.startswi
 
 
 def to_dict(entry: Entry) -> dict[str, object]:
-    """The entry as plain builtins, in the order of the definition."""
+    """Return the entry as plain builtins, in the order of ``FIELDS``."""
     out: dict[str, object] = entry._asdict()
     for name in _TUPLES:
         value = out[name]
         out[name] = list(value) if isinstance(value, tuple) else value
     out["byte_models"] = [model._asdict() for model in entry.byte_models]
+    out["notes"], out["note_codes"] = join_notes(entry.notes), [item.code for item in entry.notes]
     return out
 
 

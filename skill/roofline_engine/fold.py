@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .entry import ByteModel
+from .entry import ByteModel, note
 from .models import Work
 from .peaks import Peaks
 
@@ -31,7 +31,7 @@ def mean(works: Sequence[Work], weights: Sequence[float]) -> Work:
         flops = sum(weight * model.flops for weight, model in zip(weights, same)) / total
         listed = all(model.in_range for model in same)
         candidates.append(ByteModel(name, nbytes, flops, in_range=listed))
-    notes = (f"{len(works)} captured shapes, the first: {first.notes[0]}",)
+    notes = (note(f"{len(works)} captured shapes, the first: {first.notes[0].text}"),)
     return first._replace(candidates=tuple(candidates), notes=notes)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
-from .entry import ByteModel
+from .entry import ByteModel, Note, note
 from .record import Record
 from .units import Dtype, parse_dtype, whole
 
@@ -57,7 +57,7 @@ class Work(Record):
     engine: str
     dtype: Dtype
     weight_dtype: Dtype
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     launches: int | None = None
     cached: tuple[float, float] = (0.0, 0.0)
 
@@ -183,7 +183,7 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
 #: that lack them, or what lies between, once the figure has both: never chosen, but a larger cache behind the L2 may give them.
 WITH_ACTIVATIONS = ("experts_hit_and_activations", "kv_cache_q_and_out")
 WITHOUT_ACTIVATIONS = ("without_activations", "without_intermediate")
-LEFT_TO_CACHE = "activations left out of the figure, in the range"
+LEFT_TO_CACHE = note("activations left out of the figure, in the range", "left_to_cache")
 
 
 def in_cache(done: Work, l2_bytes: float | None) -> Work:
@@ -202,8 +202,9 @@ def in_cache(done: Work, l2_bytes: float | None) -> Work:
     models = [one._replace(bytes=one.bytes + added) for one in done.candidates if one.model not in WITH_ACTIVATIONS]
     beside = [done.candidates[0], *(one for one in done.candidates if spilled and one.model in WITH_ACTIVATIONS)]
     models += [one._replace(model=name, in_range=False) for one, name in zip(beside, WITHOUT_ACTIVATIONS)]
-    notes = (note if note != LEFT_TO_CACHE else "activations counted (more than the L2)" for note in done.notes)
-    return done._replace(candidates=tuple(models), notes=tuple(notes), cached=(0.0, 0.0))
+    counted = note("activations counted (more than the L2)")
+    notes = tuple(counted if item.code == "left_to_cache" else item for item in done.notes)
+    return done._replace(candidates=tuple(models), notes=notes, cached=(0.0, 0.0))
 
 
 class Params:

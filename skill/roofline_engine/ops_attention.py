@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .entry import ByteModel
+from .entry import ByteModel, note
 from .models import REQUIRED, Params, Work, op
 from .record import Record
 from .units import number, whole, wider
@@ -95,7 +95,7 @@ def _context(p: Params) -> tuple[tuple[float, ...], tuple[float, ...], str]:
     return (seq_len,), (low, high), f"context={seq_len:g}, from {low:g} to {high:g} tokens: the range covers it"
 
 
-def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, note: str) -> Work:
+def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, text: str) -> Work:
     """A decode step: KV of the context once for all query heads; Q and output in the range while a cache may hold them."""
     batch, queries = p.size("batch"), p.size("seq_q")
     a = p.dtype("dtype")
@@ -112,11 +112,11 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     candidates = [at("kv_cache", lengths), at("kv_cache_q_and_out", lengths, q_and_out)]
     candidates += [at(f"kv_cache_at_{length:g}", (length,)) for length in span]
     said += f", {queries} queries a sequence" if queries > 1 else ""
-    notes = [f"{note}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
+    texts = [f"{text}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
     if "kv_dtype" not in p.raw:
-        notes.append(f"kv_dtype not given: {kv.name} assumed")
+        texts.append(f"kv_dtype not given: {kv.name} assumed")
     cached = (q_and_out, 0.0)
-    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(notes), None, cached)
+    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(map(note, texts)), None, cached)
 
 
 @op(
@@ -145,8 +145,8 @@ def _attn_decode(p: Params) -> Work:
     a = p.dtype("dtype")
     per_token = kv_heads * (max(dim, dim_v) if p.flag("shared_kv") else dim + dim_v)
     q_and_out = p.size("batch") * p.size("seq_q") * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
-    note = f"attention decode: batch={p.size('batch')} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return _decode(p, per_token, 2.0 * q_heads * (dim + dim_v), q_and_out, note)
+    text = f"attention decode: batch={p.size('batch')} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return _decode(p, per_token, 2.0 * q_heads * (dim + dim_v), q_and_out, text)
 
 
 @op(
@@ -170,8 +170,8 @@ def _mla_decode(p: Params) -> Work:
     a = p.dtype("dtype")
     rows = p.size("batch") * p.size("seq_q") * heads
     q_and_out = rows * ((rank + rope) * a.nbytes + rank * p.dtype("out_dtype", a).nbytes)
-    note = f"MLA decode: batch={p.size('batch')} heads={heads} latent={rank}+{rope}"
-    return _decode(p, rank + rope, 2.0 * heads * (2 * rank + rope), q_and_out, note)
+    text = f"MLA decode: batch={p.size('batch')} heads={heads} latent={rank}+{rope}"
+    return _decode(p, rank + rope, 2.0 * heads * (2 * rank + rope), q_and_out, text)
 
 
 class _Prefill(Record):
@@ -270,8 +270,8 @@ def _attn_prefill(p: Params) -> Work:
     flops = 2.0 * left.pairs * q_heads * (dim + dim_v)
     nbytes = left.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
     nbytes += left.seen_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    note = f"attention prefill: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work("attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider(a, kv), kv, (note,))
+    text = f"attention prefill: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return Work("attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider(a, kv), kv, (note(text),))
 
 
 _ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
@@ -297,5 +297,7 @@ def _attn_backward(p: Params) -> Work:
     flops = 2.0 * left.pairs * q_heads * (again + 2 * dim + 2 * dim_v)
     rows_kv = left.seen_kv + left.rows_kv  # read; gradients written, those of unseen keys as zeros
     nbytes = 2 * left.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    note = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work("attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", wider(a, kv), kv, (note,))
+    text = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return Work(
+        "attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", wider(a, kv), kv, (note(text),)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .entry import ByteModel
+from .entry import ByteModel, note
 from .models import LEFT_TO_CACHE, REQUIRED, Params, Work, op
 from .units import Dtype, whole, wider
 
@@ -52,10 +52,10 @@ def _gemm(p: Params) -> Work:
     if "addend" in p.raw:
         inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
     candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
-    notes = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
+    texts = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:
-        notes.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
-    return Work("gemm", "gemm", candidates, "matrix", wider(a, w), w, tuple(notes))
+        texts.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
+    return Work("gemm", "gemm", candidates, "matrix", wider(a, w), w, tuple(map(note, texts)))
 
 
 @op(
@@ -88,8 +88,8 @@ def _grouped_gemm(p: Params) -> Work:
     if "group_sizes" not in p.raw:
         unused = (used - experts_hit(groups, m)) * k * n * w.nbytes
         candidates += (ByteModel("groups_hit", candidates[0].bytes - unused, flops),)
-    note = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
-    return Work("grouped_gemm", "gemm", candidates, "matrix", wider(a, w), w, (note,))
+    text = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
+    return Work("grouped_gemm", "gemm", candidates, "matrix", wider(a, w), w, (note(text),))
 
 
 def experts_hit(experts: float, pairs: float) -> float:
@@ -175,11 +175,8 @@ def _moe(p: Params) -> Work:
     candidates.append(ByteModel("experts_hit_and_activations", largest + fixed + activations, flops))
     every = ByteModel("all_experts", experts * weights + fixed, flops, in_range=p.flag("streams_all_experts"))
     what = {"1": "stage 1 (gate and up)", "2": "stage 2 (down)", "both": "both stages"}[stage]
-    notes = (
-        f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, hidden={hidden} inter={inter}"
-        + (f", {shared} shared" if shared else ""),
-        LEFT_TO_CACHE,
-    )
+    sizes = f"hidden={hidden} inter={inter}" + (f", {shared} shared" if shared else "")
+    notes = (note(f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, {sizes}"), LEFT_TO_CACHE)
     launches = None if stage == "both" else 1
     cached = (activations, intermediate)
     return Work("moe", "moe", (*candidates, every), "matrix", wider(a, w), w, notes, launches, cached)
@@ -253,8 +250,8 @@ def _conv(p: Params) -> Work:
     if p.flag("bias") and direction != "data":
         sizes["bias"] = filters * w.nbytes
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
-    note = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
-    return Work(p.op.name, "gemm", (candidate,), "matrix", wider(a, w), w, (note,))
+    text = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
+    return Work(p.op.name, "gemm", (candidate,), "matrix", wider(a, w), w, (note(text),))
 
 
 def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> int:

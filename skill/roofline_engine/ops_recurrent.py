@@ -5,18 +5,18 @@ Chunked kernels compute more than the recurrence to use the matrix units; the FL
 
 from __future__ import annotations
 
-from .entry import ByteModel
+from .entry import ByteModel, note
 from .models import REQUIRED, Params, Work, op
 from .units import parse_dtype
 
 
-def _recurrent(p: Params, nbytes: float, flops: float, note: str) -> Work:
+def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:
     """One step runs on the vector units in fp32; a sequence runs chunked on the matrix units."""
     a = p.dtype("dtype")
     one_step = p.size("seq") == 1
     engine, dtype = ("vector", parse_dtype("fp32")) if one_step else ("matrix", a)
     model = ByteModel("inputs_state_outputs", nbytes, flops)
-    return Work(p.op.name, "unknown", (model,), engine, dtype, a, (note,))
+    return Work(p.op.name, "unknown", (model,), engine, dtype, a, (note(text),))
 
 
 @op(
@@ -42,8 +42,8 @@ def _gated_delta(p: Params) -> Work:
     nbytes = tokens * (2 * key_heads * key_dim * a.nbytes + heads * value_dim * (a.nbytes + p.dtype("out_dtype", a).nbytes))
     nbytes += tokens * heads * 2 * 4.0  # decay and write strength
     nbytes += 2 * batch * heads * key_dim * value_dim * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
-    note = f"gated delta rule: batch={batch} seq={seq} heads={heads} state {key_dim}x{value_dim}"
-    return _recurrent(p, nbytes, 7.0 * tokens * heads * key_dim * value_dim, note)
+    text = f"gated delta rule: batch={batch} seq={seq} heads={heads} state {key_dim}x{value_dim}"
+    return _recurrent(p, nbytes, 7.0 * tokens * heads * key_dim * value_dim, text)
 
 
 @op(
@@ -68,5 +68,5 @@ def _ssm_scan(p: Params) -> Work:
     nbytes = tokens * (heads * dim * (a.nbytes + p.dtype("out_dtype", a).nbytes) + 2 * groups * state * a.nbytes)
     nbytes += tokens * heads * 4.0  # dt
     nbytes += 2 * batch * heads * dim * state * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
-    note = f"state-space scan: batch={batch} seq={seq} heads={heads} state {dim}x{state}"
-    return _recurrent(p, nbytes, tokens * heads * (5.0 * dim * state + 2.0 * dim), note)
+    text = f"state-space scan: batch={batch} seq={seq} heads={heads} state {dim}x{state}"
+    return _recurrent(p, nbytes, tokens * heads * (5.0 * dim * state + 2.0 * dim), text)

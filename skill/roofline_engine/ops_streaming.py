@@ -5,16 +5,16 @@ Their math runs on the vector units, in fp32 whatever the storage dtype.
 
 from __future__ import annotations
 
-from .entry import ByteModel
+from .entry import ByteModel, note
 from .models import REQUIRED, Params, Work, op
 from .units import Dtype, parse_dtype, whole
 
 
-def _streaming(p: Params, nbytes: float, flops: float, note: str, *, op_name: str = "") -> Work:
+def _streaming(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
     a = p.dtype("dtype")
     candidate = ByteModel("inputs_and_outputs", nbytes, flops)
     name = op_name or p.op.name
-    return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note, "math in fp32 assumed"))
+    return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note(text), note("math in fp32 assumed")))
 
 
 def _rows(p: Params, flops_per_element: float) -> Work:
@@ -34,8 +34,8 @@ def _norm(p: Params, flops_per_element: float) -> Work:
     added = 1 if p.flag("residual") else 0
     a = p.dtype("dtype")
     nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
-    note = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
-    return _streaming(p, nbytes, (flops_per_element + weights + added) * rows * cols, note)
+    text = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
+    return _streaming(p, nbytes, (flops_per_element + weights + added) * rows * cols, text)
 
 
 @op(
@@ -51,8 +51,8 @@ def _elementwise(p: Params) -> Work:
     numel, inputs, outputs = p.size("numel"), p.size("inputs", minimum=0), p.size("outputs", minimum=0)
     a = p.dtype("dtype")
     nbytes = numel * (inputs * a.nbytes + outputs * p.dtype("out_dtype", a).nbytes)
-    note = f"elementwise: {numel} elements, {inputs} read and {outputs} written"
-    return _streaming(p, nbytes, float(numel * outputs), note)
+    text = f"elementwise: {numel} elements, {inputs} read and {outputs} written"
+    return _streaming(p, nbytes, float(numel * outputs), text)
 
 
 @op(
@@ -199,9 +199,9 @@ def _quantise(p: Params) -> Work:
     before, after = p.dtype("dtype"), p.dtype("out_dtype")
     narrow = after if p.op.name == "quantise" else before
     nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, narrow, rows, cols)
-    note = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
+    text = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
     flops = {"quantise": 3.0, "dequantise": 1.0}[p.op.name] * rows * cols
-    return _streaming(p, nbytes, flops, note, op_name="quantise")
+    return _streaming(p, nbytes, flops, text, op_name="quantise")
 
 
 @op(

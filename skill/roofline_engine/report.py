@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
-from .entry import Entry, show
+from .entry import Entry, Note, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
@@ -242,15 +242,13 @@ def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
     ]
 
 
-def _said(notes: str) -> list[str]:
+def _said(notes: Sequence[Note]) -> list[str]:
     """The notes by kind: the unit, the assumptions and remarks, what would sharpen the figure."""
-    units: list[str] = []
-    rest: list[str] = []
-    sharper: list[str] = []
-    for item in notes.split("; "):
-        (units if item.startswith("unit: ") else sharper if item.startswith("to sharpen: ") else rest).append(item)
-    rest = ["assumptions and remarks: " + "; ".join(filter(None, rest))] if any(rest) else []
-    return [text(line) for line in (*units, *rest, *sharper)]
+    units = [item.text for item in notes if item.code == "unit"]
+    sharper = [item.text for item in notes if item.code == "sharpen"]
+    rest = [item.text for item in notes if item.code not in ("unit", "sharpen")]
+    remarks = ["assumptions and remarks: " + "; ".join(rest)] if rest else []
+    return [text(line) for line in (*units, *remarks, *sharper)]
 
 
 def _or_unknown(value: float | None) -> str:

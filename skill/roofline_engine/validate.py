@@ -217,7 +217,7 @@ class EntryCheck:
                 self.found.append(f"{key} is {value!r:.40}, expected a number")
             elif kind.startswith("bool") and not isinstance(value, bool):
                 self.found.append(f"{key} is {value!r:.40}, expected true or false")
-            elif kind.startswith("tuple") and not isinstance(value, list):
+            elif kind.startswith("tuple") and key != "notes" and not isinstance(value, list):
                 self.found.append(f"{key} is {value!r:.40}, expected a list")
 
     def _same(self, key: str, exact: float | None, how: str) -> None:

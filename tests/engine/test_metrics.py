@@ -305,7 +305,8 @@ def test_notes_survive_their_json_form() -> None:
     notes = tidy_notes([note("unit: one launch", "unit"), note("a; b"), note(""), note("b", "remark")])
     assert notes == (Note("unit", "unit: one launch"), Note("basis", "a"), Note("basis", "b"))
     assert read_notes(join_notes(notes), [item.code for item in notes]) == notes
-    assert has_note(notes, "idle", "unit") and not has_note(notes, "idle")
+    assert has_note(notes, "idle", "unit")
+    assert not has_note(notes, "idle")
 
 
 def test_a_note_code_outside_the_closed_set_is_refused() -> None:

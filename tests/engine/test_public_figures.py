@@ -151,7 +151,7 @@ def test_a10_gpt_oss_120b_attention_the_kv_dtype_decides() -> None:
     assert work("attn_decode", **shape).bytes / 108.3e-6 / 1e12 == pytest.approx(5.27, abs=0.005)
     fp8 = work("attn_decode", **shape, kv_dtype="fp8")
     assert fp8.bytes / 108.3e-6 / 1e12 == pytest.approx(2.63, abs=0.005)
-    assert any("kv_dtype not given" in note for note in work("attn_decode", **shape).notes)
+    assert any("kv_dtype not given" in item.text for item in work("attn_decode", **shape).notes)
 
 
 # FLOPs.

@@ -125,7 +125,7 @@ def test_b1_tilegym_118_a_warm_working_set_near_the_l2_has_no_verdict(mib: int, 
     assert judged.headroom_class == ("unknown" if reason else "saturated")
     assert judged.indicative_class == "saturated"
     assert judged.rankable is (reason is None)
-    assert any("132.6 MB of cache: flush" in line for line in remarks(judged, found(GB200))) is (reason is not None)
+    assert any("132.6 MB of cache: flush" in item.text for item in remarks(judged, found(GB200))) is (reason is not None)
 
 
 @pytest.mark.parametrize(

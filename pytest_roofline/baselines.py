@@ -18,6 +18,7 @@ from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
 
+from .ceilings.machine import cpu_model
 from .config import read_toml
 from .declare import matches
 
@@ -334,15 +335,7 @@ def _device_of(row: Any) -> str | None:
 
 def this_machine() -> dict[str, str | None]:
     """What says that two times are of one machine: architecture and CPU model."""
-    return {"machine": platform.machine() or None, "cpu": _cpu_model()}
-
-
-def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
-            return next((line.partition(":")[2].strip() for line in handle if line.startswith("model name")), None)
-    except OSError:
-        return platform.processor() or None
+    return {"machine": platform.machine() or None, "cpu": cpu_model()}
 
 
 def is_here(machine_info: Any) -> bool:

@@ -1,12 +1,12 @@
-"""Measured ceilings of the machine that the tests run on, and which GPU it has.
+"""The measured ceilings of the machine that the tests run on, and the GPU that it has.
 
-``cpu_peaks`` is what a run asks for: the engine's ``Peaks`` of this CPU, from the cache or from a quick measurement.
-``ceilings`` is the fuller record behind it, ``remeasure`` doubts one figure of it, ``find_device`` names the GPU.
-Nothing here imports pytest, and numpy only where a measurement with it runs.
+``cpu_peaks`` returns the engine's ``Peaks`` of this CPU, from the cache or from a quick measurement. ``ceilings`` returns the
+full record behind them, ``remeasure`` checks one of its ceilings again, ``find_device`` names the GPU. Nothing here imports
+pytest; numpy is imported only where it measures.
 """
 
-from .device import Found, find_device
+from .gpu import Found, find_device
 from .measure import ceilings, cpu_peaks, remeasure
-from .record import Ceiling, Ceilings
+from .store import Ceiling, Ceilings
 
 __all__ = ["Ceiling", "Ceilings", "Found", "ceilings", "cpu_peaks", "find_device", "remeasure"]

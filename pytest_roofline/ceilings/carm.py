@@ -1,8 +1,8 @@
-"""The long measurement: carm-roofline's micro-benchmarks, compiled for this CPU and run as a process of their own.
+"""The long measurement: run carm-roofline's micro-benchmarks, compiled for this CPU, in a process.
 
-They give what numpy cannot: vector units with and without fused multiply-add, scalar code, and each level of the caches. One
-pass of the tool gives one figure a benchmark, so five passes or more make the rounds. It counts the loads and stores that its
-instructions name, as everywhere here: a store counts once.
+They measure what numpy cannot: vector units with and without fused multiply-add, scalar code, and each level of the caches. One
+pass of the tool gives one figure a benchmark, so that five passes or more are the rounds. The tool counts the loads and stores
+of its instructions, as all methods here do: a store counts once. carm-roofline is optional (pytest-roofline[cpu]).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from collections.abc import Iterator, Mapping
 from roofline_engine.ceilings import carm_figure
 from roofline_engine.units import whole
 
+from .kernels import array_bytes, level_bytes
 from .machine import Machine, caches, isa_flags
-from .parallel import array_bytes, level_bytes
-from .record import LEVELS, Ceiling
 from .rounds import ROUNDS, Tick, best_of
+from .store import LEVELS, Ceiling
 
-#: Vector instruction sets as the tool calls them, the widest first, by the flag the kernel lists.
+#: The tool's names of vector instruction sets, the widest first, by the CPU flag that the system lists.
 _VECTORS = (
     ("avx512f", "x86_avx512"),
     ("avx2", "x86_avx2"),
@@ -36,43 +36,43 @@ _VECTORS = (
     ("asimd", "arm_neon"),
 )
 _SCALAR = {"x86_64": "x86", "aarch64": "arm"}
-#: Seconds a benchmark is timed for in one pass: one of the tool's own runs, which it makes 0.1 s long.
+#: Seconds for which one pass times a benchmark: the length of one of the tool's runs.
 _TEST_S = "0.1"
-#: A pass that takes longer than this is stuck; one takes half a minute.
+#: A pass that takes longer than this hangs; half a minute is normal.
 _PASS_LIMIT_S = 600.0
 
 
 def missing(machine: Machine) -> str:
-    """What this machine lacks for the method, in words; empty when it can be used."""
+    """Name what this machine lacks for the method; empty where nothing is missing."""
     if platform.system() != "Linux" or machine.arch not in _SCALAR:
         return f"carm-roofline needs Linux on {' or '.join(_SCALAR)}"
     if importlib.util.find_spec("carm_roofline") is None:
-        return "carm-roofline is not installed (the extra: pytest-roofline[cpu])"
+        return "carm-roofline is not installed (pip install pytest-roofline[cpu])"
     if shutil.which("gcc") is None:
         return "carm-roofline needs gcc"
     if not _vector(isa_flags()):
-        return "no vector instruction set that carm-roofline knows"
+        return "the CPU has no vector instruction set that carm-roofline knows"
     return ""
 
 
 def measure(machine: Machine, seconds: float, tick: Tick | None = None) -> tuple[Ceiling, ...]:
-    """The ceilings of five passes, or as many as start within ``seconds``.
+    """Return the ceilings of five passes, or of as many as start within ``seconds``.
 
     Raises:
-        ValueError: in one line, when the tool fails or writes what cannot be read.
+        ValueError: in one line, when the tool fails or its output is unreadable.
     """
     vector = _vector(isa_flags())
     passes: list[list[Ceiling]] = []
     start = time.monotonic()
     while len(passes) < ROUNDS or time.monotonic() - start < seconds:
         with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
-            found: list[Ceiling] = []
+            items: list[Ceiling] = []
             runs = arguments(machine, vector, caches())
             for at, run in enumerate(runs, 1):
-                found += _pass(run, os.path.join(folder, str(at)), vector)
+                items += _pass(run, os.path.join(folder, str(at)), vector)
                 if tick:
                     tick(min((len(passes) + at / len(runs)) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
-        passes.append(found)
+        passes.append(items)
     return best_of(passes)
 
 
@@ -81,9 +81,9 @@ def _vector(flags: set[str]) -> str:
 
 
 def arguments(machine: Machine, vector: str, levels: Mapping[str, tuple[int, int]]) -> list[list[str]]:
-    """The arguments of each run of the tool; a pass is one of each.
+    """Return the arguments of each run of the tool; a pass is all of them.
 
-    The size for each level is ours: the tool's own is three quarters of a cache, and a virtual machine may get less of an L3.
+    They name the size for each level. The tool's default is three quarters of a cache; a virtual machine may own less of an L3.
     """
     counts = list(dict.fromkeys((1, machine.cores)))
     compute = ["-t", "arithmetic", "-i", _SCALAR[machine.arch], vector, "-d", "f32", "f64", "--instruction", "add", "fma"]
@@ -100,7 +100,7 @@ def arguments(machine: Machine, vector: str, levels: Mapping[str, tuple[int, int
 
 
 def left_out(machine: Machine, levels: Mapping[str, tuple[int, int]]) -> list[str]:
-    """A line for each level that cannot be measured apart from the one above it."""
+    """Return a line for each level that is too near the one above for a measurement."""
     return [
         f"carm: {level}, {threads} thread{'s' * (threads > 1)}: unknown, a thread's share is too near that of the level above"
         for threads in dict.fromkeys((1, machine.cores))
@@ -114,22 +114,22 @@ def _pass(run: list[str], folder: str, vector: str) -> list[Ceiling]:
     command = [sys.executable, "-m", "carm_roofline.carm", "benchmark", *run, "--test-time", _TEST_S, "--verbose", "1"]
     command += ["--output-dir", folder, "--name", name, "--output-fmt", "jsonl"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PASS_LIMIT_S, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PASS_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"carm-roofline: no end after {_PASS_LIMIT_S:.0f} s") from None
+        raise ValueError(f"carm-roofline: a pass did not end within {_PASS_LIMIT_S:.0f} s") from None
     path = os.path.join(folder, name, "benchmarks.jsonl")
-    if done.returncode or not os.path.isfile(path):
-        said = (done.stderr + done.stdout).strip().splitlines()
-        raise ValueError(f"carm-roofline: exit {done.returncode}: {said[-1].strip() if said else 'no word why'}")
+    if process.returncode or not os.path.isfile(path):
+        output = (process.stderr + process.stdout).strip().splitlines()
+        raise ValueError(f"carm-roofline: exit status {process.returncode}: {output[-1].strip() if output else 'no output'}")
     with open(path, encoding="utf-8") as handle:
         return list(read(handle.read(), vector))
 
 
 def read(text: str, vector: str) -> Iterator[Ceiling]:
-    """The ceilings in the tool's JSON lines, those of ``vector`` and of scalar code, one round each.
+    """Read the ceilings of ``vector`` and of scalar code from the tool's JSON lines, one round each.
 
     Raises:
-        ValueError: naming line and key.
+        ValueError: naming the line and the key.
     """
     for at, line in enumerate(text.splitlines(), 1):
         where = f"carm-roofline: line {at}"
@@ -158,9 +158,9 @@ def read(text: str, vector: str) -> Iterator[Ceiling]:
 
 
 def _name(row: Mapping[str, object], vector: str) -> str | None:
-    """The stacked ceilings: vector+FMA, vector alone, scalar alone; of memory, loads alone and two loads to a store."""
+    """Name the ceiling: vector with FMA, vector or scalar; for memory, loads only or two loads a store."""
     wide = row.get("isa") == vector
     if row.get("type") == "memory":
         return {"1:0": "read", "2:1": "triad"}.get(str(row.get("load_store_ratio"))) if wide else None
-    named = {("fma", True): "vector_fma", ("add", True): "vector", ("add", False): "scalar"}
-    return named.get((str(row.get("operation")), wide))
+    names = {("fma", True): "vector_fma", ("add", True): "vector", ("add", False): "scalar"}
+    return names.get((str(row.get("operation")), wide))

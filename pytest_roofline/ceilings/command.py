@@ -1,4 +1,4 @@
-"""``roofline peaks measure``: the ceilings of this machine as a table or as one JSON document."""
+"""``roofline peaks measure``: print the ceilings of this machine as a table or as one JSON document."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from roofline_engine.arguments import Option, Options
 from roofline_engine.files import to_json
 from roofline_engine.units import number, printable
 
-from .cache import on_stderr
 from .measure import METHODS, ceilings
-from .record import LEVELS, NAMES, Ceiling, Ceilings, shown
 from .rounds import Tick
+from .store import LEVELS, NAMES, Ceiling, Ceilings, format_ceiling, on_stderr
 
 #: The exit status of a command that was interrupted, as shells give it.
 _INTERRUPTED = 130
@@ -28,62 +27,61 @@ OPTIONS = (
 
 
 def run(options: Options) -> int:
-    """Measure, unless the cache has it, and print."""
+    """Measure, unless the cache has the ceilings, and print them."""
     seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
     try:
         with _progress() as tick:
-            found = ceilings(options.method, seconds, force=options.force, say=on_stderr, tick=tick)
+            measured = ceilings(options.method, seconds, force=options.force, say=on_stderr, tick=tick)
     except KeyboardInterrupt:
-        on_stderr("interrupted, nothing kept")
+        on_stderr("interrupted: nothing was measured or kept")
         return _INTERRUPTED
     if options.json:
-        sys.stdout.write(to_json({"peaks": found.peaks().to_dict(), **found.to_json()}))
+        sys.stdout.write(to_json({"peaks": measured.peaks().to_dict(), **measured.to_json()}))
     else:
-        print("\n".join(table(found)))
+        print("\n".join(table(measured)))
     return 0
 
 
-def table(found: Ceilings) -> list[str]:
-    """Lines for a person: the machine, each ceiling with its spread, the peaks they make."""
-    machine, peaks = found.machine, found.peaks()
+def table(measured: Ceilings) -> list[str]:
+    """Format the machine, each ceiling with its spread, and the peaks they make."""
+    machine, peaks = measured.machine, measured.peaks()
     cache = "unknown" if machine.cache_bytes is None else f"{machine.cache_bytes / 2**20:.4g} MiB"
-    clock = "" if found.clock_mhz is None else f", {found.clock_mhz:.0f} MHz"
+    clock = "" if measured.clock_mhz is None else f", {measured.clock_mhz:.0f} MHz"
     lines = [f"{printable(machine.cpu)}, {machine.cores} cores{clock}, last-level cache {cache}"]
-    lines += [f"measured {found.date} by {found.method}", ""]
+    lines += [f"measured {measured.date} by {measured.method}", ""]
     head = f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13}"
     lines.append(f"{head} {'spread':>7} {'rounds':>6} {'cores':>6}  by")
-    for item in sorted(found.items, key=_place):
-        median = shown(item, item.median)
+    for item in sorted(measured.items, key=_place):
+        median = format_ceiling(item, item.median)
         share = "-" if item.cpu_share is None else f"{item.cpu_share:.0%}"
         lines.append(
-            f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {shown(item):>13} {median:>13} "
+            f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {format_ceiling(item):>13} {median:>13} "
             f"{item.spread:7.1%} {item.rounds:6} {share:>6}  {item.method}"
         )
-    lines += [
-        "",
-        *(f"roof {axis:12} {shown(item)}, confidence {peaks.axis_confidence(axis)}" for axis, item in found.axes().items()),
-    ]
-    lines += [f"empty call        {found.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in found.notes)]
-    if found.disturbed():
-        lines.append(f"note: {found.disturbed()}; measure again with --force when the machine is quiet")
+    lines.append("")
+    for axis, item in measured.axes().items():
+        lines.append(f"roof {axis:12} {format_ceiling(item)}, confidence {peaks.axis_confidence(axis)}")
+    lines += [f"empty call        {measured.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in measured.notes)]
+    if measured.disturbed():
+        lines.append(f"note: {measured.disturbed()}; measure again with --force when the machine is quiet")
     return lines
 
 
 def _place(item: Ceiling) -> tuple[int, int, str, str]:
-    """All threads first, from the cores outwards, the highest ceiling first."""
+    """Sort all threads first, levels from the cores outwards, the highest ceiling first."""
     return -item.threads, (*NAMES["compute"], *LEVELS).index(item.level or item.name), item.dtype, item.name
 
 
 @contextmanager
 def _progress() -> Iterator[Tick | None]:
-    """A bar on stderr while a terminal watches it."""
+    """Draw a progress bar where stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    # No thread that redraws it beside the measurement: a round draws it.
+    # A thread that redraws the bar would disturb the measurement: each round draws it.
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task("measuring", total=1.0)
         yield lambda part: bar.update(task, completed=part, refresh=True)

@@ -1,31 +1,48 @@
-"""The ceilings of this machine: from the cache, or measured by the best method it has."""
+"""The ceilings of this machine: from the cache, or measured by the best method that the machine has.
+
+``carm`` measures between two quick measurements, and the results are compared. A ceiling is a lower bound, and a disturbance
+makes a measurement slower. Where two ceilings contradict each other, the lower one is therefore wrong: a cache slower than
+the memory beneath it, vector units slower than scalar code. A figure is wrong for being large only where it exceeds what any
+CPU can do.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import timeit
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from roofline_engine.peaks import Peaks
+from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, quantity
 
-from . import cache, carm, crosscheck, rounds
-from .cache import Say, on_stderr
+from . import carm, kernels, rounds, store
 from .machine import Machine, caches, clock_mhz, this_machine
-from .record import Ceiling, Ceilings
 from .rounds import Kernel, Tick
+from .store import LEVELS, Ceiling, Ceilings, Say, format_ceiling, on_stderr
 
-#: The better the later.
+#: The methods, the best last.
 METHODS = ("memory", "numpy", "carm")
-#: The budget of each; of carm the least it can be, five passes of half a minute.
+#: The default budget of each. That of carm is its minimum: five passes of half a minute.
 SECONDS = {"memory": 2.0, "numpy": 3.0, "carm": 150.0}
-#: Rounds of a millisecond before carm's passes and after them, one at least of them undisturbed.
+#: The cache levels get millisecond rounds before carm's passes and after them; at least one round is undisturbed.
 _LEVELS_S = 0.5
+#: Two methods on one level differ by up to 1.3, from stores that skip the cache and from page sizes; two levels by 2 or more.
+_METHODS_DIFFER = 1.5
+#: The same thing measured twice in a minute on a busy machine.
+_NOISE = 1.10
+#: More FLOPs a clock than any core does (two 512-bit FMA units do 64 in fp32), and a faster clock than any core has.
+_FLOPS_A_CLOCK = {"fp32": 64.0, "fp64": 32.0}
+_CLOCK_HZ = 6.5e9
+#: Compute ceilings, none of which may be slower than the ones after it, as with the levels.
+_STACK = ("vector_fma", "vector", "scalar")
 
 
 def cpu_peaks(method: str = "quick", seconds: float | None = None, *, where: Path | None = None, say: Say = on_stderr) -> Peaks:
-    """This CPU's peaks, ``source`` measured; the arguments are those of ``ceilings``."""
+    """Return this CPU's peaks, with the source ``measured``; the arguments are those of ``ceilings``."""
     return ceilings(method, seconds, where=where, say=say).peaks()
 
 
@@ -38,59 +55,63 @@ def ceilings(
     say: Say = on_stderr,
     tick: Tick | None = None,
 ) -> Ceilings:
-    """The ceilings of this machine, from its cache file where that holds them by ``method`` or a better one.
+    """Return the ceilings of this machine, from its cache file where that has them by ``method`` or by a better one.
 
-    method: ``carm``, ``numpy`` or ``memory``; ``auto`` the best of them that this machine has; ``quick`` the best that takes
-    a few seconds. seconds: the budget, at least five rounds whatever it is. force: measure although the cache holds them.
-    where: the cache's folder. say: told in one line what went otherwise.
+    Args:
+        method: ``carm``, ``numpy`` or ``memory``; ``auto`` is the best of them here; ``quick`` the best that takes seconds.
+        seconds: the budget; at least five rounds are measured in any case.
+        force: measure although the cache has the ceilings.
+        where: the folder of the cache.
+        say: called with one line for each problem.
+        tick: called with the share of the work that is done.
 
     Raises:
-        ValueError: when ``method`` names one that this machine lacks.
+        ValueError: when this machine lacks ``method``.
     """
     machine = this_machine()
-    wanted = _choose(method, machine)
+    chosen = _choose(method, machine)
 
-    def good(found: Ceilings) -> bool:
-        return found.method in METHODS and METHODS.index(found.method) >= METHODS.index(wanted)
+    def is_enough(cached: Ceilings) -> bool:
+        return cached.method in METHODS and METHODS.index(cached.method) >= METHODS.index(chosen)
 
     def make() -> Ceilings:
-        budget = SECONDS[wanted] if seconds is None else seconds
-        if wanted != "carm":
-            return _quick(machine, wanted, budget, tick)
+        budget = SECONDS[chosen] if seconds is None else seconds
+        if chosen != "carm":
+            return _quick(machine, chosen, budget, tick)
         try:
             return _long(machine, budget, say, tick)
         except ValueError as error:
             if method == "carm":
                 raise
-            say(f"{error}; measured by {_choose('quick', machine)} instead")
-            return _quick(machine, _choose("quick", machine), SECONDS["numpy"], tick)
+            say(f"{error}; measured by {_quick_method()} instead")
+            return _quick(machine, _quick_method(), SECONDS["numpy"], tick)
 
-    return cache.once(cache.path_of(machine, where), machine, good, make, say, force)
+    return store.once(store.path_of(machine, where), machine, is_enough, make, say, force)
 
 
-def remeasure(found: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
-    """Measure ``memory`` or ``vector.<dtype>`` once more, because a row exceeds it, and keep the larger of the two.
+def remeasure(known: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
+    """Measure ``memory`` or ``vector.<dtype>`` again, because a row exceeds it, and keep the larger ceiling.
 
-    ``found`` itself where nothing came out larger; else the larger is in the cache file too.
+    Return ``known`` itself where no ceiling grew; a larger one goes into the cache file as well.
     """
-    machine, method = found.machine, _quick_method()
+    machine, method = known.machine, _quick_method()
     if axis == "memory":
-        kernels = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
+        doubted = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
     else:
-        kernels = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
-    again = rounds.measure(kernels, method, seconds) if kernels else ()
-    return keep_larger(found, again, where=where, say=say)
+        doubted = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
+    again = rounds.measure(doubted, method, seconds) if doubted else ()
+    return keep_larger(known, again, where=where, say=say)
 
 
-def keep_larger(found: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
-    """``found`` with what ``again`` has larger, which goes into the cache file as well."""
-    if found.merged(*again) == found:
-        return found
+def keep_larger(known: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
+    """Return ``known`` with the larger of ``again``, and put those into the cache file as well."""
+    if known.merged(*again) == known:
+        return known
 
-    def change(held: Ceilings | None) -> Ceilings:
-        return (held or found).merged(*found.items, *again)
+    def change(cached: Ceilings | None) -> Ceilings:
+        return (cached or known).merged(*known.items, *again)
 
-    return cache.settle(cache.path_of(found.machine, where), found.machine, change, say)
+    return store.settle(store.path_of(known.machine, where), known.machine, change, say)
 
 
 def _choose(method: str, machine: Machine) -> str:
@@ -102,7 +123,7 @@ def _choose(method: str, machine: Machine) -> str:
     if method not in METHODS:
         raise ValueError(f"method is {method!r}, expected auto, quick, {', '.join(METHODS)}")
     if method == "numpy" and _quick_method() != "numpy":
-        lacking = "numpy is not installed (the extra: pytest-roofline[cpu])"
+        lacking = "numpy is not installed (pip install pytest-roofline[cpu])"
     if lacking:
         raise ValueError(f"method {method}: {lacking}")
     return method
@@ -113,58 +134,43 @@ def _quick_method() -> str:
 
 
 def _quick(machine: Machine, method: str, seconds: float, tick: Tick | None) -> Ceilings:
-    kernels, notes = _kernels(machine, method)
-    return _record(machine, method, rounds.measure(kernels, method, seconds, tick=tick), notes)
+    quick_kernels, notes = _kernels(machine, method)
+    return _record(machine, method, rounds.measure(quick_kernels, method, seconds, tick=tick), notes)
 
 
 def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceilings:
-    """carm's passes between two quick measurements: what a busy minute does to the one shows in the other."""
+    """Run carm's passes between two quick measurements: what a busy minute does to the one shows in the other."""
     method = _quick_method()
-    kernels, notes = _kernels(machine, method)
-    levels, notes = _levels(method), notes + carm.left_out(machine, caches())
-    before = rounds.measure(kernels, method, SECONDS[method] / 2)
+    quick_kernels, notes = _kernels(machine, method)
+    levels = kernels.numpy_levels(caches()) if method == "numpy" else []
+    notes += carm.left_out(machine, caches())
+    before = rounds.measure(quick_kernels, method, SECONDS[method] / 2)
     proof = rounds.measure(levels, method, _LEVELS_S)
     passed = carm.measure(machine, seconds, tick)
-    quick = _record(machine, "carm", before, notes).merged(*rounds.measure(kernels, method, SECONDS[method] / 2))
+    quick = _record(machine, "carm", before, notes).merged(*rounds.measure(quick_kernels, method, SECONDS[method] / 2))
     proof += rounds.measure(levels, method, _LEVELS_S)
-    wrong = crosscheck.refused(passed, (*quick.items, *proof))
+    wrong = refused(passed, (*quick.items, *proof))
     for line in wrong.values():
         say(line)
     sound = [item for item in passed if item not in wrong]
-    kept = quick.merged(*sound, *crosscheck.raised(sound, proof))
+    kept = quick.merged(*sound, *raised(sound, proof))
     return replace(kept, notes=(*kept.notes, *wrong.values()))
 
 
 def _kernels(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
-    """Everything a quick method measures, and its notes."""
+    """Return all kernels of a quick method, and its notes."""
     (streams, notes), (gemms, more) = _streams(machine, method), _gemms(machine, method)
     return streams + gemms, notes + more
 
 
 def _streams(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
-    if method == "memory":
-        from . import memory_kernels
-
-        return memory_kernels.streams(machine)
-    from . import numpy_kernels
-
-    return numpy_kernels.streams(machine)
+    return kernels.memory_streams(machine) if method == "memory" else kernels.numpy_streams(machine)
 
 
 def _gemms(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
     if method == "memory":
-        return [], ["bandwidth alone: compute ceilings need numpy"]
-    from . import numpy_kernels
-
-    return numpy_kernels.gemms(machine)
-
-
-def _levels(method: str) -> list[Kernel]:
-    if method == "memory":
-        return []
-    from . import numpy_kernels
-
-    return numpy_kernels.levels(caches())
+        return [], ["bandwidth only: compute ceilings need numpy"]
+    return kernels.numpy_gemms(machine)
 
 
 def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: list[str]) -> Ceilings:
@@ -180,10 +186,96 @@ def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: li
 
 
 def empty_call_s() -> float:
-    """What calling a function that does nothing costs: the dispatch floor of work that is called from Python."""
+    """Return the cost of calling an empty function: the dispatch floor of work that is called from Python."""
     calls = 10_000
     return min(timeit.repeat(_nothing, number=calls, repeat=5)) / calls
 
 
 def _nothing() -> None:
     pass
+
+
+# The comparison of carm's ceilings with each other and with the quick ones.
+
+
+def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> dict[Ceiling, str]:
+    """Return the ceilings of ``long`` that must be wrong, each with the reason in one line."""
+    wrong = {
+        item: why for item in long if (why := _impossible(item) or _against_quick(item, quick) or _beaten(item, long, quick))
+    }
+    sound = [item for item in long if item not in wrong]
+    wrong.update({item: why for item in sound if (why := _against_lower(item, sound))})
+    return {item: f"{_label(item)}: {format_ceiling(item)} {why}; not used" for item, why in wrong.items()}
+
+
+def raised(sound: Sequence[Ceiling], quick: Sequence[Ceiling]) -> list[Ceiling]:
+    """Return the ceilings of ``quick`` that exceed every one of ``sound`` for their level and threads, if it has any."""
+    highest: dict[tuple[str | None, int], float] = {}
+    for item in sound:
+        highest[item.level, item.threads] = max(item.value, highest.get((item.level, item.threads), 0.0))
+    return [item for item in quick if item.value > highest.get((item.level, item.threads), math.inf)]
+
+
+def _label(item: Ceiling) -> str:
+    what = f"{item.level} {item.name}" if item.level else f"{item.name} {item.dtype}"
+    return f"{item.method}: {what}, {_threads(item)}"
+
+
+def _threads(item: Ceiling) -> str:
+    return f"{item.threads} thread{'s' * (item.threads > 1)}"
+
+
+def _impossible(item: Ceiling) -> str:
+    low, high = HOST_BANDWIDTH_BOUNDS if item.kind == "bandwidth" else HOST_FLOPS_BOUNDS
+    if not low <= item.value <= high:
+        return "is outside the range of any CPU: a unit error?"
+    most = _FLOPS_A_CLOCK.get(item.dtype) if item.kind == "compute" else None
+    if most and item.value > most * _CLOCK_HZ * item.threads:
+        return f"is over {most:.0f} FLOPs a clock and core"
+    return ""
+
+
+def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
+    alike = [other for other in quick if other.threads == item.threads]
+    if item.level == "DRAM":
+        memory = max((other.value for other in alike if other.level == "DRAM"), default=item.value)
+        if item.value > _METHODS_DIFFER * memory:
+            bandwidth = quantity(memory, "B/s")
+            return f"is over {_METHODS_DIFFER} times the {bandwidth} of {alike[0].method}: measured out of a cache?"
+        if item.value * _METHODS_DIFFER < memory:
+            return f"is far under the {quantity(memory, 'B/s')} of {alike[0].method}: the machine was busy"
+    if item.name == "vector_fma":
+        gemm = max((other.value for other in alike if (other.name, other.dtype) == ("gemm", item.dtype)), default=0.0)
+        if item.value * _NOISE < gemm:
+            return f"is under the {quantity(gemm, 'FLOP/s')} of a GEMM: the machine was busy"
+    return ""
+
+
+def _beaten(item: Ceiling, long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> str:
+    """For a cache: say that its best ceiling is under what as many threads or fewer reached from it or from beneath it."""
+    if item.level not in LEVELS[:-1]:
+        return ""
+    here = item.level, item.threads
+    best = max(other.value for other in long if (other.level, other.threads) == here)
+    beneath = LEVELS[LEVELS.index(item.level) :]
+    proof = [other for other in quick if other.level in beneath and other.threads <= item.threads]
+    beats = [
+        other for other in proof if other.value > best * (_METHODS_DIFFER if (other.level, other.threads) == here else _NOISE)
+    ]
+    winner = max(beats, key=lambda other: other.value, default=None)
+    if winner is None:
+        return ""
+    what = f"{winner.method}'s {winner.name} from {winner.level}, {_threads(winner)}"
+    return f"is under the {format_ceiling(winner)} of {what}: the machine was busy"
+
+
+def _against_lower(item: Ceiling, sound: Sequence[Ceiling]) -> str:
+    for order, place in ((LEVELS, item.level), (_STACK, item.name)):
+        lower = order[order.index(place) + 1 :] if place in order else ()
+        for other in sound:
+            beneath = other.level if order is LEVELS else other.name
+            alike = (other.threads, other.dtype) == (item.threads, item.dtype) and (order is _STACK or other.name == item.name)
+            if alike and beneath in lower and other.value > _NOISE * item.value:
+                cause = "disturbed, or too large for the cache" if item.level else "disturbed"
+                return f"is under the {format_ceiling(other)} of {beneath}: {cause}"
+    return ""

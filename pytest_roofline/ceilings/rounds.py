@@ -1,7 +1,7 @@
-"""The sequencing: every kernel once a round, rounds until the budget is spent, five at least.
+"""Run every kernel once a round until the budget is spent, five rounds at least.
 
-A ceiling is what the machine can do, and everything that disturbs a round makes it slower, so the best round is the estimate;
-that the rounds are spread over the whole budget is what makes it one on machines whose speed swings within a minute.
+A ceiling is what the machine can do, and every disturbance makes a round slower: the best round is the estimate. The rounds
+spread over the whole budget, because the speed of some machines swings within a minute.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .record import Ceiling
+from .store import Ceiling
 
-#: Rounds that make a ceiling.
+#: The least number of rounds of a ceiling.
 ROUNDS = 5
-#: Told how much of the budget is spent, 0 to 1.
+#: Takes the share of the budget that is spent, 0 to 1.
 Tick = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """Something that can be timed. ``work``: the bytes or FLOPs of one ``call``; the rest as in ``Ceiling``."""
+    """Something to time. The fields that ``Ceiling`` has as well mean the same."""
 
     name: str
     kind: str
     level: str | None
     dtype: str
     threads: int
-    work: float
+    work: float  # the bytes or FLOPs of one call
     call: Callable[[], object]
 
-    def ceiling(self, seen: Sequence[tuple[float, float]], method: str) -> Ceiling:
-        """Of the (rate, share of the cores' time) of each round."""
-        rates = [rate for rate, _ in seen]
+    def ceiling(self, samples: Sequence[tuple[float, float]], method: str) -> Ceiling:
+        """Return the ceiling of the rounds' samples: (rate, share of the cores' time) each."""
+        rates = [rate for rate, _ in samples]
         return Ceiling(
             name=self.name,
             kind=self.kind,
@@ -44,7 +44,7 @@ class Kernel:
             median=statistics.median(rates),
             rounds=len(rates),
             method=method,
-            cpu_share=max(seen)[1],
+            cpu_share=max(samples)[1],
         )
 
 
@@ -57,34 +57,40 @@ def measure(
     cpu: Callable[[], float] = time.process_time,
     tick: Tick | None = None,
 ) -> tuple[Ceiling, ...]:
-    """A ceiling of each kernel, after one untimed call that maps its pages and starts its threads.
+    """Return a ceiling of each kernel, after one untimed call that maps its pages and starts its threads.
 
-    clock, cpu: seconds of wall clock, and of CPU time that all threads of this process had.
+    Args:
+        kernels: what to time.
+        method: named in the ceilings.
+        seconds: the budget.
+        clock: returns wall-clock seconds.
+        cpu: returns the seconds of CPU time that all threads of this process have had.
+        tick: called with the share of the budget that is spent.
     """
     for kernel in kernels:
         kernel.call()
-    rates: list[list[tuple[float, float]]] = [[] for _ in kernels]
+    samples: list[list[tuple[float, float]]] = [[] for _ in kernels]
     start = clock()
-    done, spent = 0, 0.0
-    while done < ROUNDS or spent < seconds:
-        for kernel, seen in zip(kernels, rates):
-            had, before = cpu(), clock()
+    count, spent = 0, 0.0
+    while count < ROUNDS or spent < seconds:
+        for kernel, rounds in zip(kernels, samples):
+            cpu_before, before = cpu(), clock()
             kernel.call()
             wall = max(clock() - before, 1e-9)
-            seen.append((kernel.work / wall, min(1.0, (cpu() - had) / (kernel.threads * wall))))
-        done, spent = done + 1, clock() - start
+            rounds.append((kernel.work / wall, min(1.0, (cpu() - cpu_before) / (kernel.threads * wall))))
+        count, spent = count + 1, clock() - start
         if tick:
-            tick(min(done / ROUNDS, spent / seconds, 1.0))
-    return tuple(kernel.ceiling(seen, method) for kernel, seen in zip(kernels, rates))
+            tick(min(count / ROUNDS, spent / seconds, 1.0))
+    return tuple(kernel.ceiling(rounds, method) for kernel, rounds in zip(kernels, samples))
 
 
 def best_of(runs: Iterable[Sequence[Ceiling]]) -> tuple[Ceiling, ...]:
-    """One ceiling of each key from several runs that each gave one round."""
-    seen: dict[object, list[Ceiling]] = {}
+    """Return one ceiling of each key from several runs of one round each."""
+    by_key: dict[object, list[Ceiling]] = {}
     for run in runs:
         for item in run:
-            seen.setdefault(item.key, []).append(item)
-    return tuple(_joined(items) for items in seen.values())
+            by_key.setdefault(item.key, []).append(item)
+    return tuple(_joined(items) for items in by_key.values())
 
 
 def _joined(items: list[Ceiling]) -> Ceiling:

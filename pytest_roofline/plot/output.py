@@ -114,7 +114,7 @@ def engine() -> str:
 
     import vl_convert
 
-    from ..ceilings.cache import folder
+    from ..ceilings.store import folder
     from .page import MARKER
 
     kept = folder() / f"vega-page-{version('vl-convert-python')}.html"

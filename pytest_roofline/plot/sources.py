@@ -12,7 +12,7 @@ from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
 from roofline_engine.roofs import attainable, below_ceiling, binds
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
-from ..ceilings.record import LEVELS, SCHEMA, Ceilings
+from ..ceilings.store import LEVELS, SCHEMA, Ceilings
 from .model import (
     ROUNDING,
     WIDE,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.ceilings import cache
-from pytest_roofline.ceilings.record import Ceilings
+from pytest_roofline.ceilings import store
+from pytest_roofline.ceilings.store import Ceilings
 from support.ceilings import BOX, bandwidth, of_box
 from support.tool import ROOT
 
@@ -23,7 +23,7 @@ class Desk:
     """One process's dealings with the cache: how often it measured, what it said."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = cache.path_of(BOX, folder)
+        self.path = store.path_of(BOX, folder)
         self.measured = 0
         self.said: list[str] = []
 
@@ -32,7 +32,7 @@ class Desk:
             self.measured += 1
             return made
 
-        return cache.once(self.path, BOX, lambda found: good, make, self.said.append, force)
+        return store.once(self.path, BOX, lambda found: good, make, self.said.append, force)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_two_processes_that_want_the_ceilings_measure_once(tmp_path: Path) -> No
 import sys, time
 from pathlib import Path
 from support.ceilings import BOX, bandwidth, of_box
-from pytest_roofline.ceilings import cache
+from pytest_roofline.ceilings import store
 
 folder, name = Path(sys.argv[1]), sys.argv[2]
 (folder / f"ready-{name}").touch()
@@ -130,7 +130,7 @@ def make():
     time.sleep(0.3)  # long enough that the other one asks meanwhile
     return of_box(bandwidth(2e10))
 
-assert cache.once(cache.path_of(BOX, folder / "cache"), BOX, lambda found: True, make, print) == of_box(bandwidth(2e10))
+assert store.once(store.path_of(BOX, folder / "cache"), BOX, lambda found: True, make, print) == of_box(bandwidth(2e10))
 """
     tests = str(ROOT / "tests")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
@@ -140,14 +140,14 @@ assert cache.once(cache.path_of(BOX, folder / "cache"), BOX, lambda found: True,
 
 
 def test_the_folder_is_the_users_cache_and_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.folder({"ROOFLINE_CACHE_DIR": "here"}) == Path("here")
-    monkeypatch.setattr(cache.sys, "platform", "linux")
-    assert cache.folder({"XDG_CACHE_HOME": "there"}) == Path("there") / "pytest-roofline"
-    assert cache.folder({}) == Path.home() / ".cache" / "pytest-roofline"
-    monkeypatch.setattr(cache.sys, "platform", "win32")
-    assert cache.folder({"LOCALAPPDATA": "local"}) == Path("local") / "pytest-roofline"
+    assert store.folder({"ROOFLINE_CACHE_DIR": "here"}) == Path("here")
+    monkeypatch.setattr(store.sys, "platform", "linux")
+    assert store.folder({"XDG_CACHE_HOME": "there"}) == Path("there") / "pytest-roofline"
+    assert store.folder({}) == Path.home() / ".cache" / "pytest-roofline"
+    monkeypatch.setattr(store.sys, "platform", "win32")
+    assert store.folder({"LOCALAPPDATA": "local"}) == Path("local") / "pytest-roofline"
 
 
 def test_machines_that_differ_have_files_of_their_own(tmp_path: Path) -> None:
     others = [replace(BOX, cores=4), replace(BOX, cpu="Box 2"), replace(BOX, memory_bytes=2**35), replace(BOX, arch="aarch64")]
-    assert len({cache.path_of(machine, tmp_path) for machine in (BOX, *others)}) == 5
+    assert len({store.path_of(machine, tmp_path) for machine in (BOX, *others)}) == 5

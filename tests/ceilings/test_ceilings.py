@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.ceilings import carm, crosscheck, machine, measure, numpy_kernels, parallel, rounds
-from pytest_roofline.ceilings.record import Ceiling, Ceilings
+from pytest_roofline.ceilings import carm, kernels, machine, measure, rounds
 from pytest_roofline.ceilings.rounds import Kernel
+from pytest_roofline.ceilings.store import Ceiling, Ceilings
 from roofline_engine import metrics
 from support.ceilings import BOX, bandwidth, compute, of_box
 
@@ -184,7 +184,7 @@ def test_a_sound_measurement_is_not_refused() -> None:
     levels = [bandwidth(4e11, "L1"), bandwidth(1.4e11, "L2"), bandwidth(4e10, "L3"), bandwidth(1.9e10)]
     stack = [compute(1.9e11), compute(9.4e10, "vector"), compute(1.2e10, "scalar")]
     quick = [bandwidth(2.2e10, method="numpy"), compute(1.3e11, "gemm", method="numpy")]
-    assert crosscheck.refused([*levels, *stack], quick) == {}
+    assert measure.refused([*levels, *stack], quick) == {}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_sound_measurement_is_not_refused() -> None:
 def test_what_cannot_be_right_is_refused_with_one_line(
     wrong: Ceiling, others: list[Ceiling], quick: list[Ceiling], why: str
 ) -> None:
-    found = crosscheck.refused([wrong, *others], quick)
+    found = measure.refused([wrong, *others], quick)
     assert list(found) == [wrong]
     assert why in found[wrong]
     assert "\n" not in found[wrong]
@@ -229,7 +229,7 @@ def test_a_level_that_an_ordinary_loop_beats_is_unknown_with_the_reason(level: s
         for at, rate in rates.items()
         for ratio, part in (("1:0", 1.0), ("2:1", 0.95))
     ]
-    found = crosscheck.refused(list(carm.read("\n".join(lines), "x86_avx2")), by_numpy(PROOF))
+    found = measure.refused(list(carm.read("\n".join(lines), "x86_avx2")), by_numpy(PROOF))
     assert {item.level for item in found} == {level}
     assert len(found) == 2  # read and triad
     for why in found.values():
@@ -252,18 +252,18 @@ def test_a_level_is_held_to_the_best_of_its_ceilings(proof: tuple[str, int], mos
     long = [bandwidth(4e10, "L3", threads=1), bandwidth(5e10, "L3", name="triad", threads=1)]
     for times in (1.05, 1.15, 1.45, 1.55, 10.0):
         (loop,) = (replace(item, threads=threads) for item in by_numpy({level: times * 5e10}))
-        assert len(crosscheck.refused(long, [loop])) == (2 if most and times > most else 0), times
+        assert len(measure.refused(long, [loop])) == (2 if most and times > most else 0), times
 
 
 def test_more_threads_are_no_slower_than_one() -> None:
     one = by_numpy({"L3": 5.6e10})
-    assert crosscheck.refused([bandwidth(5.2e10, "L3")], one) == {}
-    assert len(crosscheck.refused([bandwidth(5e10, "L3")], one)) == 1  # 12 % under
+    assert measure.refused([bandwidth(5.2e10, "L3")], one) == {}
+    assert len(measure.refused([bandwidth(5e10, "L3")], one)) == 1  # 12 % under
 
 
 def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
     sound = [bandwidth(1.2e11, "L1", threads=1), bandwidth(6e10, "L3", threads=1), bandwidth(9e10, "L3")]
-    assert crosscheck.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
+    assert measure.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
 
 
 # carm-roofline's sizes
@@ -285,12 +285,12 @@ def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
 def test_each_level_is_measured_at_four_times_the_one_above_it(
     caches: dict[str, tuple[int, int]], threads: int, kib: dict[str, int]
 ) -> None:
-    assert parallel.level_bytes(caches, threads) == {level: size * 1024 for level, size in kib.items()}
+    assert kernels.level_bytes(caches, threads) == {level: size * 1024 for level, size in kib.items()}
 
 
 def test_the_sizes_reach_the_tool_and_a_level_without_one_is_named() -> None:
     _, memory = carm.arguments(BOX, "x86_avx2", VIRTUAL)
-    dram, _ = parallel.array_bytes(BOX, 2)
+    dram, _ = kernels.array_bytes(BOX, 2)
     said = f"-m L1 L2 L3 DRAM --mem-test-sizes 24KiB 128KiB 2048KiB {dram // 1024}KiB --threads 1 2"
     assert said in " ".join(memory)
     assert carm.left_out(BOX, VIRTUAL) == []
@@ -323,7 +323,7 @@ def test_the_long_measurement_drops_a_level_that_numpy_beats(tmp_path: Path, mon
     (tmp_path / "carm_roofline/__init__.py").touch()
     (tmp_path / "carm_roofline/carm.py").write_text(TOOL)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(parallel, "available_bytes", lambda: 2**26)
+    monkeypatch.setattr(kernels, "available_bytes", lambda: 2**26)
     said: list[str] = []
     found = measure.ceilings("carm", 0.01, where=tmp_path, say=said.append)
     assert [item.level for item in found.items if item.level in ("L1", "L2", "L3")] == ["L1"]
@@ -375,9 +375,9 @@ def test_a_broken_record_of_carm_is_refused_by_its_line(line: str) -> None:
 
 def test_a_quick_measurement_by_numpy_gives_plausible_figures() -> None:
     here = machine.this_machine()
-    streams, notes = numpy_kernels.streams(here, available=2**26)
-    assert "for want of memory" in notes[0]
-    gemms, _ = numpy_kernels.gemms(here, {})
+    streams, notes = kernels.numpy_streams(here, available=2**26)
+    assert "too little free memory" in notes[0]
+    gemms, _ = kernels.numpy_gemms(here, {})
     found = rounds.measure(streams + gemms, "numpy", 0.05)
     assert {item.name for item in found} == {"read", "copy", "add", "triad", "gemm"}
     for item in found:
@@ -386,7 +386,7 @@ def test_a_quick_measurement_by_numpy_gives_plausible_figures() -> None:
 
 
 def test_numpys_kernels_count_each_array_once_a_pass() -> None:
-    streams, _ = numpy_kernels.streams(BOX, available=12 * 2**22)
+    streams, _ = kernels.numpy_streams(BOX, available=12 * 2**22)
     nbytes = 2**22
     assert {kernel.name: kernel.work for kernel in streams} == {
         "read": nbytes,
@@ -398,10 +398,10 @@ def test_numpys_kernels_count_each_array_once_a_pass() -> None:
 
 
 def test_gemm_on_fewer_threads_than_cores_says_so() -> None:
-    kernels, notes = numpy_kernels.gemms(BOX, {"OMP_NUM_THREADS": "1"})
-    assert {kernel.threads for kernel in kernels} == {1}
+    gemms, notes = kernels.numpy_gemms(BOX, {"OMP_NUM_THREADS": "1"})
+    assert {kernel.threads for kernel in gemms} == {1}
     assert notes == ["GEMM on 1 of 2 cores (OMP_NUM_THREADS)"]
-    assert numpy_kernels.gemms(BOX, {"OMP_NUM_THREADS": "64"})[1] == []
+    assert kernels.numpy_gemms(BOX, {"OMP_NUM_THREADS": "64"})[1] == []
 
 
 def test_without_numpy_bandwidth_is_still_measured_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,23 +411,23 @@ def test_without_numpy_bandwidth_is_still_measured_and_nothing_else(tmp_path: Pa
     assert (found.method, said) == ("memory", [])
     assert (found.peaks().hbm_bw_bytes_s or 0) > 1e8
     assert found.peaks().vector == {}
-    assert found.notes == ("bandwidth alone: compute ceilings need numpy",)
+    assert found.notes == ("bandwidth only: compute ceilings need numpy",)
     assert measure.remeasure(found, "vector.fp32", 0.01, where=tmp_path) is found
     with pytest.raises(ValueError, match="numpy is not installed"):
         measure.ceilings("numpy", where=tmp_path)
 
 
 def test_arrays_are_four_times_the_cache_where_memory_allows() -> None:
-    assert parallel.array_bytes(BOX, 3, 2**34) == (2**27, "")
-    size, note = parallel.array_bytes(BOX, 3, 2**29)
+    assert kernels.array_bytes(BOX, 3, 2**34) == (2**27, "")
+    size, note = kernels.array_bytes(BOX, 3, 2**29)
     assert size < 2**27
-    assert "want of memory" in note
-    assert "not known" in parallel.array_bytes(replace(BOX, cache_bytes=None), 3, 2**34)[1]
+    assert "too little free memory" in note
+    assert "not known" in kernels.array_bytes(replace(BOX, cache_bytes=None), 3, 2**34)[1]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_team_covers_every_element_once(threads: int) -> None:
-    team = parallel.Team(threads)
+    team = kernels.Team(threads)
     seen = [0] * 10
 
     def share(at: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.ceilings.machine import Machine
-from pytest_roofline.ceilings.record import Ceiling, Ceilings
+from pytest_roofline.ceilings.store import Ceiling, Ceilings
 from pytest_roofline.plot import draw
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.plot.model import Model, percent, shortened

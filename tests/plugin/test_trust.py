@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.ceilings.cache import folder
+from pytest_roofline.ceilings.store import folder
 from support.project import Project
 
 #: The command, whether or not its folder is on the PATH.

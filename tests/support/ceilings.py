@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_roofline.ceilings.machine import Machine
-from pytest_roofline.ceilings.record import Ceiling, Ceilings
+from pytest_roofline.ceilings.store import Ceiling, Ceilings
 
 BOX = Machine(cpu="Box 1", arch="x86_64", cores=2, memory_bytes=2**34, cache_bytes=2**25)
 

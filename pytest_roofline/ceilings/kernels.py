@@ -1,0 +1,253 @@
+"""The kernels of the quick measurement: memory streams and GEMMs by numpy, or memory streams by the C library alone.
+
+Bytes are the ones that a loop names, each array once a pass: a store counts once, without the read (write-allocate) that most
+CPUs do before it. numpy has no fused triad, so ``triad`` makes two passes over blocks that stay in the L2, where the scaled
+block is cache traffic; ``add`` moves the triad's bytes in one pass. numpy is imported only where it measures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .machine import Machine, available_bytes
+from .rounds import Kernel
+from .store import LEVELS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Data this many times the size of a cache comes from the level beneath it (the rule of McCalpin's STREAM).
+OVER_CACHE = 4
+#: Data smaller than this many times a cache comes from that cache as much as from the level beneath.
+_APART = 2
+#: The share of a cache in which one set of data reliably stays.
+_FILL = 0.75
+#: The assumed last-level cache where the system does not say: about the largest L3 of one socket without stacked dies.
+UNKNOWN_CACHE = 2**25
+#: The arrays together take at most one part in this many of the available memory.
+SHARE_OF_MEMORY = 4
+#: Elements of one block of the triad, 256 KiB: in smaller blocks the calls cost; larger ones leave the L2 of small cores.
+_BLOCK = 32768
+#: Traffic of one call from a cache: at most a millisecond, short enough that some rounds are undisturbed.
+_LEVEL_BYTES = 2**23
+#: The variables that BLAS libraries read for their thread count, the more specific first.
+_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+
+
+class Team:
+    """A number of threads, each of which always works on the same share: the pages it touched first lie near it."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def run(self, share: Callable[[int], object]) -> None:
+        """Call ``share(i)`` in each thread and wait for all of them. ``share`` must release the GIL."""
+        if self._pool is None:
+            share(0)
+        else:
+            list(self._pool.map(share, range(self.threads)))
+
+    def cut(self, size: int) -> list[slice]:
+        """Split ``size`` elements into one slice a thread."""
+        edges = [size * at // self.threads for at in range(self.threads + 1)]
+        return [slice(low, high) for low, high in pairwise(edges)]
+
+
+def teams(machine: Machine) -> Sequence[Team]:
+    """Return a team of one thread and a team of one thread a core."""
+    return [Team(threads) for threads in dict.fromkeys((1, machine.cores))]
+
+
+def array_bytes(machine: Machine, arrays: int, available: int | None = None) -> tuple[int, str]:
+    """Size each of ``arrays`` so that they come from memory. Return the size, and a note where memory is too small for that."""
+    wanted = OVER_CACHE * (machine.cache_bytes or UNKNOWN_CACHE)
+    room = available_bytes() if available is None else available
+    size = wanted if room is None else min(wanted, room // (SHARE_OF_MEMORY * arrays))
+    size = max(size, 2**22) // 4096 * 4096
+    if size < wanted:
+        return size, f"too little free memory: arrays of {size / 2**20:.0f} MiB, not {OVER_CACHE} times the last-level cache"
+    if machine.cache_bytes is None:
+        return size, f"the size of the last-level cache is not known: arrays of {size / 2**20:.0f} MiB"
+    return size, ""
+
+
+def level_bytes(caches: Mapping[str, tuple[int, int]], threads: int) -> dict[str, int]:
+    """Return the bytes of each thread's data for each level of ``caches``, which is what ``machine.caches`` returns.
+
+    The size is ``OVER_CACHE`` times the level above, or less where the level itself is small: a virtual machine reports the
+    size of a cache and may own only a part of it. A level is left out where no size is clear of the level above.
+    """
+    sizes: dict[str, int] = {}
+    above = 0
+    for level, (each, count) in caches.items():
+        share = each // math.ceil(threads / count)
+        size = min(OVER_CACHE * above or each, int(_FILL * share))
+        if level in LEVELS and size >= _APART * above:
+            sizes[level] = size // 1024 * 1024
+        above = share
+    return sizes
+
+
+# The C library's block functions. A foreign call releases the GIL, so all cores take part.
+
+
+def memory_streams(machine: Machine, available: int | None = None) -> tuple[list[Kernel], list[str]]:
+    """Return copy, and read where the C library has ``memcmp``; and a note where the arrays are too small."""
+    nbytes, note = array_bytes(machine, 2, available)
+    source, target = ((ctypes.c_char * nbytes).from_buffer(bytearray(nbytes)) for _ in range(2))
+    for block in (source, target):  # pages that were never written are one page of zeros of the system's, in the cache
+        ctypes.memset(block, 1, nbytes)
+    return [kernel for team in teams(machine) for kernel in _memory_streams(team, source, target)], [note] if note else []
+
+
+def _memory_streams(team: Team, source: ctypes.Array[ctypes.c_char], target: ctypes.Array[ctypes.c_char]) -> list[Kernel]:
+    start, end = ctypes.addressof(source), ctypes.addressof(target)
+    shares = [(share.start, share.stop - share.start) for share in team.cut(len(source))]
+
+    def copy(at: int) -> None:
+        offset, size = shares[at]
+        ctypes.memmove(end + offset, start + offset, size)
+
+    def kernel(name: str, share: Callable[[int], None]) -> Kernel:
+        def call() -> object:
+            team.run(share)
+            return source, target  # addresses do not keep the blocks alive, this does
+
+        return Kernel(
+            name=name, kind="bandwidth", level="DRAM", dtype="u8", threads=team.threads, work=2 * len(source), call=call
+        )
+
+    compare = _memcmp()
+    if compare is None:
+        return [kernel("copy", copy)]
+
+    def read(at: int) -> None:
+        offset, size = shares[at]
+        compare(end + offset, start + offset, size)
+
+    return [kernel("copy", copy), kernel("read", read)]
+
+
+def _memcmp() -> Callable[[int, int, int], int] | None:
+    """Return the C library's memcmp, which reads two equal blocks to their end; None where ctypes cannot load it (Windows)."""
+    try:
+        compare = ctypes.CDLL(None).memcmp
+    except (OSError, AttributeError, TypeError):
+        return None
+    compare.argtypes, compare.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), ctypes.c_int
+    return lambda left, right, size: int(compare(left, right, size))
+
+
+# numpy.
+
+
+def numpy_streams(machine: Machine, available: int | None = None) -> tuple[list[Kernel], list[str]]:
+    """Return read, copy, add and triad over arrays larger than the caches, and a note where the arrays are too small."""
+    import numpy as np
+
+    nbytes, note = array_bytes(machine, 3, available)
+    arrays = [np.empty(nbytes // 8) for _ in range(3)]
+    both = teams(machine)
+    shares = both[-1].cut(len(arrays[0]))
+
+    def touch(at: int) -> None:  # by the thread that will use them: their pages lie near it
+        for array in arrays:
+            array[shares[at]] = 1.0
+
+    both[-1].run(touch)
+    return [kernel for team in both for kernel in _numpy_streams(team, *arrays)], [note] if note else []
+
+
+def _numpy_streams(
+    team: Team, a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], c: npt.NDArray[np.float64]
+) -> list[Kernel]:
+    import numpy as np
+
+    shares = [(a[share], b[share], c[share], np.empty(_BLOCK)) for share in team.cut(len(a))]
+
+    def read(at: int) -> None:
+        shares[at][1].max()
+
+    def copy(at: int) -> None:
+        x, y, _, _ = shares[at]
+        np.copyto(x, y)
+
+    def add(at: int) -> None:
+        x, y, z, _ = shares[at]
+        np.add(y, z, out=x)
+
+    def triad(at: int) -> None:
+        x, y, z, block = shares[at]
+        for low in range(0, len(x), _BLOCK):
+            high = min(low + _BLOCK, len(x))
+            scaled = np.multiply(z[low:high], 3.0, out=block[: high - low])
+            np.add(y[low:high], scaled, out=x[low:high])
+
+    def kernel(name: str, arrays: int, share: Callable[[int], None]) -> Kernel:
+        return Kernel(
+            name=name,
+            kind="bandwidth",
+            level="DRAM",
+            dtype="fp64",
+            threads=team.threads,
+            work=arrays * a.nbytes,
+            call=lambda: team.run(share),
+        )
+
+    return [kernel("read", 1, read), kernel("copy", 2, copy), kernel("add", 3, add), kernel("triad", 3, triad)]
+
+
+def numpy_gemms(machine: Machine, environ: Mapping[str, str] = os.environ) -> tuple[list[Kernel], list[str]]:
+    """Return square GEMMs, 2 n^3 FLOPs each, on the threads of numpy's BLAS; and a note where BLAS uses fewer cores."""
+    import numpy as np
+
+    n = 1024 if machine.cores <= 8 else 2048 if machine.cores <= 32 else 4096
+    name = next((name for name in _BLAS_THREADS if environ.get(name, "").isdigit()), None)
+    threads = min(machine.cores, max(1, int(environ[name]))) if name else machine.cores
+    gemms = [_gemm(n, dtype, np.ones((n, n), kind), threads) for dtype, kind in (("fp32", np.float32), ("fp64", np.float64))]
+    return gemms, [f"GEMM on {threads} of {machine.cores} cores ({name})"] if threads < machine.cores else []
+
+
+def _gemm(n: int, dtype: str, operand: npt.NDArray[np.floating], threads: int) -> Kernel:
+    import numpy as np
+
+    out = np.empty_like(operand)
+    return Kernel(
+        name="gemm",
+        kind="compute",
+        level=None,
+        dtype=dtype,
+        threads=threads,
+        work=2.0 * n**3,
+        call=lambda: np.matmul(operand, operand, out=out),
+    )
+
+
+def numpy_levels(caches: Mapping[str, tuple[int, int]]) -> list[Kernel]:
+    """Return an addition by one thread from each level of the caches.
+
+    It proves a rate and is no ceiling: the cost of the calls makes it too low.
+    """
+    return [_level(level, nbytes) for level, nbytes in level_bytes(caches, 1).items()]
+
+
+def _level(level: str, nbytes: int) -> Kernel:
+    import numpy as np
+
+    x, y, z = (np.ones(nbytes // 24) for _ in range(3))
+    passes = max(1, _LEVEL_BYTES // nbytes)
+
+    def call() -> None:
+        for _ in range(passes):
+            np.add(y, z, out=x)
+
+    work = 3.0 * x.nbytes * passes
+    return Kernel(name="add", kind="bandwidth", level=level, dtype="fp64", threads=1, work=work, call=call)

@@ -122,7 +122,8 @@ def bench_tests(folder: Path, tests: int = 1000, runs: int = 5) -> None:
 
 def bench_reports(folder: Path) -> None:
     from pytest_roofline.config import Settings
-    from pytest_roofline.report.document import Document, write
+    from pytest_roofline.report import write_reports
+    from pytest_roofline.report.document import Document
 
     row = one_row()
     taken = {}
@@ -134,7 +135,7 @@ def bench_reports(folder: Path) -> None:
             document = Document(settings, None)
             document.add(rows, [], {})
             start = time.perf_counter()
-            write(document, document.to_dict(), settings, annotations=False)
+            write_reports(document, document.to_dict(), settings, annotations=False)
             best = min(best, time.perf_counter() - start)
         taken[count] = best
         size = sum((folder / name).stat().st_size for name in ("r.json", "r.md")) / 1e6

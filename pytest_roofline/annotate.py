@@ -22,7 +22,8 @@ from .config import KINDS, TYPES, SettingsError, resolve
 from .declare import Declared, first_said
 from .devices import AUTO, Devices, Host
 from .evaluate import Annotator, gate, short, unchecked
-from .report.document import Document, write
+from .report import write_reports
+from .report.document import Document
 from .report.terminal import lines, title
 from .row import declaration_in
 from .testcase import Case
@@ -90,7 +91,7 @@ def run(options: Options) -> int:
     )
     document.problems += unchecked(document.rows, settings, baselines)
     found = document.to_dict()
-    write(document, found, settings, annotations=True)
+    write_reports(document, found, settings, annotations=True)
     if options.json:
         sys.stdout.write(to_json(found))
     else:

@@ -178,31 +178,3 @@ class Host:
 
 def _label(device: Device) -> str:
     return device.device_name or device.gfx or "gpu"
-
-
-def seen_on(values: object) -> str | None:
-    """``cpu`` or ``gpu``: what the arrays among ``values`` are on, by duck type; None where there is none, or both."""
-    found = {place for value in _flat(values, 2) if (place := _place(value))}
-    return found.pop() if len(found) == 1 else "gpu" if "gpu" in found else None
-
-
-def _flat(values: object, depth: int) -> list[object]:
-    if depth and isinstance(values, dict):
-        values = list(values.values())
-    if depth and isinstance(values, (list, tuple)):
-        return [item for value in values for item in _flat(value, depth - 1)]
-    return [values]
-
-
-def _place(value: object) -> str | None:
-    kind = type(value).__module__.partition(".")[0]
-    if kind == "numpy" and hasattr(value, "nbytes") and hasattr(value, "shape") and bool(getattr(value, "ndim", 0)):
-        return HOST
-    if kind in ("cupy", "numba"):
-        return "gpu" if hasattr(value, "__cuda_array_interface__") else None
-    if kind == "torch" and hasattr(value, "device") and hasattr(value, "element_size"):
-        return HOST if getattr(value.device, "type", "") == "cpu" else "gpu"
-    if kind in ("jax", "jaxlib") and hasattr(value, "devices"):
-        platforms = {getattr(item, "platform", "") for item in value.devices()}
-        return HOST if platforms == {"cpu"} else "gpu"
-    return None

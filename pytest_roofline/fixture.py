@@ -12,7 +12,7 @@ from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
 
 from .declare import Declared, declared, over
-from .devices import seen_on
+from .timing.devices import device_kind
 from .values import plain
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Recorder:
     def _take(
         self, measurement: Measurement, baseline: Baseline | None, values: object, captured: Captured | None = None
     ) -> None:
-        self.taken.append(Taken(self.declared, measurement, baseline, seen_on(values), captured))
+        self.taken.append(Taken(self.declared, measurement, baseline, device_kind(values), captured))
 
 
 def _told(understand: Callable[..., T], *said: Any) -> T:

@@ -34,7 +34,8 @@ from .devices import AUTO, Devices, Host
 from .evaluate import Annotator, gate, proven, short, unchecked
 from .fixture import Recorder
 from .recorded import catching, of_records, returned_records
-from .report.document import Document, properties, write
+from .report import write_reports
+from .report.document import Document, properties
 from .report.terminal import lines, title
 from .row import Row
 from .testcase import Cases, HookError, Ran, benchmark, group, parameters
@@ -403,7 +404,7 @@ class Session:
         except Exception as error:  # L5, as for a test
             self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
         annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
-        write(self.document, document, self.settings, annotations=not annotates)
+        write_reports(self.document, document, self.settings, annotations=not annotates)
 
     def _remember(self) -> None:
         """Append the outcome of this run's predictions to the ledger that was named."""

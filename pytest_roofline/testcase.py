@@ -17,8 +17,8 @@ from .capture.trace import Captured
 from .capture.watching import Watched
 from .config import Settings
 from .declare import Declared, declared, first_said, over
-from .devices import seen_on
 from .fixture import Recorder, Taken
+from .timing.devices import device_kind
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 from .values import plain
 
@@ -126,7 +126,7 @@ class Cases:
                 said = said if told else over(declared(found[1], {}, "properties"), said)
         if measurement is None and fixture is None and said.work is None:
             return []
-        seen = watched.seen or seen_on(list(getattr(item, "funcargs", {}).values()))
+        seen = watched.seen or device_kind(*getattr(item, "funcargs", {}).values())
         case = self._case(item, said, problem, measurement, seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 

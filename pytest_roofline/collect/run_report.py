@@ -11,7 +11,7 @@ from ..capture.timers import Observed, observing
 from ..capture.trace import Captured
 from ..capture.watching import of_timed
 from ..declare import build, guess
-from ..devices import seen_on
+from ..timing.devices import device_kind
 from ..values import plain, raised
 from .returned import understood
 from .rows import Row
@@ -80,7 +80,7 @@ def _row(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, yla
     timed = _of_it(observed, found.measurement.t_s if found.measurement else None)
     measurement = timed.measurement if timed is not None else found.measurement
     work = _work(timed, fn.__name__, arguments)
-    seen = seen_on(list(arguments.values()))
+    seen = device_kind(*arguments.values())
     problem = found.problem if measurement is None else ""
     return Row(label, work, measurement, None, found.claims, seen, problem)
 

@@ -1,1 +1,76 @@
-"""What a run or a check found, for people and for programs; each form a module."""
+"""Reports of a run and of checked records. ``write_reports`` writes the files that the user asked for."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roofline_engine.files import to_json, write_whole
+
+if TYPE_CHECKING:
+    from ..config import Settings
+    from ..plot.model import Model
+    from .document import Document
+
+
+def write_reports(document: Document, data: dict[str, Any], settings: Settings, *, annotations: bool) -> None:
+    """Write each report that the user asked for. A report that cannot be written becomes a line in ``document.problems``.
+
+    annotations: whether to print GitHub annotations; false where another plugin prints them.
+    """
+    from ..config import FIGURES
+    from . import markdown
+
+    figures = Figures(data)
+    for kind, destination in settings.reports:
+        try:
+            if kind == "json":
+                _file(document, destination, to_json(data))
+            elif kind == "md":
+                _file(document, destination, markdown.text(document))
+            elif kind in FIGURES:
+                figures.write(destination, kind)
+                _wrote(document, Path(destination))
+            elif kind == "github":
+                summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
+                if summary:
+                    markdown.append_summary(summary, markdown.text(document))
+                    document.written.append(summary)
+                else:
+                    document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
+                if annotations:
+                    markdown.annotate(document.rows)
+        except (OSError, TypeError, ValueError) as error:  # the last two: a hook added what JSON cannot hold
+            document.problems.append(f"report {kind}: not written: {error}")
+
+
+class Figures:
+    """The figures of a report, which share one model."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    @cached_property
+    def _model(self) -> Model:
+        from ..plot.output import of_document
+
+        return of_document(self._data, "report")
+
+    def write(self, destination: str, kind: str) -> None:
+        from ..plot.output import write
+
+        write(self._model, destination, f".{kind}")
+
+
+def _file(document: Document, destination: str, text: str) -> None:
+    path = Path(destination)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(os.fspath(path), text)
+    _wrote(document, path)
+
+
+def _wrote(document: Document, path: Path) -> None:
+    here = Path.cwd()
+    document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))

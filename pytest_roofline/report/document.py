@@ -1,27 +1,20 @@
-"""One run's rows as one document, and the files that it is written to."""
+"""One run's rows as one document, and a row as JUnit properties."""
 
 from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import os
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roofline_engine.check import HOST
 from roofline_engine.entry import STAGES, first_text
-from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import printable, quantity
 
 from ..baselines import REPORT_SCHEMA, Predictions, this_machine
-from ..config import FIGURES, Settings
+from ..config import Settings
 from ..devices import AUTO, Devices
 from ..row import Row
-
-if TYPE_CHECKING:
-    from ..plot.model import Model
 
 
 class Document:
@@ -125,66 +118,6 @@ class Document:
             "degraded": [{"name": row.nodeid, "reason": first_text(row.entry.notes)} for row in rows if not row.entry.modeled],
             "skill_errors": self.problems,
         }
-
-
-def write(document: Document, data: dict[str, Any], settings: Settings, *, annotations: bool) -> None:
-    """Write every report that was asked for; one that cannot be written is a line in ``problems``.
-
-    annotations: whether GitHub annotations are ours to print, because no other plugin does.
-    """
-    from . import markdown
-
-    figures = Figures(data)
-    for kind, destination in settings.reports:
-        try:
-            if kind == "json":
-                _file(document, destination, to_json(data))
-            elif kind == "md":
-                _file(document, destination, markdown.text(document))
-            elif kind in FIGURES:
-                figures.write(destination, kind)
-                _wrote(document, Path(destination))
-            elif kind == "github":
-                summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
-                if summary:
-                    markdown.append_summary(summary, markdown.text(document))
-                    document.written.append(summary)
-                else:
-                    document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
-                if annotations:
-                    markdown.annotate(document.rows)
-        except (OSError, TypeError, ValueError) as error:  # the last two: what a hook added is nothing that JSON has
-            document.problems.append(f"report {kind}: not written: {error}")
-
-
-class Figures:
-    """The figure of a report, whose model is made once, whatever is drawn of it."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-
-    @cached_property
-    def _model(self) -> Model:
-        from ..plot.output import of_document
-
-        return of_document(self._data, "report")
-
-    def write(self, destination: str, kind: str) -> None:
-        from ..plot.output import write
-
-        write(self._model, destination, f".{kind}")
-
-
-def _file(document: Document, destination: str, text: str) -> None:
-    path = Path(destination)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(os.fspath(path), text)
-    _wrote(document, path)
-
-
-def _wrote(document: Document, path: Path) -> None:
-    here = Path.cwd()
-    document.written.append(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 _JUNIT_FIELDS = (

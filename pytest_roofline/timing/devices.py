@@ -70,6 +70,10 @@ def _content(cell: Any) -> object:
     return content
 
 
+#: Skipped at once: a list of numbers may be long.
+_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes})
+
+
 def _inside(objects: tuple[object, ...]) -> Iterator[object]:
     waiting, seen = list(objects), 0
     while waiting and seen < MOST_OBJECTS:
@@ -79,7 +83,7 @@ def _inside(objects: tuple[object, ...]) -> Iterator[object]:
             waiting.extend(list(thing.values())[:MOST_OBJECTS])
         elif isinstance(thing, (list, tuple, set, frozenset)):
             waiting.extend(list(thing)[:MOST_OBJECTS])
-        else:
+        elif type(thing) not in _SCALARS:
             yield thing
 
 
@@ -94,7 +98,7 @@ def _places(thing: Any) -> list[Place]:
     if _is(thing, "cupy", "ndarray"):
         return [Place("cupy", "cuda", int(thing.device.id))]
     if _is(thing, "numpy", "ndarray"):
-        return [HOST]
+        return [HOST] if thing.ndim else []  # of no dimension: a number, which says nothing of where the call works
     if not isinstance(thing, type) and getattr(type(thing), "__cuda_array_interface__", None) is not None:
         return [Place("cuda", "cuda", 0)]
     return []

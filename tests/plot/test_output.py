@@ -21,7 +21,7 @@ import pytest
 from pytest_roofline.plot import draw, output, roofline_figure, vega
 from pytest_roofline.plot.layout import arrange
 from pytest_roofline.plot.model import Model
-from pytest_roofline.report.document import Figures
+from pytest_roofline.report import Figures
 from support.figures import GPU, NASTY, SEVEN, V100, many
 from support.project import Project
 from support.tool import ROOT

@@ -207,10 +207,10 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
         if TYPES[kind] and not destination:
             raise SettingsError(f"{where}: {kind} needs a destination, as in {kind}:roofline.{kind}")
         if kind in FIGURES:
-            from .plot.output import MissingExtraError, needed
+            from .plot.output import MissingExtraError, require_extra
 
             try:
-                needed()
+                require_extra()
             except MissingExtraError as error:
                 raise SettingsError(f"{where}: {error}") from None
         if kind == "term" and destination:

@@ -1,4 +1,4 @@
-"""The roofline figure: a pure model of it, and what draws that.
+"""The roofline figure: a pure chart of it, and what draws that.
 
 ``roofline_figure`` is the way in from Python, beside ``roofline plot`` and ``--roofline-report=html:FILE``. What draws is
 imported when something is drawn.

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from roofline_engine.units import quantity
 
 from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, ceiling_start, slope_ends
-from .model import Bandwidth, Ceiling, Model
+from .model import Bandwidth, Ceiling, Chart
 
-#: Okabe and Ito's palette, told apart by people who see fewer colours; the shape says the bound without any.
+#: Okabe and Ito's palette, told apart by people who see fewer colors; the shape says the bound without any.
 VERDICTS = {
     "underperforming": ("#D55E00", "underperforming"),
     "moderate": ("#0072B2", "moderate"),
@@ -32,7 +32,7 @@ CEILINGS = ("#B91C1C", "#B45309", "#7C4A1E", "#7C3AED", "#BE185D", "#4D7C0F", "#
 #: Main memory first.
 BANDWIDTHS = ("#334155", "#0E7490", "#A16207", "#6D28D9", "#166534", "#9F1239")
 INK, FAINT, PAPER, GRID = "#1F2937", "#6B7280", "#FFFFFF", "#C4CAD3"
-#: In the dark, each colour of the drawing is this one.
+#: In the dark, each color of the drawing is this one.
 DARK = {
     INK: "#E5E7EB",
     FAINT: "#9CA3AF",
@@ -59,16 +59,16 @@ DARK = {
 }
 
 
-def ceilings(model: Model) -> list[tuple[Ceiling, str, str]]:
-    """Each ceiling with its colour and its dash, solid but for measured ones beside rated."""
-    ranked = sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name))
+def ceilings(chart: Chart) -> list[tuple[Ceiling, str, str]]:
+    """Each ceiling with its color and its dash, solid but for measured ones beside rated."""
+    ranked = sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name))
     return [(one, CEILINGS[at % len(CEILINGS)], dash(one.basis)) for at, one in enumerate(ranked)]
 
 
-def bandwidths(model: Model) -> list[tuple[Bandwidth, str, str]]:
-    """Each bandwidth with its colour and its dash, main memory first."""
-    main = model.main
-    ranked = sorted(model.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
+def bandwidths(chart: Chart) -> list[tuple[Bandwidth, str, str]]:
+    """Each bandwidth with its color and its dash, main memory first."""
+    main = chart.main
+    ranked = sorted(chart.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
     return [(one, BANDWIDTHS[at % len(BANDWIDTHS)], dash(one.basis)) for at, one in enumerate(ranked)]
 
 
@@ -76,22 +76,22 @@ def dash(basis: str) -> str:
     return "--" if basis == "measured" else "-"
 
 
-def legend(model: Model) -> list[Entry]:
+def legend(chart: Chart) -> list[Entry]:
     """One line for each roof, each verdict and each bound that the figure has."""
-    told = names(model)
-    found = [Entry("line", told[one], colour, shape) for one, colour, shape in ceilings(model)]
-    found += [Entry("line", told[one], colour, shape) for one, colour, shape in bandwidths(model)]
-    verdicts = {one.verdict for one in model.kernels}
+    told = names(chart)
+    found = [Entry("line", told[one], color, shape) for one, color, shape in ceilings(chart)]
+    found += [Entry("line", told[one], color, shape) for one, color, shape in bandwidths(chart)]
+    verdicts = {one.verdict for one in chart.kernels}
     if verdicts - {"none"}:
-        found += [Entry("colour", text, colour, "o") for key, (colour, text) in VERDICTS.items() if key in verdicts]
-    bounds = {one.bound for one in model.kernels}
+        found += [Entry("colour", text, color, "o") for key, (color, text) in VERDICTS.items() if key in verdicts]
+    bounds = {one.bound for one in chart.kernels}
     found += [Entry("shape", text, FAINT, shape) for key, (shape, _, text) in BOUNDS.items() if key in bounds]
     return found
 
 
-def names(model: Model) -> dict[Ceiling | Bandwidth, str]:
+def names(chart: Chart) -> dict[Ceiling | Bandwidth, str]:
     """What each roof is called, no two alike: those that share a name are told apart by their figure, then their dtype."""
-    roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(model)), *(one for one, *_ in bandwidths(model))]
+    roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(chart)), *(one for one, *_ in bandwidths(chart))]
     found = {one: named(one) for one in roofs}
     for more in (_figure, _dtype, _number):
         twice = Counter(found.values())
@@ -161,8 +161,8 @@ class Drawing(NamedTuple):
         return f"{head.replace('<svg ', named, 1)}{self.over}</svg>"
 
 
-def draw_chart(model: Model, layout: Layout) -> Drawing:
-    """Draw ``model`` as ``layout`` places it."""
+def draw_chart(chart: Chart, layout: Layout) -> Drawing:
+    """Draw ``chart`` as ``layout`` places it."""
     import plotpress
 
     style = plotpress.Style(
@@ -181,21 +181,24 @@ def draw_chart(model: Model, layout: Layout) -> Drawing:
     axes.set_ylim(plane.y[0] / scale, plane.y[1] / scale)
     axes.grid(True)
     axes.set_xlabel("arithmetic intensity (FLOP per byte of DRAM traffic)")
-    if len(model.levels) > 1:
+    if len(chart.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, model.title, _over(model, layout), {}, {}, [], [], [])
-    _roofs(axes, model, layout, drawn)
-    _ways(axes, model, layout, drawn)
-    _points(axes, model, layout, drawn)
-    _words(axes, model, layout, drawn)
+    drawn = Drawing(figure, chart.title, _over(chart, layout), {}, {}, [], [], [])
+    _roofs(axes, chart, layout, drawn)
+    _ways(axes, chart, layout, drawn)
+    _points(axes, chart, layout, drawn)
+    _words(axes, chart, layout, drawn)
     return drawn
 
 
-def detailed(model: Model, layout: Layout) -> list[int]:
-    """Kernels whose links, ranges and baselines are drawn: the labelled ones first."""
-    labelled = [label.kernel for label in layout.labels]
-    return labelled + [at for at in range(len(model.kernels)) if at not in layout.arrows][: max(0, _DETAILED - len(labelled))]
+def detailed(chart: Chart, layout: Layout) -> list[int]:
+    """Kernels whose links, ranges and baselines are drawn: the short_label ones first."""
+    short_label = [label.kernel for label in layout.labels]
+    return (
+        short_label
+        + [at for at in range(len(chart.kernels)) if at not in layout.arrows][: max(0, _DETAILED - len(short_label))]
+    )
 
 
 def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
@@ -203,53 +206,53 @@ def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
     drawn.series[len(axes.artists) - 1] = kernels
 
 
-def _roofs(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+def _roofs(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
     scale = layout.unit[0]
-    for one, colour, dash in bandwidths(model):
-        start, end = slope_ends(model, one, layout.plane)
+    for one, color, dash in bandwidths(chart):
+        start, end = slope_ends(chart, one, layout.plane)
         if start < end:
             ys = [start * one.bytes_s / scale, end * one.bytes_s / scale]
-            axes.plot([start, end], ys, color=colour, linewidth=1.7, linestyle=dash)
-    for top, colour, dash in ceilings(model):
-        start = ceiling_start(model, top.flops_s, layout.plane)
-        axes.plot([start, layout.plane.x[1]], [top.flops_s / scale] * 2, color=colour, linewidth=1.9, linestyle=dash)
-    if model.ridges:
-        xs, ys = [x for x, _ in model.ridges], [y / scale for _, y in model.ridges]
+            axes.plot([start, end], ys, color=color, linewidth=1.7, linestyle=dash)
+    for top, color, dash in ceilings(chart):
+        start = ceiling_start(chart, top.flops_s, layout.plane)
+        axes.plot([start, layout.plane.x[1]], [top.flops_s / scale] * 2, color=color, linewidth=1.9, linestyle=dash)
+    if chart.ridges:
+        xs, ys = [x for x, _ in chart.ridges], [y / scale for _, y in chart.ridges]
         axes.scatter(xs, ys, s=5 * _POINT, color=INK)
 
 
-def _ways(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+def _ways(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
     """Lines of a kernel: between its levels, from before to after, its range, the arrow to its roof, a label's leader."""
     scale = layout.unit[0]
-    known = detailed(model, layout)
+    known = detailed(chart, layout)
 
     def line(xs: list[float], ys: list[float], at: int, **look: Any) -> None:
         axes.plot(xs, [y / scale for y in ys], **look)
         _note(axes, drawn, [at])
 
     for at in known:
-        one = model.kernels[at]
+        one = chart.kernels[at]
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
             line([xs[0], xs[-1]], [one.rate] * 2, at, color=FAINT, linewidth=1.0)
             drawn.links.append(len(axes.artists) - 1)
         if one.before is not None:
             line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=FAINT, linewidth=0.9)
-        if one.span is not None:
-            (ax, ay), (bx, by) = one.span
+        if one.range_ends is not None:
+            (ax, ay), (bx, by) = one.range_ends
             line([ax, bx], [ay, by], at, color=INK, linewidth=2.6, alpha=0.45)
-    tips = {at: tip for at in known if at in layout.arrows and (tip := model.kernels[at].tip) is not None}
+    tips = {at: tip for at in known if at in layout.arrows and (tip := chart.kernels[at].arrow_tip) is not None}
     for at, tip in tips.items():
-        one = model.kernels[at]
+        one = chart.kernels[at]
         line([one.intensity] * 2, [one.rate, tip], at, color=FAINT, linewidth=1.0, linestyle=":")
     if tips:
-        xs = [model.kernels[at].intensity for at in tips]
+        xs = [chart.kernels[at].intensity for at in tips]
         ys = [_under(layout, tip) / scale for tip in tips.values()]
         axes.scatter(xs, ys, s=6 * _POINT, marker="^", color=FAINT)
         _note(axes, drawn, list(tips))
-    before = [at for at in known if model.kernels[at].before is not None]
+    before = [at for at in known if chart.kernels[at].before is not None]
     if before:
-        ends = [model.kernels[at].before or (1.0, 1.0) for at in before]
+        ends = [chart.kernels[at].before or (1.0, 1.0) for at in before]
         xs, ys = [x for x, _ in ends], [y / scale for _, y in ends]
         axes.scatter(xs, ys, s=6 * _POINT, color=PAPER, edgecolors=FAINT, linewidths=1.0)
         _note(axes, drawn, before)
@@ -266,15 +269,15 @@ def _under(layout: Layout, rate: float) -> float:
     return layout.plane.back_y(layout.plane.py(rate) + 3.5)
 
 
-def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
     """The kernels, smallest last so that none is under another; of many, one mark for all that look alike.
 
     plotpress lays the edges of a mark over all of its points, so in a crowd there are none.
     """
     groups: dict[tuple[float, str, str, int], list[tuple[int, int, float, float]]] = {}
-    apart = len(model.kernels) <= _APART
+    apart = len(chart.kernels) <= _APART
     spot = 0
-    for at, one in enumerate(model.kernels):
+    for at, one in enumerate(chart.kernels):
         for _, x in one.spots:
             key = (layout.diameters[at], one.verdict, one.bound, at if apart else 0)
             groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
@@ -287,13 +290,13 @@ def _points(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
             marker=BOUNDS[bound][0],
             color=VERDICTS[verdict][0],
             edgecolors=PAPER,
-            linewidths=0.8 if len(model.kernels) <= CROWD else 0.0,
+            linewidths=0.8 if len(chart.kernels) <= CROWD else 0.0,
         )
         _note(axes, drawn, [at for at, *_ in points])
         drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
 
 
-def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
+def _words(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
     def text(px: float, py: float, words: str, kernel: int | None, level: str | None = None, **look: Any) -> None:
         axes.text(
             layout.plane.back_x(px),
@@ -304,13 +307,13 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         drawn.labels.append(kernel)
         drawn.levels.append(level)
 
-    colours = {one: colour for one, colour, _ in bandwidths(model)}
+    colors = {one: color for one, color, _ in bandwidths(chart)}
     for slope in layout.slopes:
-        text(slope.x, slope.y, slope.words, None, rotation=slope.angle, color=colours[slope.bandwidth])
+        text(slope.x, slope.y, slope.words, None, rotation=slope.angle, color=colors[slope.bandwidth])
     if layout.flat is not None:
         words, box = layout.flat
         text(box.x, box.y + TEXT, words, None, fontsize=TEXT)
-    shades = {top: colour for top, colour, _ in ceilings(model)}
+    shades = {top: color for top, color, _ in ceilings(chart)}
     for tag in layout.tags:
         text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
     for one in layout.levels:
@@ -321,12 +324,12 @@ def _words(axes: Any, model: Model, layout: Layout, drawn: Drawing) -> None:
         text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
 
 
-def _text(x: float, y: float, words: str, size: float, colour: str = INK, more: str = "") -> str:
+def _text(x: float, y: float, words: str, size: float, color: str = INK, more: str = "") -> str:
     told = html.escape(words, quote=False)
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}"{more}>{told}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}"{more}>{told}</text>'
 
 
-def _over(model: Model, layout: Layout) -> str:
+def _over(chart: Chart, layout: Layout) -> str:
     """Title, what was left out, and the legend: plotpress' own would show a circle for every shape."""
     parts = []
     y = 20.0
@@ -357,11 +360,11 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
         if one.kind == "line":
             dash = ' stroke-dasharray="5,3"' if one.shape == "--" else ""
             parts.append(
-                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.colour}" stroke-width="2"{dash}/>'
+                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.color}" stroke-width="2"{dash}/>'
             )
         else:
-            hollow = f'fill="{PAPER}" stroke="{one.colour}" stroke-width="1.4"'  # a colour is full, a shape an outline
-            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.colour}"' if one.kind == "colour" else hollow))
+            hollow = f'fill="{PAPER}" stroke="{one.color}" stroke-width="1.4"'  # a color is full, a shape an outline
+            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.color}"' if one.kind == "colour" else hollow))
         parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
     return f'<g class="roofline-legend">{"".join(parts)}</g>'
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofline_engine.units import quantity
 
-from .model import Bandwidth, Ceiling, Kernel, Left, Model
+from .model import Bandwidth, Ceiling, Chart, Excluded, Kernel
 
 TEXT, SMALL, LINE = 9.0, 8.0, 10.0
 
@@ -116,7 +116,7 @@ def text_width(text: str, size: float = TEXT) -> float:
     return total * size
 
 
-def wrapped(text: str, wide: float, size: float, most: int, indent: str = "") -> tuple[str, ...]:
+def wrap_text(text: str, wide: float, size: float, most: int, indent: str = "") -> tuple[str, ...]:
     """Lines of at most ``wide`` pixels, ``most`` of them; what is cut off ends in an ellipsis."""
     lines: list[str] = []
     line = ""
@@ -128,23 +128,23 @@ def wrapped(text: str, wide: float, size: float, most: int, indent: str = "") ->
         lines.append(line)
         line = indent + word
         if len(lines) == most:
-            return (*lines[:-1], _cut(f"{lines[-1]} …", wide, size))
-    return tuple(_cut(one, wide, size) for one in (*lines, line) if one.strip())
+            return (*lines[:-1], _truncate(f"{lines[-1]} …", wide, size))
+    return tuple(_truncate(one, wide, size) for one in (*lines, line) if one.strip())
 
 
-def _cut(line: str, wide: float, size: float) -> str:
+def _truncate(line: str, wide: float, size: float) -> str:
     while text_width(line, size) > wide and len(line) > 2:
         line = line.rstrip("…").rstrip()[:-1] + "…"
     return line
 
 
-def around(boxes: Sequence[Box]) -> Box:
+def bounding_box(boxes: Sequence[Box]) -> Box:
     """The smallest box that holds others."""
     x, y = min(one.x for one in boxes), min(one.y for one in boxes)
     return Box(x, y, max(one.x + one.w for one in boxes) - x, max(one.y + one.h for one in boxes) - y)
 
 
-def along(x: float, y: float, angle: float, wide: float, high: float) -> list[Box]:
+def text_boxes(x: float, y: float, angle: float, wide: float, high: float) -> list[Box]:
     """Boxes that cover a line of text at an angle, letter by letter or so."""
     parts = max(1, math.ceil(wide / 14))
     step = wide / parts
@@ -162,7 +162,7 @@ def along(x: float, y: float, angle: float, wide: float, high: float) -> list[Bo
 NEAR = 400
 #: Kernels whose points say their level of memory.
 _TAGGED = 12
-#: Places along a slope where its words may stand, as parts of what is free; over the line, else under it.
+#: Places text_boxes a slope where its words may stand, as parts of what is free; over the line, else under it.
 _PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0, 0.06, 0.18, 0.31, 0.44, 0.56, 0.69, 0.81, 0.94)
 _LIFTS = (5.0, -5.0 - 0.75 * SMALL)
 #: What it costs that a letter or two lies over a point, that a line runs through the words; what more than is unreadable.
@@ -195,27 +195,27 @@ class Level(NamedTuple):
     box: Box
 
 
-def slope_ends(model: Model, one: Bandwidth, plane: Plane) -> tuple[float, float]:
+def slope_ends(chart: Chart, one: Bandwidth, plane: Plane) -> tuple[float, float]:
     """Intensities between which a bandwidth is drawn: from the edge to the highest ceiling, or to the other edge."""
-    top = max((ceiling.flops_s for ceiling in model.ceilings), default=plane.y[1])
+    top = max((ceiling.flops_s for ceiling in chart.ceilings), default=plane.y[1])
     return max(plane.x[0], plane.y[0] / one.bytes_s), min(plane.x[1], min(top, plane.y[1]) / one.bytes_s)
 
 
-def ceiling_start(model: Model, flops_s: float, plane: Plane) -> float:
+def ceiling_start(chart: Chart, flops_s: float, plane: Plane) -> float:
     """The intensity from which a ceiling can be reached at all: its ridge with the fastest memory."""
-    fastest = max((one.bytes_s for one in model.bandwidths), default=None)
+    fastest = max((one.bytes_s for one in chart.bandwidths), default=None)
     return min(max(plane.x[0], flops_s / fastest), plane.x[1]) if fastest else plane.x[0]
 
 
-def roof_lines(model: Model, plane: Plane) -> list[Segment]:
+def roof_lines(chart: Chart, plane: Plane) -> list[Segment]:
     """Every limit as it is drawn."""
     found: list[Segment] = []
-    for one in model.bandwidths:
-        start, end = slope_ends(model, one, plane)
+    for one in chart.bandwidths:
+        start, end = slope_ends(chart, one, plane)
         if start < end:
             found.append((plane.at(start, start * one.bytes_s), plane.at(end, end * one.bytes_s)))
-    for top in model.ceilings:
-        start = ceiling_start(model, top.flops_s, plane)
+    for top in chart.ceilings:
+        start = ceiling_start(chart, top.flops_s, plane)
         found.append((plane.at(start, top.flops_s), plane.at(plane.x[1], top.flops_s)))
     return found
 
@@ -234,21 +234,21 @@ def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> str:
     return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}"
 
 
-def _markers(model: Model, plane: Plane, sizes: Sequence[float]) -> list[Box]:
+def _markers(chart: Chart, plane: Plane, sizes: Sequence[float]) -> list[Box]:
     """The markers that words keep clear of."""
-    return [plane.disc(x, one.rate, size) for one, size in zip(model.kernels[:NEAR], sizes) for _, x in one.spots]
+    return [plane.disc(x, one.rate, size) for one, size in zip(chart.kernels[:NEAR], sizes) for _, x in one.spots]
 
 
-def place_tags(model: Model, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
+def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
     """Each ceiling's words at its line: at the right end, over it or under it, else as much further left as is free.
 
     They keep clear of each other, and of points and slopes where there is such a place.
     """
     found: list[Tag] = []
     right = plane.frame.x + plane.frame.w - 6
-    discs = _markers(model, plane, sizes)
-    rising = [line for line in roof_lines(model, plane) if line[0][1] != line[1][1]]
-    for one in sorted(model.ceilings, key=lambda one: (-one.flops_s, one.name)):
+    discs = _markers(chart, plane, sizes)
+    rising = [line for line in roof_lines(chart, plane) if line[0][1] != line[1][1]]
+    for one in sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name)):
         words = ceiling_words(one, unit)
         wide, at = text_width(words, SMALL), plane.py(one.flops_s)
         taken = [tag.box for tag in found]
@@ -256,19 +256,19 @@ def place_tags(model: Model, plane: Plane, unit: tuple[float, str], sizes: Seque
         places = [Box(right - wide - 12 * step, at + off, wide, 11) for step in steps for off in (-12, 1)]
         free = [box for box in places if not any(box.hits(other) for other in taken)]
         near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 12 + disc.h]
-        start = plane.px(ceiling_start(model, one.flops_s, plane))
+        start = plane.px(ceiling_start(chart, one.flops_s, plane))
         over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
         clear = (box for box in over if not any(box.hits(disc) for disc in near))
         found.append(Tag(one, words, next(clear, free[0] if free else places[0])))
     return tuple(found)
 
 
-def place_compute_bound(model: Model, plane: Plane) -> tuple[str, Box] | None:
+def place_compute_bound(chart: Chart, plane: Plane) -> tuple[str, Box] | None:
     """The words over the roof right of the ridge, where there is room for them."""
-    main = model.main
-    if not model.ceilings or main is None:
+    main = chart.main
+    if not chart.ceilings or main is None:
         return None
-    top = max(one.flops_s for one in model.ceilings)
+    top = max(one.flops_s for one in chart.ceilings)
     words = "compute bound"
     wide = text_width(words, TEXT)
     left = max(plane.px(max(top / main.bytes_s, plane.x[0])) + 10, plane.frame.x + 6)
@@ -278,13 +278,13 @@ def place_compute_bound(model: Model, plane: Plane) -> tuple[str, Box] | None:
     return words, Box(right - wide, plane.py(top) - 17 - TEXT, wide, TEXT + 3)
 
 
-def place_levels(model: Model, plane: Plane, sizes: Sequence[float]) -> tuple[Level, ...]:
+def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Level, ...]:
     """The levels of memory under kernels' points, over them where two would collide, left out where there is no room."""
-    if len(model.levels) < 2:
+    if len(chart.levels) < 2:
         return ()
     found: list[Level] = []
-    discs = _markers(model, plane, sizes)
-    for at, (one, size) in enumerate(zip(model.kernels[:_TAGGED], sizes)):
+    discs = _markers(chart, plane, sizes)
+    for at, (one, size) in enumerate(zip(chart.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
         for level, intensity in sorted(one.spots, key=lambda spot: spot[1]):
             wide = text_width(level.upper(), 7.0)
@@ -298,20 +298,20 @@ def place_levels(model: Model, plane: Plane, sizes: Sequence[float]) -> tuple[Le
 
 
 def place_slopes(
-    model: Model, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]
+    chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]
 ) -> tuple[tuple[Slope, ...], list[Box]]:
-    """The words along each bandwidth, at the place where they are in the way of least, and their boxes.
+    """The words text_boxes each bandwidth, at the place where they are in the way of least, and their boxes.
 
     Words that would be hard to read wherever they stood are left out, as the legend names the line; main memory's never are.
     """
     found: list[Slope] = []
     boxes: list[Box] = []
-    points = _markers(model, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in model.ridges]
-    flat = [line for line in roof_lines(model, plane) if line[0][1] == line[1][1]]
-    for one in model.bandwidths:
-        words = slope_words(one, model.main)
+    points = _markers(chart, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in chart.ridges]
+    flat = [line for line in roof_lines(chart, plane) if line[0][1] == line[1][1]]
+    for one in chart.bandwidths:
+        words = slope_words(one, chart.main)
         wide = text_width(words, SMALL)
-        start, end = slope_ends(model, one, plane)
+        start, end = slope_ends(chart, one, plane)
         if end <= start:
             continue
         x, y = plane.at(start, start * one.bytes_s)
@@ -320,28 +320,28 @@ def place_slopes(
         for part, lift in ((part, lift) for lift in _LIFTS for part in _PARTS if room >= 0):
             shift, cos, sin = 6 + part * room, math.cos(plane.angle), math.sin(plane.angle)
             sx, sy = x + shift * cos - lift * sin, y - shift * sin - lift * cos
-            mine = along(sx, sy, plane.angle, wide, SMALL)
+            mine = text_boxes(sx, sy, plane.angle, wide, SMALL)
             if not all(box.inside(plane.frame) for box in mine):
                 continue
-            reach = around(mine)
+            reach = bounding_box(mine)
             near = [point for point in points if reach.hits(point)]
             cost = _OVER * sum(box.hits(point) for box in mine for point in near)
             cost += 5 * sum(box.hits(other) for box in mine for other in (*taken, *boxes))
             cost += 3 * sum(box.crossed(line) for box in mine for line in flat)
-            cost += _THROUGH * _lines_through(model, plane, one, (sx, sx + wide * cos), lift)
+            cost += _THROUGH * _lines_through(chart, plane, one, (sx, sx + wide * cos), lift)
             if best is None or cost < best[0]:
                 best = cost, sx, sy, mine
-        if best is not None and (best[0] <= _UNREADABLE or one == model.main):
+        if best is not None and (best[0] <= _UNREADABLE or one == chart.main):
             found.append(Slope(one, words, best[1], best[2], math.degrees(plane.angle)))
             boxes += best[3]
     return tuple(found), boxes
 
 
-def _lines_through(model: Model, plane: Plane, one: Bandwidth, xs: tuple[float, float], lift: float) -> int:
+def _lines_through(chart: Chart, plane: Plane, one: Bandwidth, xs: tuple[float, float], lift: float) -> int:
     """How many bandwidths run through words that stand ``lift`` over the line of one; all are parallel."""
     count = 0
-    for other in model.bandwidths:
-        start, end = slope_ends(model, other, plane)
+    for other in chart.bandwidths:
+        start, end = slope_ends(chart, other, plane)
         over = (plane.py(one.bytes_s) - plane.py(other.bytes_s)) * math.cos(plane.angle)
         meets = start < end and plane.px(start) < xs[1] and xs[0] < plane.px(end)
         count += meets and lift - 2 <= over <= lift + 0.75 * SMALL
@@ -350,9 +350,9 @@ def _lines_through(model: Model, plane: Plane, one: Bandwidth, xs: tuple[float, 
 
 def stem(kernel: Kernel, plane: Plane) -> Segment | None:
     """The arrow from a kernel up to its roof, where the way is worth one."""
-    if kernel.tip is None:
+    if kernel.arrow_tip is None:
         return None
-    return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.tip)
+    return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.arrow_tip)
 
 
 #: Labels of so many kernels at most, a third of them in a narrow frame; the others tell themselves on picking.
@@ -382,24 +382,24 @@ class Label:
     leader: Segment | None = None
 
 
-def place_labels(model: Model, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]) -> tuple[Label, ...]:
+def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]) -> tuple[Label, ...]:
     """Labels of the largest kernels. sizes: of their markers. taken: boxes that are not free."""
-    ranked = sorted(range(len(model.kernels)), key=lambda at: _rank(model.kernels[at], at))
+    ranked = sorted(range(len(chart.kernels)), key=lambda at: _rank(chart.kernels[at], at))
     chosen = ranked[: LABELLED if plane.frame.w > _NARROW else LABELLED // 3]
-    discs = list(_drawn_marks(model, plane, sizes, ranked[:NEAR]))
-    roofs = roof_lines(model, plane)
-    stems = {at: line for at in chosen if (line := stem(model.kernels[at], plane)) is not None}
+    discs = list(_drawn_marks(chart, plane, sizes, ranked[:NEAR]))
+    roofs = roof_lines(chart, plane)
+    stems = {at: line for at in chosen if (line := stem(chart.kernels[at], plane)) is not None}
     inner = plane.frame.grown(-2)
     found: list[Label] = []
     blocked = list(taken)
     for at in chosen:
-        one = model.kernels[at]
-        said = one.label(len(model.kernels) > TERSE)
+        one = chart.kernels[at]
+        said = one.label(len(chart.kernels) > TERSE)
         wide, high = max(text_width(line, SMALL) for line in said), LINE * len(said)
         x, y = plane.at(one.intensity, one.rate)
         best: tuple[float, Box, Segment | None] | None = None
         candidates = list(_candidates(x, y, sizes[at] / 2 + _GAP, wide, high))
-        reach = around([box for box, _ in candidates])
+        reach = bounding_box([box for box, _ in candidates])
         near = [other for other in (*blocked, *discs) if reach.hits(other)]
         for rank, (box, far) in enumerate(candidates):
             if not box.inside(inner) or any(box.hits(other) for other in near):
@@ -422,18 +422,18 @@ def _rank(kernel: Kernel, at: int) -> tuple[float, float, int]:
     return -(kernel.share or 0.0), kernel.fraction if kernel.fraction is not None else 2.0, at
 
 
-def _drawn_marks(model: Model, plane: Plane, sizes: Sequence[float], order: Sequence[int]) -> Iterator[Box]:
+def _drawn_marks(chart: Chart, plane: Plane, sizes: Sequence[float], order: Sequence[int]) -> Iterator[Box]:
     """What is drawn of kernels: their points, the ends of their ranges, where they stood before."""
     for at in order:
-        one = model.kernels[at]
+        one = chart.kernels[at]
         for _, x in one.spots:
             yield plane.disc(x, one.rate, sizes[at])
-        for x, rate in (*(one.span or ()), *([one.before] if one.before else [])):
+        for x, rate in (*(one.range_ends or ()), *([one.before] if one.before else [])):
             yield plane.disc(x, rate, 8.0)
 
 
 def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Iterator[tuple[Box, bool]]:
-    """Places of a label around its marker, the nearest first; whether they need a leader."""
+    """Places of a label bounding_box its marker, the nearest first; whether they need a leader."""
     for far in _FAR:
         r = off + far
         d = r * 0.75
@@ -476,11 +476,11 @@ NARROW = Size(390, 560, inside=False)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the legend. kind: line, colour or shape; shape: a dash or a marker, in plotpress' letters."""
+    """One line of the legend. kind: line, color or shape; shape: a dash or a marker, in plotpress' letters."""
 
     kind: str
     text: str
-    colour: str
+    color: str
     shape: str
 
 
@@ -515,19 +515,19 @@ def unit_of(rates: Iterable[float]) -> tuple[float, str]:
     return next((unit for unit in UNITS if top >= 10 * unit[0]), UNITS[-1])
 
 
-def domain(model: Model) -> tuple[tuple[float, float], tuple[float, float]]:
+def domain(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
     """Intensities and rates from edge to edge: every point, every ridge, and a bit of each limit beyond them."""
-    ends = [end for one in model.kernels for end in (*(one.span or ()), *([one.before] if one.before else []))]
-    xs = [x for one in model.kernels for _, x in one.spots] + [x for x, _ in ends]
-    ys = [one.rate for one in model.kernels] + [rate for _, rate in ends]
-    tops = [one.flops_s for one in model.ceilings]
-    corners = [x for x, _ in model.ridges]
+    ends = [end for one in chart.kernels for end in (*(one.range_ends or ()), *([one.before] if one.before else []))]
+    xs = [x for one in chart.kernels for _, x in one.spots] + [x for x, _ in ends]
+    ys = [one.rate for one in chart.kernels] + [rate for _, rate in ends]
+    tops = [one.flops_s for one in chart.ceilings]
+    corners = [x for x, _ in chart.ridges]
     if not xs and not corners:
-        wide = model.main
+        wide = chart.main
         xs = [0.1, 10.0]
         ys = [x * wide.bytes_s for x in xs] if wide else tops or [1e9, 1e11]
-    if not tops and model.bandwidths:
-        tops = [max(xs) * one.bytes_s for one in model.bandwidths]
+    if not tops and chart.bandwidths:
+        tops = [max(xs) * one.bytes_s for one in chart.bandwidths]
     low_x, high_x = min([*xs, *corners]) / 3.5, max([*xs, *corners]) * 4.5
     if corners:  # the slope has to be seen: a decade of it under the lowest ridge
         low_x = min(low_x, min(corners) / 10)
@@ -535,9 +535,9 @@ def domain(model: Model) -> tuple[tuple[float, float], tuple[float, float]]:
     return (low_x, high_x), (min(ys or [min(tops) / 10]) / 2.5, max([*ys, *tops]) * 2.6)
 
 
-def diameters(model: Model) -> tuple[float, ...]:
+def diameters(chart: Chart) -> tuple[float, ...]:
     """A marker's diameter for each kernel: its area by its share of the time, all alike where there are no shares."""
-    shares = [one.share for one in model.kernels]
+    shares = [one.share for one in chart.kernels]
     known = [one for one in shares if one]
     crowd = len(shares) > CROWD
     if not known or len(known) * 2 < len(shares):
@@ -551,26 +551,26 @@ def diameters(model: Model) -> tuple[float, ...]:
     return tuple(found)
 
 
-def footer(left: Sequence[Left], wide: float) -> tuple[str, ...]:
+def footer(left: Sequence[Excluded], wide: float) -> tuple[str, ...]:
     """What is listed and not drawn, a kind at a time, the first few by name."""
-    kinds: dict[str, list[Left]] = {}
+    kinds: dict[str, list[Excluded]] = {}
     for one in left:
         kinds.setdefault(one.kind, []).append(one)
     lines: list[str] = []
     for kind, group in kinds.items():
         told = "; ".join(f"{one.name if len(one.name) < 40 else one.name[:39] + '…'} ({one.why})" for one in group[:3])
         rest = f"; and {len(group) - 3} more" if len(group) > 3 else ""
-        lines += wrapped(f"Listed, not drawn: {kind}, {len(group)}: {told}{rest}", wide, SMALL, 2, "    ")
+        lines += wrap_text(f"Listed, not drawn: {kind}, {len(group)}: {told}{rest}", wide, SMALL, 2, "    ")
     return tuple(lines)
 
 
-def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
-    """The drawing of a model."""
-    unit = unit_of([one.flops_s for one in model.ceilings] or [one.rate for one in model.kernels] or [1e10])
+def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
+    """The drawing of a chart."""
+    unit = unit_of([one.flops_s for one in chart.ceilings] or [one.rate for one in chart.kernels] or [1e10])
     wide = size.width - 32
-    title = wrapped(model.title, wide / 1.1, TITLE, 3)  # bold
-    subtitle = wrapped(model.subtitle, wide, TEXT, 3)
-    below = footer(model.left, wide)
+    title = wrap_text(chart.title, wide / 1.1, TITLE, 3)  # bold
+    subtitle = wrap_text(chart.subtitle, wide, TEXT, 3)
+    below = footer(chart.excluded, wide)
     legend_w = max((30 + text_width(one.text, SMALL) for one in legend), default=0.0) + 10
     legend_h = LEGEND_LINE * len(legend) + 8 if legend else 0.0
     top = 16 + 16 * len(title) + 13 * len(subtitle)
@@ -580,19 +580,19 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     box = Box(frame.x, bottom + 44, legend_w, legend_h)
     if size.inside:
         box = Box(frame.x + frame.w - legend_w - 8, bottom - legend_h - 8, legend_w, legend_h)
-    plane = _headroom(model, Plane(frame, *domain(model)))
+    plane = _headroom(chart, Plane(frame, *domain(chart)))
     if size.inside:
-        plane = _headroom(model, _clear(model, plane, box))
-    sizes = diameters(model)
+        plane = _headroom(chart, _clear(chart, plane, box))
+    sizes = diameters(chart)
     tags, levels, flat = (
-        place_tags(model, plane, unit, sizes),
-        place_levels(model, plane, sizes),
-        place_compute_bound(model, plane),
+        place_tags(chart, plane, unit, sizes),
+        place_levels(chart, plane, sizes),
+        place_compute_bound(chart, plane),
     )
     taken = [one.box for one in tags] + ([box] if size.inside and legend else [])
-    slopes, along = place_slopes(model, plane, sizes, taken)
-    taken += [*along, *([flat[1]] if flat else []), *(one.box for one in levels)]
-    labels = place_labels(model, plane, sizes, taken)
+    slopes, text_boxes = place_slopes(chart, plane, sizes, taken)
+    taken += [*text_boxes, *([flat[1]] if flat else []), *(one.box for one in levels)]
+    labels = place_labels(chart, plane, sizes, taken)
     return Layout(
         size=Size(size.width, height, size.inside),
         plane=plane,
@@ -612,9 +612,9 @@ def arrange(model: Model, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     )
 
 
-def _headroom(model: Model, plane: Plane) -> Plane:
+def _headroom(chart: Chart, plane: Plane) -> Plane:
     """With room for two lines of words over the highest ceiling, however many decades there are."""
-    top = max((one.flops_s for one in model.ceilings), default=None)
+    top = max((one.flops_s for one in chart.ceilings), default=None)
     if top is None:
         return plane
     part = 40 / plane.frame.h
@@ -622,11 +622,11 @@ def _headroom(model: Model, plane: Plane) -> Plane:
     return Plane(plane.frame, plane.x, (plane.y[0], max(plane.y[1], 10**need)))
 
 
-def _clear(model: Model, plane: Plane, box: Box) -> Plane:
+def _clear(chart: Chart, plane: Plane, box: Box) -> Plane:
     """With lower rates at its lower edge, until no point is under the legend."""
     room = box.grown(12)
     for _ in range(40):
-        if not any(room.hits(plane.disc(x, one.rate, 0.01)) for one in model.kernels for _, x in one.spots):
+        if not any(room.hits(plane.disc(x, one.rate, 0.01)) for one in chart.kernels for _, x in one.spots):
             break
         plane = Plane(plane.frame, plane.x, (plane.y[0] / 1.4, plane.y[1]))
     return plane

@@ -1,6 +1,6 @@
-"""The figure as values: roofs, kernels with their percent of the roof that binds, what is left out and why.
+"""The chart as values: roofs, kernels with their percent of the binding roof, and excluded rows with their reason.
 
-Nothing is drawn here and no position on paper is known; intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s.
+Nothing here is drawn or placed on paper. Intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s.
 """
 
 from __future__ import annotations
@@ -9,85 +9,78 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from roofline_engine.metrics import bound, point
 from roofline_engine.roofs import attainable, below_ceiling, binds, ridge
 from roofline_engine.units import printable, quantity
 
-#: Words that tell the one memory that is the last level, where a bandwidth carries its level.
+#: Level names that mean main memory.
 MAIN_MEMORY = ("hbm", "dram", "memory", "vram", "gddr", "main")
-#: A row under the roof by less than this has no way to show.
+#: Smallest speedup to the roof that gets an arrow.
 WORTH_AN_ARROW = 1.15
-#: A range narrower than this is inside a marker.
+#: A narrower range fits inside a marker and is not drawn.
 WIDE = 1.1
-#: Longest name that is shown whole: a C++ template may have thousands of characters.
+#: Longest name that is shown whole. A C++ template may have thousands of characters.
 LONGEST, LONGEST_LABEL = 120, 30
-#: Of a name that is told apart: letters of its beginning, and before what differs.
+#: A shortened name keeps this many letters of its beginning, and this many before the part that differs.
 _HEAD, _BEFORE = 8, 5
-#: Combining marks that no language piles up so high: they would be drawn over what stands above.
+#: Combining marks beyond three would be drawn over the text above.
 _PILED = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
-#: A rate over its roof by less than this is the rounding of printed figures.
+#: A smaller excess over the roof is the rounding of printed figures.
 ROUNDING = 1.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandwidth:
-    """One limit of slope one. level: of the memory, lower case, "" where nothing says. basis: rated, measured, or given."""
+    """One limit of slope one."""
 
     name: str
     bytes_s: float
-    level: str = ""
-    basis: str = "given"
+    level: str = ""  # of memory, lower case; "" when unknown
+    basis: str = "given"  # rated, measured or given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """One flat limit. dtype, unit: of whose kernels, None for all; meaning: of staying under it where memory would not."""
+    """One flat limit."""
 
     name: str
     flops_s: float
-    dtype: str | None = None
-    unit: str | None = None
-    basis: str = "given"
-    meaning: str = ""
+    dtype: str | None = None  # of the kernels it limits; None limits all
+    unit: str | None = None  # matrix or vector
+    basis: str = "given"  # rated, measured or given
+    meaning: str = ""  # what staying under it says, where memory would allow more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel to draw.
+    """One kernel to draw."""
 
-    spots: (level, intensity), one for each level of memory that was counted, the one that binds first. fraction: of the roof
-    that binds, or of the one that is known (``lone``); None where none is. flops_s, bytes_s: the limits over it. share: of the
-    time, a percent. before: intensity and rate of its baseline. span: two ends of its range where it is wide. row: its place in
-    the input. limited: whether that roof is what limits it, which of work that stays in a cache, say, it is not. lone:
-    ``memory`` or ``compute`` where a table gives that limit alone: the other may bind, so the percent names its roof and
-    nothing is said of the way to it. alias: the name on its label where several names would be one when they are short.
-    """
-
-    row: int
+    row: int  # position in the input
     name: str
     rate: float
-    spots: tuple[tuple[str, float], ...]
-    fraction: float | None = None
-    bytes_s: float | None = None
-    flops_s: float | None = None
+    spots: tuple[tuple[str, float], ...]  # (level, intensity) per counted memory level; the binding level first
+    fraction: float | None = None  # of the binding roof, or of the only known one (only_roof)
+    bytes_s: float | None = None  # the memory limit above it
+    flops_s: float | None = None  # the compute limit above it
     axis: str | None = None
     bound: str = "unknown"
     verdict: str = "none"
     reason: str = ""
-    share: float | None = None
+    share: float | None = None  # of the time, percent
     dtype: str | None = None
-    below: Ceiling | None = None
-    before: tuple[float, float] | None = None
-    span: tuple[tuple[float, float], tuple[float, float]] | None = None
+    below_ceiling: Ceiling | None = None  # the lower ceiling that explains the rate
+    before: tuple[float, float] | None = None  # intensity and rate of the baseline
+    range_ends: tuple[tuple[float, float], tuple[float, float]] | None = None  # of its range, when wide
     basis: str = ""
     interval: str = ""
-    limited: bool = True
-    alias: str = ""
-    lone: str = ""
+    roof_limits: bool = True  # False when a cache or the launch limits it instead
+    alias: str = ""  # label that stays distinct from the labels of similar names
+    only_roof: str = ""  # "memory" or "compute" when the other limit is unknown: the percent names this roof, no headroom
 
     @property
     def intensity(self) -> float:
@@ -95,135 +88,135 @@ class Kernel:
 
     @property
     def roof(self) -> float | None:
-        """The rate of the roof over it."""
+        """The attainable rate at its intensity."""
         return attainable(self.intensity, self.bytes_s, self.flops_s)
 
     @property
-    def ranked(self) -> bool:
-        """Whether its percent is of the roof that binds, and so can stand beside others'."""
-        return self.fraction is not None and self.limited and not self.lone
+    def is_ranked(self) -> bool:
+        """Whether its percent is of the binding roof, so that it compares with other kernels."""
+        return self.fraction is not None and self.roof_limits and not self.only_roof
 
     @property
-    def reached(self) -> str:
-        """Percent, and of which roof where that may not be the one that binds."""
+    def percent_text(self) -> str:
+        """The percent, with the roof's name when another roof may bind."""
         if self.fraction is None:
             return "unknown"
-        if self.lone:
-            return f"{percent(self.fraction)} of the {self.lone} roof alone"
-        return percent(self.fraction) if self.limited else f"{percent(self.fraction)} of the {self.axis or 'known'} roof"
+        if self.only_roof:
+            return f"{percent(self.fraction)} of the {self.only_roof} roof alone"
+        return percent(self.fraction) if self.roof_limits else f"{percent(self.fraction)} of the {self.axis or 'known'} roof"
 
     @property
-    def most(self) -> float | None:
-        """How much faster the roof would be."""
-        return 1.0 / self.fraction if self.fraction and self.limited and not self.lone else None
+    def headroom(self) -> float | None:
+        """The speedup at the roof."""
+        return 1.0 / self.fraction if self.fraction and self.roof_limits and not self.only_roof else None
 
     @property
-    def far(self) -> bool:
-        """Whether the way to the roof is worth telling."""
-        return self.most is not None and self.most >= WORTH_AN_ARROW
+    def has_headroom(self) -> bool:
+        """Whether the headroom is large enough to show."""
+        return self.headroom is not None and self.headroom >= WORTH_AN_ARROW
 
     @property
-    def tip(self) -> float | None:
-        """Where the arrow to its roof ends; None where there is no way worth one, or nothing that says where the roof is."""
-        return self.roof if self.far and self.roof is not None and self.roof > self.rate else None
+    def arrow_tip(self) -> float | None:
+        """The rate where the arrow to its roof ends; None without an arrow."""
+        return self.roof if self.has_headroom and self.roof is not None and self.roof > self.rate else None
 
     @property
-    def shown(self) -> str:
-        """The name on a label."""
-        return self.alias or labelled(self.name)
+    def label_name(self) -> str:
+        """The name on its label."""
+        return self.alias or short_label(self.name)
 
     @property
-    def told(self) -> str:
-        """What it means that the kernel stays under a lower ceiling, right of that ceiling's ridge."""
-        return "" if self.below is None else self.below.meaning or f"under {self.below.name}"
+    def explanation(self) -> str:
+        """What staying under a lower ceiling means, right of the ridge of that ceiling."""
+        return "" if self.below_ceiling is None else self.below_ceiling.meaning or f"under {self.below_ceiling.name}"
 
     def label(self, terse: bool = False) -> tuple[str, ...]:
-        """Name, percent of the attainable roof with the way that is left, and what a lower ceiling says."""
+        """Return the lines of its label: name, percent with headroom, and what a lower ceiling explains."""
         if self.fraction is None:
-            return (self.shown, "no roof known")
-        if self.lone:
-            other = "memory" if self.lone == "compute" else "compute"
-            return (self.shown, f"{percent(self.fraction)} of {self.lone} roof", f"{other} roof unknown")
+            return (self.label_name, "no roof known")
+        if self.only_roof:
+            other = "memory" if self.only_roof == "compute" else "compute"
+            return (self.label_name, f"{percent(self.fraction)} of {self.only_roof} roof", f"{other} roof unknown")
         second = percent(self.fraction) if terse else f"{percent(self.fraction)} of roof"
-        if not self.limited:
+        if not self.roof_limits:
             second = f"{percent(self.fraction)} of {self.axis or 'known'} roof"
-        if self.far:
-            second += f", up to {times(self.most or 1)}"
-        lines = [self.shown, second]
-        if self.told:
-            lines.append(self.told)
+        if self.has_headroom:
+            second += f", up to {times(self.headroom or 1)}"
+        lines = [self.label_name, second]
+        if self.explanation:
+            lines.append(self.explanation)
         elif self.reason and self.verdict == "unknown":
-            lines.append(f"unknown: {worded(self.reason)}")
+            lines.append(f"unknown: {readable(self.reason)}")
         return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """A row that is listed beside the plot. kind: copy, not measured, unmodelled, impossible, unusable, other device."""
+class Excluded:
+    """A row that is listed beside the plot, with the reason."""
 
     row: int
     name: str
-    kind: str
+    kind: str  # copy, not measured, unmodelled, impossible, unusable, other device
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """All that a renderer draws. columns: what picking shows, field by field, one value a row of the input."""
+class Chart:
+    """Everything that a renderer draws."""
 
     title: str
     subtitle: str
     bandwidths: tuple[Bandwidth, ...]
     ceilings: tuple[Ceiling, ...]
     kernels: tuple[Kernel, ...]
-    left: tuple[Left, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
     notes: tuple[str, ...] = ()
-    columns: dict[str, list[Any]] = field(default_factory=dict)
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # what picking shows: field -> one value per input row
 
     @property
     def main(self) -> Bandwidth | None:
-        """The bandwidth under which a kernel without levels stands."""
+        """The bandwidth that limits a kernel without memory levels."""
         return main_bandwidth(self.bandwidths)
 
     @property
     def ridges(self) -> tuple[tuple[float, float], ...]:
-        """Where each ceiling meets main memory, and the highest every other bandwidth."""
+        """Where each ceiling meets main memory, and where the highest one meets every other bandwidth."""
         if not self.ceilings:
             return ()
-        top = max(one.flops_s for one in self.ceilings)
-        found: dict[tuple[float, float], None] = {}
-        for wide in self.bandwidths:
-            for one in self.ceilings if wide == self.main else ():
-                found[ridge(one.flops_s, wide.bytes_s), one.flops_s] = None
-            found[ridge(top, wide.bytes_s), top] = None
-        return tuple(found)
+        top = max(ceiling.flops_s for ceiling in self.ceilings)
+        points: dict[tuple[float, float], None] = {}
+        for bandwidth in self.bandwidths:
+            for ceiling in self.ceilings if bandwidth == self.main else ():
+                points[ridge(ceiling.flops_s, bandwidth.bytes_s), ceiling.flops_s] = None
+            points[ridge(top, bandwidth.bytes_s), top] = None
+        return tuple(points)
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Levels of memory that kernels have points at."""
+        """Memory levels at which kernels have points."""
         return tuple(dict.fromkeys(level for kernel in self.kernels for level, _ in kernel.spots))
 
 
-def sensible(value: float) -> bool:
-    """Whether a drawing can hold a positive figure."""
+def is_drawable(value: float) -> bool:
+    """Whether a logarithmic axis can hold a positive value."""
     return _SENSIBLE[0] <= value <= _SENSIBLE[1]
 
 
-def ranged(value: float, what: str) -> float:
-    """A positive intensity, rate or bandwidth that a drawing can hold.
+def check_range(value: float, what: str) -> float:
+    """Return a positive intensity, rate or bandwidth that a drawing can hold.
 
     Raises:
         ValueError: naming ``what``.
     """
     if not value > 0:
         raise ValueError(f"{what} is {value:g}, expected more than 0")
-    if not sensible(value):
+    if not is_drawable(value):
         raise ValueError(f"{what} is {value:g}, out of the range of any machine")
     return value
 
 
-def shortened(name: str, longest: int = LONGEST) -> str:
-    """A name for people: control characters escaped, the middle of a long one left out."""
+def shorten(name: str, longest: int = LONGEST) -> str:
+    """Return a printable name: control characters escaped, the middle of a long name cut."""
     name = printable(name[: 4 * longest] + name[-longest:] if len(name) > 5 * longest else name)
     if not name.isascii():
         name = _PILED.sub(r"\1", name)
@@ -233,15 +226,15 @@ def shortened(name: str, longest: int = LONGEST) -> str:
     return f"{name[:head]}…{name[len(name) - (longest - 1 - head) :]}"
 
 
-def named(name: object, at: int) -> str:
-    """A row's name, or its place where nothing can be read of it."""
+def row_name(name: object, index: int) -> str:
+    """Return the name of a row, or its position when it has none."""
     text = "" if name is None or name != name else str(name)
-    return shortened(text) if text.strip() else f"row {at + 1}"
+    return shorten(text) if text.strip() else f"row {index + 1}"
 
 
-def worded(reason: str) -> str:
-    """A word of a closed set for people."""
-    return reason.replace("_", " ")
+def readable(code: str) -> str:
+    """Return a code of a closed set as words."""
+    return code.replace("_", " ")
 
 
 def percent(fraction: float) -> str:
@@ -256,51 +249,51 @@ def times(factor: float) -> str:
 
 
 def main_bandwidth(bandwidths: Sequence[Bandwidth]) -> Bandwidth | None:
-    """The last level of memory: by its name, else the slowest level; of several figures of one level the highest."""
-    named = [one for one in bandwidths if one.level in MAIN_MEMORY]
-    if not named and bandwidths:
+    """Return the bandwidth of main memory: by level name, else of the slowest level; the highest value of that level."""
+    candidates = [one for one in bandwidths if one.level in MAIN_MEMORY]
+    if not candidates and bandwidths:
         slowest = min(bandwidths, key=lambda one: one.bytes_s).level
-        named = [one for one in bandwidths if one.level == slowest]
-    return max(named, key=lambda one: one.bytes_s, default=None)
+        candidates = [one for one in bandwidths if one.level == slowest]
+    return max(candidates, key=lambda one: one.bytes_s, default=None)
 
 
 class Roofs:
-    """The limits of one machine, and what a kernel reaches under those of its dtype."""
+    """The limits of one machine, and what a kernel reaches under the limits of its dtype."""
 
     def __init__(self, bandwidths: Sequence[Bandwidth], ceilings: Sequence[Ceiling]) -> None:
         self.bandwidths, self.ceilings = bandwidths, ceilings
         self.main = main_bandwidth(bandwidths)
         self._fastest = {"": self.main.bytes_s if self.main else None}
-        for one in bandwidths:
-            if one.level:
-                self._fastest[one.level] = max(self._fastest.get(one.level) or 0.0, one.bytes_s)
-        self._of_dtype: dict[str | None, tuple[float | None, list[Ceiling]]] = {}
+        for bandwidth in bandwidths:
+            if bandwidth.level:
+                self._fastest[bandwidth.level] = max(self._fastest.get(bandwidth.level) or 0.0, bandwidth.bytes_s)
+        self._compute_roofs: dict[str | None, tuple[float | None, list[Ceiling]]] = {}
 
     @property
-    def told(self) -> str:
-        """What the limits say alone: where the highest ridge is."""
+    def headline(self) -> str:
+        """What the limits say without kernels: where the highest ridge is."""
         top = max(self.ceilings, key=lambda one: one.flops_s, default=None)
         if top is None or self.main is None:
             return "Roofline"
         return f"Memory binds below {ridge(top.flops_s, self.main.bytes_s):.3g} FLOP/byte, {top.name} above"
 
-    def _compute(self, dtype: str | None) -> tuple[float | None, list[Ceiling]]:
-        """The highest ceiling of a dtype, else of those for all, and the lower ones that can explain why it is not reached."""
-        if dtype not in self._of_dtype:
+    def _compute_roof(self, dtype: str | None) -> tuple[float | None, list[Ceiling]]:
+        """Return the highest ceiling of a dtype, else of those for all dtypes, and the lower ceilings that explain a rate."""
+        if dtype not in self._compute_roofs:
             of_dtype = [one for one in self.ceilings if one.dtype == dtype and one.dtype is not None]
-            own = of_dtype or [one for one in self.ceilings if one.dtype is None]
-            top = max((one.flops_s for one in own), default=None)
-            bases = {one.basis for one in own if one.flops_s == top}  # a measured ceiling under a rated one explains nothing
-            lower = [one for one in own if top is not None and one.flops_s < top and one.basis in bases]
-            self._of_dtype[dtype] = top, lower
-        return self._of_dtype[dtype]
+            candidates = of_dtype or [one for one in self.ceilings if one.dtype is None]
+            top = max((one.flops_s for one in candidates), default=None)
+            bases = {one.basis for one in candidates if one.flops_s == top}  # a measured one under a rated one explains nothing
+            lower = [one for one in candidates if top is not None and one.flops_s < top and one.basis in bases]
+            self._compute_roofs[dtype] = top, lower
+        return self._compute_roofs[dtype]
 
-    def over(self, kernel: Kernel) -> Kernel:
-        """The kernel with its roof, the percent of it, and what explains the rest.
+    def place(self, kernel: Kernel) -> Kernel:
+        """Return the kernel with its roof, its percent, and the ceiling that explains the rest.
 
-        Of several levels the one that attains least at its own intensity binds, and comes first.
+        Of several memory levels, the one that attains least at its own intensity binds and comes first.
         """
-        flops_s, lower = self._compute(kernel.dtype)
+        flops_s, lower = self._compute_roof(kernel.dtype)
         spots = kernel.spots
         if len(spots) > 1:
 
@@ -311,118 +304,113 @@ class Roofs:
         (level, intensity), rate = spots[0], kernel.rate
         bytes_s = self._fastest.get(level)
         roof = attainable(intensity, bytes_s, flops_s)
-        explains = below_ceiling(intensity, rate, bytes_s, [one.flops_s for one in lower])
+        explaining = below_ceiling(intensity, rate, bytes_s, [one.flops_s for one in lower])
         return replace(
             kernel,
             spots=spots,
             fraction=rate / roof if roof else None,
             bytes_s=bytes_s,
             flops_s=flops_s,
-            lone="" if roof is None or (bytes_s and flops_s) else "memory" if bytes_s else "compute",
+            only_roof="" if roof is None or (bytes_s and flops_s) else "memory" if bytes_s else "compute",
             axis=binds(intensity, bytes_s, flops_s),
             bound=bound(point(rate / intensity, rate, 1.0, bytes_s, flops_s)),
-            below=next((one for one in lower if one.flops_s == explains), None),
+            below_ceiling=next((one for one in lower if one.flops_s == explaining), None),
         )
 
 
-def labelled(name: str) -> str:
-    """A name on a label: of a C++ signature without what all of them have, ``void`` and the arguments."""
+def short_label(name: str) -> str:
+    """Return a name for a label: a C++ signature without ``void`` and its arguments, then shortened."""
     if "<" in name or "::" in name:
         name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
-    return shortened(name, LONGEST_LABEL)
+    return shorten(name, LONGEST_LABEL)
 
 
-def aliases(names: Iterable[str]) -> dict[str, str]:
-    """For names that differ only in what a label leaves out: labels with the part that differs."""
-    shorts = {name: labelled(name) for name in names}
+def distinct_labels(names: Iterable[str]) -> dict[str, str]:
+    """Return labels with the part that differs, for names that one shortened label would make equal."""
+    labels = {name: short_label(name) for name in names}
     ends: dict[str, tuple[str, str]] = {}
-    for name, short in shorts.items():
-        first, last = ends.get(short, (name, name))
-        ends[short] = min(first, name), max(last, name)
-    differs = {short: _alike(*both) for short, both in ends.items() if both[0] != both[1] and "…" in short}
-    found = {}
-    for name, short in shorts.items():
-        if short in differs:
-            begin = max(_HEAD, min(differs[short] - _BEFORE, len(name) - (LONGEST_LABEL - _HEAD - 2)))
+    for name, label in labels.items():
+        first, last = ends.get(label, (name, name))
+        ends[label] = min(first, name), max(last, name)
+    prefixes = {label: _common_prefix(*both) for label, both in ends.items() if both[0] != both[1] and "…" in label}
+    distinct = {}
+    for name, label in labels.items():
+        if label in prefixes:
+            begin = max(_HEAD, min(prefixes[label] - _BEFORE, len(name) - (LONGEST_LABEL - _HEAD - 2)))
             part = name[begin : begin + LONGEST_LABEL - _HEAD - 2]
-            found[name] = f"{short[:_HEAD]}…{part}{'…' if begin + len(part) < len(name) else ''}"
-    return found
+            distinct[name] = f"{label[:_HEAD]}…{part}{'…' if begin + len(part) < len(name) else ''}"
+    return distinct
 
 
-def _alike(one: str, other: str) -> int:
-    """Letters that two names begin with alike."""
+def _common_prefix(one: str, other: str) -> int:
+    """Return how many letters two names share at their beginning."""
     return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 
 def meaning_of(name: str) -> str:
-    """What it means to stay under a ceiling of this name although memory would let the kernel pass."""
+    """Return what staying under a ceiling of this name means, where memory would allow more."""
     words = name.lower()
     if "scalar" in words or "no vector" in words or "not vector" in words:
-        return "not vectorised"
+        return "not vectorized"
     if "no fma" in words or "no-fma" in words or "without fma" in words:
         return "no fused multiply-add"
     return ""
 
 
-def titled(kernels: Sequence[Kernel], left: Sequence[Left], roofs: Roofs) -> str:
-    """What to see: the kernel with most to win, by its share of the time where that is known; without kernels, the ridge.
+def make_title(kernels: Sequence[Kernel], excluded: Sequence[Excluded], roofs: Roofs) -> str:
+    """Return what to see: the kernel with most to win, weighted by its share of the time; the ridge without kernels.
 
-    A row without a verdict ranks nothing; where one would come first, the title says that it was left out.
+    A row without a verdict does not rank. When it would come first, the title says that it was passed over.
     """
-    known = [one for one in kernels if one.ranked]
+    known = [one for one in kernels if one.is_ranked]
     if not known:
-        nothing = "No row has a place on this plot: the list says why" if left else roofs.told
-        return "Roofline: what binds these kernels is not known" if kernels else nothing
+        nothing = "No row has a place on this plot: see the list for the reasons" if excluded else roofs.headline
+        return "Roofline: the binding roof of these kernels is unknown" if kernels else nothing
     if len(known) == len(kernels) == 1:
         (only,) = known
-        return f"{only.shown} reaches {percent(only.fraction or 0)} of its roof{_explained(only)}"
+        return f"{only.label_name} reaches {percent(only.fraction or 0)} of its roof{_with_explanation(only)}"
     judged = [one for one in known if one.verdict != "unknown"] or known
-    first = _foremost(judged)
-    among = "" if first is _foremost(known) else "Of the rows with a verdict, "
+    first = _most_to_win(judged)
+    among = "" if first is _most_to_win(known) else "Of the rows with a verdict, "
     if all(one.share is not None for one in judged):
-        told = f"{first.share:.3g}% of the time at {percent(first.fraction or 0)} of its roof"
-        return f"{among}{first.shown} has most to win: {told}{_explained(first)}"
-    return f"{among}{first.shown} is farthest from its roof, at {percent(first.fraction or 0)}{_explained(first)}"
+        text = f"{first.share:.3g}% of the time at {percent(first.fraction or 0)} of its roof"
+        return f"{among}{first.label_name} has most to win: {text}{_with_explanation(first)}"
+    return f"{among}{first.label_name} is farthest from its roof, at {percent(first.fraction or 0)}{_with_explanation(first)}"
 
 
-def _foremost(kernels: Sequence[Kernel]) -> Kernel:
+def _most_to_win(kernels: Sequence[Kernel]) -> Kernel:
     if all(one.share is not None for one in kernels):
         return max(kernels, key=lambda one: (one.share or 0) * (1 - (one.fraction or 0)))
     return min(kernels, key=lambda one: one.fraction or 0)
 
 
-def _explained(kernel: Kernel) -> str:
-    return f": {kernel.below.meaning}" if kernel.below is not None and kernel.below.meaning else ""
+def _with_explanation(kernel: Kernel) -> str:
+    return f": {kernel.below_ceiling.meaning}" if kernel.below_ceiling is not None and kernel.below_ceiling.meaning else ""
 
 
-def counted(kernels: Sequence[Kernel], left: Sequence[Left], basis: str) -> str:
-    """The line under the title: how many, the middle of them, what was left out, on what basis."""
-    parts = []
-    fractions = sorted(one.fraction for one in kernels if one.fraction is not None and one.ranked)
+def make_subtitle(kernels: Sequence[Kernel], excluded: Sequence[Excluded], basis: str) -> str:
+    """Return the line under the title: the number of kernels, their median, the number of excluded rows, and the basis."""
+    fractions = [one.fraction for one in kernels if one.fraction is not None and one.is_ranked]
     number = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'}"
     if len(fractions) > 1:
-        middle = len(fractions) // 2
-        median = fractions[middle] if len(fractions) % 2 else (fractions[middle - 1] + fractions[middle]) / 2
         of = "" if len(fractions) == len(kernels) else f", {len(fractions)} of them under a roof that binds"
-        number += f"{of}, median {percent(median)} of the roof"
-    parts.append(number)
-    if left:
-        parts.append(f"{len(left)} listed, not drawn")
-    return "; ".join([*parts, *([basis] if basis else [])])
+        number += f"{of}, median {percent(median(fractions))} of the roof"
+    rest = [f"{len(excluded)} listed, not drawn"] if excluded else []
+    return "; ".join([number, *rest, *([basis] if basis else [])])
 
 
-def impossible(kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Left]]:
-    """Those that can be, and those over their roof: the model, the peak or the time of such a row is wrong."""
-    right, wrong = [], []
+def split_impossible(kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Excluded]]:
+    """Split kernels into possible ones and those above their roof, whose work model, peak or time is wrong."""
+    possible, impossible = [], []
     for one in kernels:
         if one.fraction is not None and one.fraction > ROUNDING:
-            wrong.append(over_its_roof(one.row, one.name, one.rate, one.rate / one.fraction))
+            impossible.append(exclude_above_roof(one.row, one.name, one.rate, one.rate / one.fraction))
         else:
-            right.append(one)
-    return right, wrong
+            possible.append(one)
+    return possible, impossible
 
 
-def over_its_roof(row: int, name: str, rate: float, roof: float) -> Left:
-    """A row whose rate its roof does not allow."""
+def exclude_above_roof(row: int, name: str, rate: float, roof: float) -> Excluded:
+    """Return the exclusion of a row whose rate is above its roof."""
     why = f"{quantity(rate, 'FLOP/s')} is {rate / roof:.3g} times its roof of {quantity(roof, 'FLOP/s')}"
-    return Left(row=row, name=name, kind="impossible", why=why)
+    return Excluded(row=row, name=name, kind="impossible", why=why)

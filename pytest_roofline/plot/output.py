@@ -1,11 +1,10 @@
-"""Write a chart to a file by its suffix, whole or not at all; `roofline plot`; the chart from Python and in a notebook."""
+"""Write a chart to a file by its suffix, whole or not at all; ``roofline plot``; the figure in Python and in a notebook."""
 
 from __future__ import annotations
 
 import html as escaping
 import os
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,103 +12,81 @@ from roofline_engine.arguments import Option, Options
 from roofline_engine.files import read_json, write_whole
 from roofline_engine.units import printable
 
-from . import sources
-from .model import Model, shortened
+from .model import Chart
+from .sources import read_document, read_rows, table_chart
 
-#: How to get what the figure needs, in one line.
+#: How to install the renderers, in one line.
 EXTRA = "the figure needs the extra 'plot': pip install 'pytest-roofline[plot]'"
-_NEEDS = ("plotpress", "vl_convert", "narwhals")
+_RENDERERS = ("plotpress", "vl_convert", "narwhals")
 
 
 class MissingExtraError(ValueError):
-    """What draws is not installed."""
+    """The extra ``plot`` is not installed."""
 
 
-def needed() -> None:
-    """Raise MissingExtraError, in one line, where what draws is not installed."""
+def require_extra() -> None:
+    """Raise MissingExtraError, in one line, unless the extra ``plot`` is installed."""
     from importlib.util import find_spec
 
-    missing = [name for name in _NEEDS if find_spec(name) is None]
+    missing = [name for name in _RENDERERS if find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{EXTRA} (not found: {', '.join(missing)})")
 
 
-def of_document(document: Any, label: str, device: str | None = None, title: str | None = None, ceilings: Any = None) -> Model:
-    """The model of a parsed report, artifact, plain table, or record of a CPU's ceilings.
-
-    ceilings: such a record, whose caches and lower ceilings are drawn beside the roofs of a report's rows.
-
-    Raises:
-        ValueError: for a document of no kind known, in one line that names ``label``.
-    """
-    title = None if title is None else shortened(title, 300)
-    if isinstance(document, Mapping):
-        if isinstance(document.get("entries"), list):
-            more = None if ceilings is None else sources.measured(ceilings, "--ceilings")
-            return sources.report_chart(document, label, device, title, more)
-        if ceilings is not None:
-            raise ValueError(f"{label}: no rows in it that measured ceilings could be drawn over, its roofs are its own")
-        if sources.is_record(document):
-            return sources.machine_chart(document, label, title)
-        if isinstance(document.get("kernels"), list):
-            if device is not None:
-                raise ValueError(f"{label}: a table has one set of roofs, --device has nothing to choose")
-            return sources.table_chart(document["kernels"], document, label, title)
-    expected = "a report or an artifact (entries), a table (kernels, ceilings, bandwidths), or measured ceilings"
-    raise ValueError(f"{label}: nothing to draw in it: expected {expected}")
+# The renderers are imported where they are used: they take most of a second, and one file needs one of them.
 
 
-def svg(model: Model) -> str:
-    """The drawing as one SVG document."""
+def svg(chart: Chart) -> str:
+    """Return the drawing as one SVG document."""
     from . import draw
     from .layout import arrange
 
-    return draw.draw_chart(model, arrange(model, draw.legend(model))).svg() + "\n"
+    return draw.draw_chart(chart, arrange(chart, draw.legend(chart))).svg() + "\n"
 
 
-def png(model: Model) -> bytes:
-    """The drawing as a picture of two pixels a point."""
+def png(chart: Chart) -> bytes:
+    """Return the drawing as a picture with two pixels a point."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_png(svg(model), scale=2))
+    return bytes(vl_convert.svg_to_png(svg(chart), scale=2))
 
 
-def pdf(model: Model) -> bytes:
-    """The drawing as a page of its size."""
+def pdf(chart: Chart) -> bytes:
+    """Return the drawing as one PDF page of its size."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_pdf(svg(model)))
+    return bytes(vl_convert.svg_to_pdf(svg(chart)))
 
 
-def vega_lite(model: Model) -> dict[str, Any]:
-    """The Vega-Lite specification."""
+def vega_lite(chart: Chart) -> dict[str, Any]:
+    """Return the Vega-Lite specification."""
     from . import draw, vega
     from .layout import arrange
 
-    return vega.specification(model, arrange(model, draw.legend(model)))
+    return vega.specification(chart, arrange(chart, draw.legend(chart)))
 
 
-def vega_lite_text(model: Model) -> str:
+def vega_lite_text(chart: Chart) -> str:
     from . import vega
 
-    return vega.text(vega_lite(model))
+    return vega.text(vega_lite(chart))
 
 
-def vega_text(model: Model) -> str:
+def vega_text(chart: Chart) -> str:
     from . import vega
 
-    return vega.text(vega.compiled(vega_lite(model)))
+    return vega.text(vega.compile_spec(vega_lite(chart)))
 
 
-def html(model: Model, live: bool = True) -> str:
-    """The interactive page; live: with Vega's engine in it, 0.9 MB, for the exports that are rendered."""
+def html(chart: Chart, live: bool = True) -> str:
+    """Return the interactive page. live: include the Vega runtime (0.9 MB), which renders the exports."""
     from .page import page
 
-    return page(model, engine() if live else None)
+    return page(chart, engine() if live else None)
 
 
 def engine() -> str:
-    """vl-convert's bundled page around the place of a specification. It takes seconds the first time, then it is cached."""
+    """Return vl-convert's bundled page with a marker for the specification. The first call takes seconds, then it is cached."""
     from importlib.metadata import version
 
     import vl_convert
@@ -117,9 +94,9 @@ def engine() -> str:
     from ..ceilings.store import folder
     from .page import MARKER
 
-    kept = folder() / f"vega-page-{version('vl-convert-python')}.html"
+    path = folder() / f"vega-page-{version('vl-convert-python')}.html"
     try:
-        text = kept.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
     if text.count(MARKER) == 1 and text.rstrip().endswith("</html>"):
@@ -128,39 +105,39 @@ def engine() -> str:
 
     stand_in = {"$schema": vega.SCHEMA, "data": {"values": []}, "mark": "point"}
     text = str(vl_convert.vegalite_to_html(stand_in, bundle=True, vl_version=vega.VERSION))
-    text = _marked(text, MARKER)
+    text = _insert_marker(text, MARKER)
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(os.fspath(kept), text)
-    except OSError:  # a cache only saves time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(os.fspath(path), text)
+    except OSError:  # the cache only saves time
         pass
     return text
 
 
-def _marked(text: str, marker: str) -> str:
-    """The page with ``marker`` for its specification, which is the one line that says ``const spec =``."""
-    head, found, rest = text.rpartition("const spec = ")
+def _insert_marker(text: str, marker: str) -> str:
+    """Replace the specification of a bundled page, the one line with ``const spec =``, by ``marker``."""
+    head, key, rest = text.rpartition("const spec = ")
     end = rest.find("\n")
-    if not found or end < 0:
-        raise ValueError("this version of vl-convert bundles another page than is known: 1.9 is known to do")
-    return f"{head}{found}{marker};{rest[end:]}"
+    if not key or end < 0:
+        raise ValueError("vl-convert bundles a page of an unknown form. Install vl-convert-python 1.9")
+    return f"{head}{key}{marker};{rest[end:]}"
 
 
-TEXTS: dict[str, Callable[[Model], str]] = {
+TEXTS: dict[str, Callable[[Chart], str]] = {
     ".html": html,
     ".svg": svg,
     ".vl.json": vega_lite_text,
     ".vg.json": vega_text,
 }
-BYTES: dict[str, Callable[[Model], bytes]] = {".png": png, ".pdf": pdf}
+BYTES: dict[str, Callable[[Chart], bytes]] = {".png": png, ".pdf": pdf}
 SUFFIXES = (".html", ".svg", ".png", ".pdf", ".vl.json", ".vg.json")
 
 
 def suffix_of(path: str) -> str:
-    """The type of a file's name.
+    """Return the suffix of ``SUFFIXES`` in a file's name.
 
     Raises:
-        ValueError: for a suffix that is none of ``SUFFIXES``.
+        ValueError: for another suffix.
     """
     name = os.path.basename(path).lower()
     for suffix in SUFFIXES:
@@ -169,31 +146,33 @@ def suffix_of(path: str) -> str:
     raise ValueError(f"{path}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
-def write(model: Model, path: str, kind: str | None = None) -> None:
-    """Write the figure to ``path``, whose folders are made; kind: its suffix, where its name does not say.
+def write(chart: Chart, path: str, kind: str | None = None) -> None:
+    """Write the chart to ``path`` and create its folders. kind: the suffix, when the name has none.
 
     Raises:
-        ValueError: for a suffix that is not known, and where the extra is missing.
-        OSError: where it cannot be written; the file that was there stays as it was.
+        ValueError: for an unknown suffix, and when the extra is missing.
+        OSError: when the file cannot be written; an existing file stays as it was.
     """
     suffix = kind or suffix_of(path)
-    needed()
-    made: str | bytes = TEXTS[suffix](model) if suffix in TEXTS else BYTES[suffix](model)
+    require_extra()
+    content: str | bytes = TEXTS[suffix](chart) if suffix in TEXTS else BYTES[suffix](chart)
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, made)
+        write_whole(path, content)
     except OSError as error:
         if error.strerror is None:
             raise
         raise OSError(f"{printable(path)}: not written: {error.strerror}") from None
 
 
+# ``roofline plot``.
+
 OPTIONS = (
     Option("path", "REPORT", "a report, an artifact, a table in JSON, or measured ceilings alone", required=True),
     Option("--output", "FILE", f"ends in {', '.join(SUFFIXES)}; repeatable", many=True, required=True, short="o"),
-    Option("--ceilings", "FILE", "what roofline peaks measure --json printed: caches, no FMA, scalar, beside a report's roofs"),
-    Option("--device", "NAME", "whose rows, where a report has several devices"),
-    Option("--title", "TEXT", "in place of the one that says what to see"),
+    Option("--ceilings", "FILE", "output of roofline peaks measure --json: adds caches and lower ceilings to a report's roofs"),
+    Option("--device", "NAME", "draw the rows of this device; default: the device with most rows"),
+    Option("--title", "TEXT", "replaces the generated title"),
 )
 
 
@@ -201,120 +180,76 @@ def run(options: Options) -> int:
     """Write the figure to each file.
 
     Raises:
-        ValueError, OSError: for bad usage, a file that cannot be read and one that cannot be written, in one line.
+        ValueError, OSError: for bad usage, an unreadable input and an unwritable output, in one line.
     """
     for path in options.output:
         suffix_of(path)
-    needed()
+    require_extra()
     label = printable(os.path.basename(options.path))
     ceilings = read_json(options.ceilings) if options.ceilings else None
-    model = of_document(read_json(options.path), label, options.device, options.title, ceilings)
+    chart = read_document(read_json(options.path), label, options.device, options.title, ceilings)
     for path in options.output:
-        write(model, path)
+        write(chart, path)
         print(f"wrote {printable(path)}")
     return 0
 
 
-class RooflineFigure:
-    """A figure that shows itself in a notebook. model: what it draws, with its percentages and what it left out."""
+# The figure in Python.
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+
+class RooflineFigure:
+    """A figure that a notebook shows."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart  #: what is drawn: kernels with their percentages, and the excluded rows
 
     def _repr_html_(self) -> str:
-        page = escaping.escape(html(self.model, live=False))
+        page = escaping.escape(html(self.chart, live=False))
         return f'<iframe srcdoc="{page}" style="width:100%;height:780px;border:0" title="roofline"></iframe>'
 
     def to_svg(self) -> str:
-        return svg(self.model)
+        return svg(self.chart)
 
     def to_html(self) -> str:
-        """The whole page, with the live exports."""
-        return html(self.model)
+        """Return the whole page, with the live exports."""
+        return html(self.chart)
 
     def to_vega_lite(self) -> dict[str, Any]:
-        return vega_lite(self.model)
+        return vega_lite(self.chart)
 
     def to_vega(self) -> dict[str, Any]:
         from . import vega
 
-        return vega.compiled(self.to_vega_lite())
+        return vega.compile_spec(self.to_vega_lite())
 
     def save(self, path: str) -> None:
-        """Write it by the suffix of ``path``: .html, .svg, .png, .pdf, .vl.json or .vg.json."""
-        write(self.model, str(path))
+        """Write the figure by the suffix of ``path``: .html, .svg, .png, .pdf, .vl.json or .vg.json."""
+        write(self.chart, str(path))
 
 
 def roofline_figure(
     rows: Any, ceilings: Mapping[str, Any] | None = None, *, title: str | None = None, device: str | None = None
 ) -> RooflineFigure:
-    """The roofline figure of ``rows`` under ``ceilings``.
+    """Return the roofline figure of ``rows`` under ``ceilings``.
 
-    rows: dicts, or a pandas, polars or arrow table, with ``name`` (or an index of names), ``intensity`` (FLOP/byte) or
-    ``intensities`` by level, and ``flops_s`` or ``gflops``; ``dtype``, ``share`` (percent of the time) and others where they
-    are known. Or the parsed JSON of a report or an artifact, which has its own roofs.
-    ceilings: ``{"ceilings": [{"name", "flops_s" or "gflops"}], "bandwidths": [{"name", "level", "bytes_s" or "gbs"}]}``.
-    device: whose rows, where a report has several.
+    Args:
+        rows: a list of dicts, or a pandas, polars or arrow table, with ``name`` (or an index of names), ``intensity``
+            (FLOP/byte) or ``intensities`` by memory level, and ``flops_s`` or ``gflops``; optionally ``dtype``, ``share``
+            (percent of the time) and further columns. Or the parsed JSON of a report or an artifact, which has its own roofs.
+        ceilings: ``{"ceilings": [{"name", "flops_s" or "gflops"}], "bandwidths": [{"name", "level", "bytes_s" or "gbs"}]}``.
+        title: replaces the generated title.
+        device: draw the rows of this device, for a report with several.
 
     Raises:
-        ValueError: for a roof that cannot be meant, and where the extra ``plot`` is missing, in one line.
+        ValueError: for an invalid roof and when the extra ``plot`` is missing, in one line.
     """
-    needed()
+    require_extra()
     if isinstance(rows, Mapping):
         if ceilings is not None:
-            raise ValueError("ceilings: a report, an artifact or a table with its roofs has its own")
-        return RooflineFigure(of_document(rows, "rows", device, title))
+            raise ValueError("ceilings: a report, an artifact or a table with roofs has its own")
+        return RooflineFigure(read_document(rows, "rows", device, title))
     if device is not None:
-        raise ValueError("device: rows have one set of roofs, there is nothing to choose")
+        raise ValueError("device: selects one of several devices of a report, rows have one set of roofs")
     if ceilings is not None and not isinstance(ceilings, Mapping):
         raise ValueError(f"ceilings is {type(ceilings).__name__}, expected a dict with ceilings and bandwidths")
-    return RooflineFigure(sources.table_chart(_rows(rows), ceilings or {}, "ceilings", title))
-
-
-def _rows(rows: Any) -> list[Any]:
-    if isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
-        return [_row(row) for row in rows]
-    import narwhals as nw
-    from narwhals.exceptions import NarwhalsError
-
-    try:
-        frame = nw.from_native(rows, eager_only=True)
-    except TypeError:
-        told = "a list of dicts or a pandas, polars or arrow table"
-        raise ValueError(f"rows is {type(rows).__name__}, expected {told}") from None
-    except NarwhalsError as error:  # two columns of one name
-        raise ValueError(f"rows: {' '.join(str(error).split())}") from None
-    found: list[dict[str, Any]] = [_row(row) for row in frame.rows(named=True)]
-    if frame.implementation.is_pandas_like():  # whose NaN is a cell without a value
-        found = [{key: None if value != value else value for key, value in row.items()} for row in found]
-    if "name" not in frame.columns:
-        for row, name in zip(found, _of_index(nw.maybe_get_index(frame))):
-            row["name"] = name
-    return found
-
-
-def _of_index(index: Any) -> list[Any]:
-    """Names that a pandas frame has in its index: its level of that name, else all of it where it is words."""
-    if index is None:
-        return []
-    if "name" in index.names:
-        return [_cell(one) for one in index.get_level_values("name")]
-    found = [" ".join(map(str, one)) if isinstance(one, tuple) else one for one in index]
-    return found if all(isinstance(one, str) for one in found) else []
-
-
-def _row(row: Any) -> Any:
-    return {key: _cell(value) for key, value in row.items()} if isinstance(row, Mapping) else row
-
-
-def _cell(value: Any) -> Any:
-    """A value as JSON would have it: what decimals, the scalars of numpy and the missing values of pandas stand for."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return _row(value)
-    if isinstance(value, Decimal):
-        return float(value)
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    return value.item() if getattr(value, "shape", None) == () else value
+    return RooflineFigure(table_chart(read_rows(rows), ceilings or {}, "ceilings", title))

@@ -16,7 +16,7 @@ from roofline_engine.entry import FIELDS
 from . import draw, vega
 from .draw import Drawing
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Model, shortened, times
+from .model import Chart, shorten, times
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'
@@ -34,34 +34,34 @@ class Live(NamedTuple):
     script: str
 
 
-def page(model: Model, engine: str | None) -> str:
+def page(chart: Chart, engine: str | None) -> str:
     """The page as one HTML document.
 
-    engine: a page that vl-convert bundled around ``MARKER``, for the live exports; None leaves those two links out.
+    engine: a page that vl-convert bundled bounding_box ``MARKER``, for the live exports; None leaves those two links out.
     """
-    legend = draw.legend(model)
-    layouts = {"wide": arrange(model, legend, WIDE)}
-    if len(model.kernels) <= _TWO_DRAWINGS:
-        layouts["narrow"] = arrange(model, legend, NARROW)
+    legend = draw.legend(chart)
+    layouts = {"wide": arrange(chart, legend, WIDE)}
+    if len(chart.kernels) <= _TWO_DRAWINGS:
+        layouts["narrow"] = arrange(chart, legend, NARROW)
     wide = layouts["wide"]
-    spec = vega.specification(model, wide)
+    spec = vega.specification(chart, wide)
     with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another process' work, and starts slowly
-        compiling = beside.submit(vega.compiled, spec, rows=False)
-        drawn = {name: draw.draw_chart(model, layout) for name, layout in layouts.items()}
+        compiling = beside.submit(vega.compile_spec, spec, rows=False)
+        drawn = {name: draw.draw_chart(chart, layout) for name, layout in layouts.items()}
         live = {name: _live(one, layouts[name]) for name, one in drawn.items()}
-        data = json.dumps(_data(model, wide, drawn), separators=(",", ":"))
+        data = json.dumps(_data(chart, wide, drawn), separators=(",", ":"))
         lite = json.dumps(spec, separators=(",", ":"))
-        pick = json.dumps(_pick(model, wide), separators=(",", ":"))
+        pick = json.dumps(_pick(chart, wide), separators=(",", ":"))
         compiled = json.dumps(compiling.result(), separators=(",", ":"))
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{html.escape(model.title)}</title><style>{_style()}</style></head><body><main>",
-        f"<h1>{html.escape(model.title)}</h1>",
+        f"<title>{html.escape(chart.title)}</title><style>{_style()}</style></head><body><main>",
+        f"<h1>{html.escape(chart.title)}</h1>",
         _controls(engine is not None),
         f'<div id="figure" data-drawing="wide">{_of(live["wide"])}</div>',
-        _sections(model),
+        _sections(chart),
         "</main>",
     ]
     if "narrow" in live:
@@ -159,7 +159,7 @@ def _controls(live: bool) -> str:
     )
 
 
-def _sections(model: Model) -> str:
+def _sections(chart: Chart) -> str:
     parts = [
         '<section id="row" aria-live="polite"><h2>Picked kernel</h2><div id="row-content" class="empty">'
         "Nothing is picked. Choose Point Picking, then a point; or a name in the list.</div></section>",
@@ -168,12 +168,12 @@ def _sections(model: Model) -> str:
     ]
     rows = "".join(
         f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
-        for one in model.left[:200]
+        for one in chart.excluded[:200]
     )
-    notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in model.notes)
+    notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in chart.notes)
     notes = f"<h2>Of the roofs</h2>{notes}" if notes else ""
     if rows:
-        more = f" (the first 200 of {len(model.left)})" if len(model.left) > 200 else ""
+        more = f" (the first 200 of {len(chart.excluded)})" if len(chart.excluded) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
         rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
     if rows or notes:
@@ -181,30 +181,30 @@ def _sections(model: Model) -> str:
     return "".join(parts)
 
 
-def _pick(model: Model, layout: Layout) -> dict[str, Any]:
+def _pick(chart: Chart, layout: Layout) -> dict[str, Any]:
     """What plotpress snaps to: each kernel at each of its levels, in the order of the specification's rows."""
-    xs = [vega.short(x) for one in model.kernels for _, x in one.spots]
-    ys = [vega.short(one.rate / layout.unit[0]) for one in model.kernels for _ in one.spots]
-    names = [shortened(one.name, 48) for one in model.kernels for _ in one.spots]
+    xs = [vega.short(x) for one in chart.kernels for _, x in one.spots]
+    ys = [vega.short(one.rate / layout.unit[0]) for one in chart.kernels for _ in one.spots]
+    names = [shorten(one.name, 48) for one in chart.kernels for _ in one.spots]
     series = {"kind": "scatter", "x": xs, "y": ys, "vals": {"kernel": names}, "label": None, "color": None}
     return {"0": {"series": [series], "meshes": [], "pies": []}}
 
 
-def _data(model: Model, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[str, Any]:
-    rows = [one.row for one in model.kernels]
-    columns = {key: [values[row] for row in rows] for key, values in model.columns.items()}
+def _data(chart: Chart, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[str, Any]:
+    rows = [one.row for one in chart.kernels]
+    columns = {key: [values[row] for row in rows] for key, values in chart.columns.items()}
     own = {
-        "roof that binds": [one.axis for one in model.kernels],
-        "up to": [times(one.most) if one.most else None for one in model.kernels],
+        "roof that binds": [one.axis for one in chart.kernels],
+        "up to": [times(one.headroom) if one.headroom else None for one in chart.kernels],
     }
     first = [0]
-    for one in model.kernels:
+    for one in chart.kernels:
         first.append(first[-1] + len(one.spots))
-    order = sorted(range(len(rows)), key=lambda at: (-(model.kernels[at].share or 0.0), model.kernels[at].fraction or 2.0, at))
+    order = sorted(range(len(rows)), key=lambda at: (-(chart.kernels[at].share or 0.0), chart.kernels[at].fraction or 2.0, at))
     return {
         "unit": layout.unit[1],
         "marker": MARKER,
-        "kernel_of_point": [at for at, one in enumerate(model.kernels) for _ in one.spots],
+        "kernel_of_point": [at for at, one in enumerate(chart.kernels) for _ in one.spots],
         "order": order,
         "columns": {key: packed(values) for key, values in {**own, **columns}.items() if any(v is not None for v in values)},
         "fields": {key: [field.doc, field.unit, field.fmt] for key, field in FIELDS.items() if key in columns},

@@ -1,4 +1,4 @@
-"""Read the sources of a chart: a report or an artifact, a plain table, and the measured ceilings of a CPU."""
+"""Read the sources of a chart: a report or an artifact, a plain table, the measured ceilings of a CPU, a data frame."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 
+from roofline_engine.check import COMPARABLE
 from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
 from roofline_engine.roofs import attainable, below_ceiling, binds
 from roofline_engine.units import number, parse_dtype, printable, quantity
@@ -18,28 +20,58 @@ from .model import (
     WIDE,
     Bandwidth,
     Ceiling,
+    Chart,
+    Excluded,
     Kernel,
-    Left,
-    Model,
     Roofs,
-    aliases,
-    counted,
-    impossible,
+    check_range,
+    distinct_labels,
+    exclude_above_roof,
+    is_drawable,
+    make_subtitle,
+    make_title,
     meaning_of,
-    named,
-    over_its_roof,
-    ranged,
-    sensible,
-    shortened,
-    titled,
+    row_name,
+    shorten,
+    split_impossible,
 )
 
-#: What is nearer to a roof than this is the roof.
-_UNDER = 0.99
-_NAMED = {"vector_fma": "FMA", "gemm": "GEMM", "vector": "no FMA", "scalar": "scalar"}
+
+def read_document(
+    document: Any, label: str, device: str | None = None, title: str | None = None, ceilings: Any = None
+) -> Chart:
+    """Return the chart of a parsed report, artifact, plain table, or record of a CPU's ceilings.
+
+    ceilings: such a record, whose caches and lower ceilings are drawn with the roofs of a report's rows.
+
+    Raises:
+        ValueError: for a document of an unknown kind, in one line that names ``label``.
+    """
+    title = None if title is None else shorten(title, 300)
+    if isinstance(document, Mapping):
+        if isinstance(document.get("entries"), list):
+            machine = None if ceilings is None else measured_roofs(ceilings, "--ceilings")
+            return report_chart(document, label, device, title, machine)
+        if ceilings is not None:
+            raise ValueError(f"{label}: --ceilings needs the rows of a report; this document has roofs already")
+        if document.get("schema") == SCHEMA:
+            return machine_chart(document, label, title)
+        if isinstance(document.get("kernels"), list):
+            if device is not None:
+                raise ValueError(f"{label}: --device selects the rows of a report; a table has one set of roofs")
+            return table_chart(document["kernels"], document, label, title)
+    expected = "a report or an artifact (entries), a table (kernels, ceilings, bandwidths), or measured ceilings"
+    raise ValueError(f"{label}: nothing to draw. Expected {expected}")
 
 
-class Measured(NamedTuple):
+# Measured ceilings of a CPU.
+
+#: A limit above this fraction of a roof is the roof itself.
+_BELOW = 0.99
+_CEILING_NAMES = {"vector_fma": "FMA", "gemm": "GEMM", "vector": "no FMA", "scalar": "scalar"}
+
+
+class MeasuredRoofs(NamedTuple):
     """The measured roofs of one machine."""
 
     bandwidths: tuple[Bandwidth, ...]
@@ -47,61 +79,60 @@ class Measured(NamedTuple):
     note: str
 
 
-def is_record(document: object) -> bool:
-    return isinstance(document, Mapping) and document.get("schema") == SCHEMA
-
-
-def measured(document: Any, label: str) -> Measured:
-    """The roofs in a record of ceilings, with all threads.
+def measured_roofs(document: Any, label: str) -> MeasuredRoofs:
+    """Return the roofs in a record of ``roofline peaks measure``, with all threads.
 
     Raises:
-        ValueError: for what is no such record, in one line that names ``label``.
+        ValueError: for another document, in one line that names ``label``.
     """
     try:
         record = Ceilings.from_json(document)
     except ValueError as error:
-        raise ValueError(f"{label}: no ceilings of roofline peaks measure: {error}") from None
+        raise ValueError(f"{label}: not a record of roofline peaks measure: {error}") from None
     threads = max((item.threads for item in record.items), default=0)
     items = [item for item in record.items if item.threads == threads]
     bandwidths = []
     for level in reversed(LEVELS):
-        found = sorted((item for item in items if item.level == level), key=lambda item: -item.value)
-        for item in found if level == "DRAM" else found[:1]:  # of a cache the best, of memory each kind of traffic
+        rates = sorted((item for item in items if item.level == level), key=lambda item: -item.value)
+        for item in rates if level == "DRAM" else rates[:1]:  # every kind of memory traffic, the best rate of a cache
             name = f"{level} {item.name}"
             bandwidths.append(Bandwidth(name=name, bytes_s=item.value, level=level.lower(), basis="measured"))
     ceilings = []
     for item in items:
         if item.kind == "compute":
-            name = f"{item.dtype} {_NAMED[item.name]}"
-            made = Ceiling(name=name, flops_s=item.value, dtype=item.dtype, basis="measured", meaning=meaning_of(name))
-            ceilings.append(made)
-    return Measured(tuple(bandwidths), tuple(ceilings), record.peaks().note)
+            name = f"{item.dtype} {_CEILING_NAMES[item.name]}"
+            meaning = meaning_of(name)
+            ceilings.append(Ceiling(name=name, flops_s=item.value, dtype=item.dtype, basis="measured", meaning=meaning))
+    return MeasuredRoofs(tuple(bandwidths), tuple(ceilings), record.peaks().note)
 
 
-def machine_chart(document: Any, label: str, title: str | None) -> Model:
-    """The figure of a machine alone."""
-    found = measured(document, label)
-    return Model(
-        title=title or titled((), (), Roofs(found.bandwidths, found.ceilings)),
-        subtitle=counted((), (), "roofs: measured"),
-        bandwidths=found.bandwidths,
-        ceilings=found.ceilings,
+def machine_chart(document: Any, label: str, title: str | None) -> Chart:
+    """Return the chart of a machine without kernels."""
+    machine = measured_roofs(document, label)
+    return Chart(
+        title=title or make_title((), (), Roofs(machine.bandwidths, machine.ceilings)),
+        subtitle=make_subtitle((), (), "roofs: measured"),
+        bandwidths=machine.bandwidths,
+        ceilings=machine.ceilings,
         kernels=(),
-        notes=(found.note,),
+        notes=(machine.note,),
     )
 
 
-def added(found: Measured, bandwidths: tuple[Bandwidth, ...], ceilings: tuple[Ceiling, ...], dtypes: Iterable[str]) -> Measured:
-    """What ``found`` adds to the roofs that rows were judged by, which stay the roofs: nothing over those is a roof here."""
+def _add_lower_limits(
+    machine: MeasuredRoofs, bandwidths: tuple[Bandwidth, ...], ceilings: tuple[Ceiling, ...], dtypes: Iterable[str]
+) -> tuple[tuple[Bandwidth, ...], tuple[Ceiling, ...]]:
+    """Add what ``machine`` has below the roofs that judged the rows. Those roofs stay the roofs."""
     memory = max((one.bytes_s for one in bandwidths), default=None)
     tops = {one.dtype: one.flops_s for one in reversed(ceilings)}
-    wide = tuple(
-        one for one in found.bandwidths if one.level != LEVELS[-1].lower() or memory is None or one.bytes_s < _UNDER * memory
-    )
+    main = LEVELS[-1].lower()
+    slopes = [one for one in machine.bandwidths if one.level != main or memory is None or one.bytes_s < _BELOW * memory]
     used = set(dtypes)
-    low = tuple(one for one in found.ceilings if one.dtype in used and one.flops_s < _UNDER * tops.get(one.dtype, 0.0))
-    return Measured((*bandwidths, *wide), tuple(sorted((*ceilings, *low), key=lambda one: -one.flops_s)), found.note)
+    flat = [one for one in machine.ceilings if one.dtype in used and one.flops_s < _BELOW * tops.get(one.dtype, 0.0)]
+    return (*bandwidths, *slopes), tuple(sorted((*ceilings, *flat), key=lambda one: -one.flops_s))
 
+
+# A plain table.
 
 BASES = ("rated", "measured", "given")
 #: Keys of a rate and of a bandwidth, with the factor to FLOP/s and bytes/s.
@@ -109,208 +140,206 @@ _RATES = {"flops_s": 1.0, "gflops": 1e9}
 _BANDWIDTHS = {"bytes_s": 1.0, "gbs": 1e9}
 
 
-def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: str, title: str | None = None) -> Model:
-    """The figure of ``rows`` under ``roofs``, an object with ``ceilings`` and ``bandwidths``.
+def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: str, title: str | None = None) -> Chart:
+    """Return the chart of ``rows`` under ``roofs``, an object with ``ceilings`` and ``bandwidths``.
 
     A row that cannot be drawn is listed with its reason. label: names the source in messages.
 
     Raises:
-        ValueError: for a roof that cannot be meant, in one line.
+        ValueError: for an invalid roof, in one line.
     """
-    ceilings = tuple(_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _each(roofs, "ceilings", label))
-    bandwidths = tuple(_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _each(roofs, "bandwidths", label))
-    ceilings, bandwidths = tuple(dict.fromkeys(ceilings)), tuple(dict.fromkeys(bandwidths))  # the same limit twice is one
+    ceilings = tuple(_table_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _objects(roofs, "ceilings", label))
+    bandwidths = tuple(_table_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _objects(roofs, "bandwidths", label))
+    ceilings, bandwidths = tuple(dict.fromkeys(ceilings)), tuple(dict.fromkeys(bandwidths))  # duplicates are one limit
     machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
-    left: list[Left] = []
-    names = [named(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
-    shown = aliases(names)
+    excluded: list[Excluded] = []
+    names = [row_name(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
+    labels = distinct_labels(names)
     for at, (row, name) in enumerate(zip(rows, names)):
         if not isinstance(row, Mapping):
-            left.append(Left(row=at, name=f"row {at + 1}", kind="unusable", why=f"is {type(row).__name__}, not an object"))
+            why = f"is {type(row).__name__}, not an object"
+            excluded.append(Excluded(row=at, name=f"row {at + 1}", kind="unusable", why=why))
             continue
         try:
-            found = _table_kernel(row, at, name, machine, shown.get(name, ""))
+            kernel = _table_kernel(row, at, name, machine, labels.get(name, ""))
         except ValueError as error:
-            left.append(Left(row=at, name=name, kind="unusable", why=str(error)))
-            continue
-        if isinstance(found, Left):
-            left.append(found)
+            kernel = Excluded(row=at, name=name, kind="unusable", why=str(error))
+        if isinstance(kernel, Excluded):
+            excluded.append(kernel)
         else:
-            kernels.append(machine.over(found))
-    kernels, wrong = impossible(kernels)
-    if any(one.verdict != "none" for one in kernels):  # where some have a verdict, one without is unknown
+            kernels.append(machine.place(kernel))
+    kernels, impossible = split_impossible(kernels)
+    if any(one.verdict != "none" for one in kernels):  # when some rows have a verdict, a row without one is unknown
         kernels = [replace(one, verdict="unknown") if one.verdict == "none" else one for one in kernels]
-    left += wrong
+    excluded += impossible
     bases = sorted({one.basis for one in ceilings} | {one.basis for one in bandwidths})
-    return Model(
-        title=title or titled(kernels, left, machine),
-        subtitle=counted(kernels, left, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
+    return Chart(
+        title=title or make_title(kernels, excluded, machine),
+        subtitle=make_subtitle(kernels, excluded, f"roofs: {', '.join(bases)}" if bases else "no roof given"),
         bandwidths=bandwidths,
         ceilings=ceilings,
         kernels=tuple(kernels),
-        left=tuple(sorted(left, key=lambda one: one.row)),
-        columns=_table_columns(rows, kernels),
+        excluded=tuple(sorted(excluded, key=lambda one: one.row)),
+        columns=_table_columns(rows),
     )
 
 
-def _each(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, Mapping[str, Any]]]:
-    found = roofs.get(key, [])
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        raise ValueError(f"{label}: {key} is {type(found).__name__}, expected a list of objects")
-    for at, one in enumerate(found):
-        if not isinstance(one, Mapping):
-            raise ValueError(f"{label}: {key}[{at}] is {type(one).__name__}, expected an object")
-    return list(enumerate(found))
+def _objects(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, Mapping[str, Any]]]:
+    items = roofs.get(key, [])
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise ValueError(f"{label}: {key} is {type(items).__name__}, expected a list of objects")
+    for at, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise ValueError(f"{label}: {key}[{at}] is {type(item).__name__}, expected an object")
+    return list(enumerate(items))
 
 
-def _figure(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float | None:
-    """The one figure of ``keys`` that is given, in SI; None where none is."""
-    given = [key for key in keys if one.get(key) is not None]
+def _si_value(item: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float | None:
+    """Return the value of the one given key of ``keys``, in SI; None when none is given."""
+    given = [key for key in keys if item.get(key) is not None]
     if len(given) > 1:
         raise ValueError(f"{where}: both {given[0]} and {given[1]}, expected one")
-    return number(one[given[0]], f"{where} {given[0]}".strip()) * keys[given[0]] if given else None
+    return number(item[given[0]], f"{where} {given[0]}".strip()) * keys[given[0]] if given else None
 
 
-def _roof(one: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float:
-    value = _figure(one, keys, where)
+def _roof_value(item: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float:
+    value = _si_value(item, keys, where)
     if value is None:
         raise ValueError(f"{where}: expected {' or '.join(keys)}")
-    return ranged(value, where)
+    return check_range(value, where)
 
 
-def _table_basis(one: Mapping[str, Any], where: str) -> str:
-    basis = one.get("basis", "given")
+def _roof_basis(item: Mapping[str, Any], where: str) -> str:
+    basis = item.get("basis", "given")
     if basis not in BASES:
         raise ValueError(f"{where}: basis is {basis!r}, expected {', '.join(BASES)}")
     return str(basis)
 
 
-def _ceiling(one: Mapping[str, Any], where: str) -> Ceiling:
-    rate = _roof(one, _RATES, where)
-    name = shortened(str(one.get("name") or quantity(rate, "FLOP/s")), 40)
-    unit = one.get("unit")
+def _table_ceiling(item: Mapping[str, Any], where: str) -> Ceiling:
+    rate = _roof_value(item, _RATES, where)
+    name = shorten(str(item.get("name") or quantity(rate, "FLOP/s")), 40)
+    unit = item.get("unit")
     return Ceiling(
         name=name,
         flops_s=rate,
-        dtype=_dtype(one.get("dtype")),
-        unit=None if unit is None else shortened(str(unit), 20),
-        basis=_table_basis(one, where),
+        dtype=_table_dtype(item.get("dtype")),
+        unit=None if unit is None else shorten(str(unit), 20),
+        basis=_roof_basis(item, where),
         meaning=meaning_of(name),
     )
 
 
-def _bandwidth(one: Mapping[str, Any], where: str) -> Bandwidth:
-    rate = _roof(one, _BANDWIDTHS, where)
-    level = shortened(str(one.get("level") or ""), 20)
-    name = shortened(str(one.get("name") or level or quantity(rate, "B/s")), 40)
-    return Bandwidth(name=name, bytes_s=rate, level=level.lower(), basis=_table_basis(one, where))
+def _table_bandwidth(item: Mapping[str, Any], where: str) -> Bandwidth:
+    rate = _roof_value(item, _BANDWIDTHS, where)
+    level = shorten(str(item.get("level") or ""), 20)
+    name = shorten(str(item.get("name") or level or quantity(rate, "B/s")), 40)
+    return Bandwidth(name=name, bytes_s=rate, level=level.lower(), basis=_roof_basis(item, where))
 
 
-def _dtype(value: object) -> str | None:
-    """A dtype by the table's name where it has one; another word stays as it is, since it only has to match its ceiling."""
+def _table_dtype(value: object) -> str | None:
+    """Return a known dtype by its table name. Another word stays as it is: it only has to match its ceiling."""
     if value is None or value == "":
         return None
     try:
         dtype = parse_dtype(value)
     except ValueError:
-        return shortened(str(value), 20)
+        return shorten(str(value), 20)
     return dtype.peak or dtype.name
 
 
-def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Left:
-    rate = _figure(row, _RATES, "")
-    moved = _figure(row, _BANDWIDTHS, "")
-    spots = _spots(row, roofs.bandwidths)
-    if rate is None and moved and len(spots) == 1 and not spots[0][0]:
-        rate = spots[0][1] * moved
-    if rate == 0 or (rate is None and moved):
+def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Excluded:
+    rate = _si_value(row, _RATES, "")
+    bandwidth = _si_value(row, _BANDWIDTHS, "")
+    spots = _table_spots(row, roofs.bandwidths)
+    if rate is None and bandwidth and len(spots) == 1 and not spots[0][0]:
+        rate = spots[0][1] * bandwidth
+    if rate == 0 or (rate is None and bandwidth):
         why = f"{'does no FLOPs' if rate == 0 else 'no FLOPs are given'}, so it has no place on this plot"
-        if moved:
-            why += f"; {quantity(moved, 'B/s')}" + (
-                f", {100 * moved / roofs.main.bytes_s:.1f}% of {roofs.main.name}" if roofs.main else ""
-            )
-        return Left(row=at, name=name, kind="copy", why=why)
+        if bandwidth:
+            why += f"; {quantity(bandwidth, 'B/s')}"
+            why += f", {100 * bandwidth / roofs.main.bytes_s:.1f}% of {roofs.main.name}" if roofs.main else ""
+        return Excluded(row=at, name=name, kind="copy", why=why)
     if rate is None:
-        return Left(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")
-    ranged(rate, "its rate in FLOP/s")
+        return Excluded(row=at, name=name, kind="not measured", why="no rate: expected flops_s or gflops")
+    check_range(rate, "its rate in FLOP/s")
     if not spots:
         raise ValueError("no intensity: expected intensity, or intensities by level")
     for level, value in spots:
-        ranged(value, f"its intensity at {level}" if level else "its intensity")
+        check_range(value, f"its intensity at {level}" if level else "its intensity")
     share = row.get("share")
     verdict = row.get("headroom_class")
-    before = _figure({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
-    earlier = None
+    before = _si_value({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
+    baseline = None
     if before is not None:
-        old = row.get("before_intensity")
-        at_first = float(number(old, "before_intensity")) if old is not None else spots[0][1]
-        earlier = ranged(at_first, "before_intensity"), ranged(before, "its rate before, in FLOP/s")
+        given = row.get("before_intensity")
+        intensity = float(number(given, "before_intensity")) if given is not None else spots[0][1]
+        baseline = check_range(intensity, "before_intensity"), check_range(before, "its rate before, in FLOP/s")
     return Kernel(
         row=at,
         name=name,
         alias=alias,
         rate=rate,
         spots=spots,
-        share=None if _empty(share) else float(number(share, "share", minimum=0)),
-        dtype=_dtype(row.get("dtype")),
+        share=None if _is_missing(share) else float(number(share, "share", minimum=0)),
+        dtype=_table_dtype(row.get("dtype")),
         verdict=str(verdict) if verdict in HEADROOM_CLASSES else "none",
-        before=earlier,
-        basis=shortened(str(row.get("measurement_basis") or row.get("basis") or ""), 40),
+        before=baseline,
+        basis=shorten(str(row.get("measurement_basis") or row.get("basis") or ""), 40),
     )
 
 
-def _empty(value: object) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
-    many, one = row.get("intensities"), row.get("intensity")
-    if isinstance(many, Mapping):
-        many = {level: value for level, value in many.items() if not _empty(value)}  # where it was not counted
-    if isinstance(many, Mapping) and many:
-        known = {wide.level for wide in bandwidths}
-        unknown = [level for level in many if str(level).lower() not in known]
+def _table_spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tuple[tuple[str, float], ...]:
+    by_level, intensity = row.get("intensities"), row.get("intensity")
+    if isinstance(by_level, Mapping):
+        by_level = {level: value for level, value in by_level.items() if not _is_missing(value)}
+    if isinstance(by_level, Mapping) and by_level:
+        known = {bandwidth.level for bandwidth in bandwidths}
+        unknown = [level for level in by_level if str(level).lower() not in known]
         if unknown:
-            told = shortened(str(unknown[0]), 20)
-            raise ValueError(f"no bandwidth has the level {told!r} of its intensities, there are {', '.join(sorted(known))}")
-        return tuple((str(level).lower(), float(number(value, f"intensity at {level}"))) for level, value in many.items())
-    return () if one is None else (("", float(number(one, "intensity"))),)
+            level = shorten(str(unknown[0]), 20)
+            raise ValueError(f"its intensities name the level {level!r}, the bandwidths have {', '.join(sorted(known))}")
+        return tuple((str(level).lower(), float(number(value, f"intensity at {level}"))) for level, value in by_level.items())
+    return () if intensity is None else (("", float(number(intensity, "intensity"))),)
 
 
-_OWN = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+_TABLE_KEYS = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
 
 
-def _table_columns(rows: Sequence[Mapping[str, Any]], kernels: Sequence[Kernel]) -> dict[str, list[Any]]:
-    """The row as it was given: picking shows it beside what the figure worked out."""
-    given = [row if isinstance(row, Mapping) else {} for row in rows]
-    keys = dict.fromkeys(key for row in given for key in row if key not in _OWN and not str(key).startswith("before_"))
+def _table_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the other cells of the rows. Picking shows them with the computed values."""
+    objects = [row if isinstance(row, Mapping) else {} for row in rows]
+    keys = dict.fromkeys(key for row in objects for key in row if key not in _TABLE_KEYS and not str(key).startswith("before_"))
     known = [key for key in FIELDS if key in keys]
-    return {
-        shortened(str(key), 60): [_plain(row.get(key)) for row in given]
-        for key in (*known, *(key for key in keys if key not in FIELDS))
-    }
+    others = [key for key in keys if key not in FIELDS]
+    return {shorten(str(key), 60): [_plain_cell(row.get(key)) for row in objects] for key in (*known, *others)}
 
 
-def _plain(value: object) -> object:
+def _plain_cell(value: object) -> object:
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return shortened(str(value), 400)
+    return shorten(str(value), 400)
 
 
-#: Baselines of the same kernel and shape; a ratio against another kind says nothing of the way gone here.
-_COMPARABLE = ("live", "previous")
+# A report of a run or an artifact of ``analyze``: the engine's own percentages and roofs.
+
+#: Name of a compute engine -> its key in ``peaks``.
 _ENGINES = {"matrix": "flops", "vector": "vector"}
-#: How far a printed ratio and one of printed figures may be apart: each of them has two digits or more.
+#: Largest factor between a printed ratio and the ratio of printed values: each has two digits or more.
 _AGREES = 1.1
-#: What the entry says of the way to the roof; the artifacts of other tools do not have it.
-_KEY = "hard_limit_speedup"
-#: Reasons for which the roof of the drawing is not what limits the row: a cache, the launch, a peak that nobody has checked.
-_OTHER_ROOF = ("cache_resident", "dispatch_bound", "unvalidated_peak")
-#: Two dtypes differ by far more; a ridge point is printed with four digits or more.
-_SAME = 1e-3
+#: The entry's headroom field. Artifacts of other tools lack it.
+_HEADROOM_KEY = "hard_limit_speedup"
+#: Unknown-reasons of rows that the drawn roof does not limit: a cache, the launch, or an unvalidated peak does.
+_OTHER_LIMITS = ("cache_resident", "dispatch_bound", "unvalidated_peak")
+#: Relative difference below which two compute peaks are the same. Dtypes differ by far more; ridge points have four digits.
+_SAME_PEAK = 1e-3
 
 
 def report_chart(
@@ -318,80 +347,82 @@ def report_chart(
     label: str,
     device: str | None = None,
     title: str | None = None,
-    more: Measured | None = None,
-) -> Model:
-    """The figure of the rows of one device of ``document``.
+    machine: MeasuredRoofs | None = None,
+) -> Chart:
+    """Return the chart of the rows of one device of ``document``.
 
-    device: which one, where a report has several; the one with most rows otherwise. more: what was measured of a CPU.
+    device: its name; by default the device with most rows. machine: the measured roofs of a CPU.
 
     Raises:
-        ValueError: for a device that the document does not have, and for ``more`` of another.
+        ValueError: for a device that the document lacks, and for ``machine`` with the rows of another device.
     """
     entries = [one if isinstance(one, Mapping) else {} for one in document["entries"]]
-    name, peaks = _device(document, entries, label, device)
-    known = any(peaks.get(key) for key in ("hbm_bw_bytes_s", *_ENGINES.values()))
-    bandwidths = _bandwidths(peaks)
+    name, peaks = _select_device(document, entries, label, device)
+    bandwidths = _report_bandwidths(peaks)
     kernels: list[Kernel] = []
-    left: list[Left] = []
-    used: dict[tuple[str, str], None] = {}
-    names = [named(entry.get("short_name") or entry.get("name"), at) for at, entry in enumerate(entries)]
-    labels = aliases(names)
-    for at, (entry, shown) in enumerate(zip(entries, names)):
+    excluded: list[Excluded] = []
+    roofs: dict[tuple[str, str], None] = {}
+    names = [row_name(entry.get("short_name") or entry.get("name"), at) for at, entry in enumerate(entries)]
+    labels = distinct_labels(names)
+    for at, (entry, row) in enumerate(zip(entries, names)):
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
-            why = f"of another device, {shortened(str(other), 40)}: --device draws it"
-            left.append(Left(row=at, name=shown, kind="other device", why=why))
+            why = f"runs on {shorten(str(other), 40)}; select it with --device"
+            excluded.append(Excluded(row=at, name=row, kind="other device", why=why))
             continue
-        found = _kernel(entry, at, shown, peaks, labels.get(shown, ""))
-        if isinstance(found, Left):
-            left.append(found)
+        kernel = _report_kernel(entry, at, row, peaks, labels.get(row, ""))
+        if isinstance(kernel, Excluded):
+            excluded.append(kernel)
             continue
-        kernels.append(found[0])
-        used.update(dict.fromkeys(found[1]))
-    ceilings = _report_ceilings(peaks, used)
-    if more is not None:
+        kernels.append(kernel[0])
+        roofs.update(dict.fromkeys(kernel[1]))
+    ceilings = _report_ceilings(peaks, roofs)
+    if machine is not None:
         if peaks.get("product") != "cpu":
-            raise ValueError(f"{label}: its rows are not of a CPU, whose ceilings were given")
-        bandwidths, ceilings, _ = added(more, bandwidths, ceilings, [dtype for _, dtype in used])
-    kernels = [_explained(one, ceilings) for one in kernels]
-    told = [_word(peaks, "source"), f"{_word(peaks, 'confidence')} confidence"]
-    roof = [f"peaks: {', '.join(told)}"] if known else ["no peaks known"] if peaks else []
-    product = peaks.get("product") or peaks.get("gfx") or name or document.get("gfx")
-    basis = ", ".join([*([shortened(str(product), 40)] if product else ["no device known"]), *roof])
+            raise ValueError(f"{label}: --ceilings is for the rows of a CPU, these rows are of another device")
+        bandwidths, ceilings = _add_lower_limits(machine, bandwidths, ceilings, [dtype for _, dtype in roofs])
+    kernels = [_with_lower_ceiling(one, ceilings) for one in kernels]
     if any(one.share is None for one in kernels):
-        kernels = [_without_share(one) for one in kernels]
-    return Model(
-        title=title or titled(kernels, left, Roofs(bandwidths, ceilings)),
-        subtitle=counted(kernels, left, basis),
+        kernels = [one if one.share is None else replace(one, share=None) for one in kernels]
+    return Chart(
+        title=title or make_title(kernels, excluded, Roofs(bandwidths, ceilings)),
+        subtitle=make_subtitle(kernels, excluded, _report_basis(document, peaks, name)),
         bandwidths=bandwidths,
         ceilings=ceilings,
         kernels=tuple(kernels),
-        left=tuple(left),
-        notes=(shortened(str(peaks["note"]), 400),) if peaks.get("note") else (),
-        columns=_columns(entries),
+        excluded=tuple(excluded),
+        notes=(shorten(str(peaks["note"]), 400),) if peaks.get("note") else (),
+        columns=_report_columns(entries),
     )
 
 
-def _without_share(kernel: Kernel) -> Kernel:
-    return kernel if kernel.share is None else replace(kernel, share=None)
+def _report_basis(document: Mapping[str, Any], peaks: Mapping[str, Any], name: str | None) -> str:
+    """Return the device and the basis of its peaks, for the subtitle."""
+    product = peaks.get("product") or peaks.get("gfx") or name or document.get("gfx")
+    parts = [shorten(str(product), 40) if product else "no device known"]
+    if any(peaks.get(key) for key in ("hbm_bw_bytes_s", *_ENGINES.values())):
+        parts.append(f"peaks: {_word(peaks, 'source')}, {_word(peaks, 'confidence')} confidence")
+    elif peaks:
+        parts.append("no peaks known")
+    return ", ".join(parts)
 
 
-def _device(
+def _select_device(
     document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], label: str, device: str | None
 ) -> tuple[str | None, Mapping[str, Any]]:
-    """Which device's rows are drawn, and its peaks; an artifact has one without a name."""
+    """Return the device whose rows are drawn and its peaks. An artifact has one device without a name."""
     devices = document.get("devices")
     peaks = document.get("peaks")
     if not isinstance(devices, Mapping) or not devices:
         if device is not None:
-            raise ValueError(f"{label}: rows of one device alone, --device has nothing to choose")
+            raise ValueError(f"{label}: --device selects one of several devices, all rows here are of one device")
         return None, peaks if isinstance(peaks, Mapping) else {}
     if device is not None and device not in devices:
-        raise ValueError(f"{label}: no device {printable(device)!r}, there are {', '.join(map(printable, devices))}")
+        raise ValueError(f"{label}: no device {printable(device)!r}, expected {', '.join(map(printable, devices))}")
     rows = Counter(name for one in entries if isinstance(name := one.get("device"), str) and _finite(one, "achieved_flops"))
     name = device or max(devices, key=lambda one: rows[one])
-    found = devices[name]
-    return name, found if isinstance(found, Mapping) else {}
+    selected = devices[name]
+    return name, selected if isinstance(selected, Mapping) else {}
 
 
 def _finite(entry: Mapping[str, Any], key: str) -> float | None:
@@ -406,53 +437,52 @@ def _finite(entry: Mapping[str, Any], key: str) -> float | None:
         return None
 
 
-def _above(entry: Mapping[str, Any], key: str) -> float | None:
-    """A positive figure that a drawing can hold; None for any other, as for what is missing."""
+def _positive(entry: Mapping[str, Any], key: str) -> float | None:
+    """Return a positive value that a drawing can hold; None for any other and for a missing one."""
     value = _finite(entry, key)
-    return value if value is not None and sensible(value) else None
+    return value if value is not None and is_drawable(value) else None
 
 
 def _word(entry: Mapping[str, Any], key: str) -> str:
-    """A short text for people; ``unknown`` where there is none."""
     value = entry.get(key)
-    return shortened(value, 40) if isinstance(value, str) and value else "unknown"
+    return shorten(value, 40) if isinstance(value, str) and value else "unknown"
 
 
-def _one_of(entry: Mapping[str, Any], key: str) -> str:
-    """A word of the closed set of its field; ``unknown`` for another."""
+def _choice(entry: Mapping[str, Any], key: str) -> str:
+    """Return a value of the closed set of its field; ``unknown`` for another."""
     value = entry.get(key)
     return value if isinstance(value, str) and value in FIELDS[key].choices else "unknown"
 
 
 def _rate(peaks: Mapping[str, Any], engine: str, dtype: str) -> float | None:
     table = peaks.get(_ENGINES[engine])
-    return _above(table, dtype) if isinstance(table, Mapping) else None
+    return _positive(table, dtype) if isinstance(table, Mapping) else None
 
 
-def _bandwidths(peaks: Mapping[str, Any]) -> tuple[Bandwidth, ...]:
-    found = []
-    rated = _above(peaks, "hbm_bw_bytes_s")
+def _report_bandwidths(peaks: Mapping[str, Any]) -> tuple[Bandwidth, ...]:
+    bandwidths = []
+    rated = _positive(peaks, "hbm_bw_bytes_s")
     if rated:
         basis = "measured" if peaks.get("source") == "measured" else "rated"
-        found.append(Bandwidth(name=f"memory, {basis}", bytes_s=rated, level="memory", basis=basis))
-    reached = peaks.get("achievable")
-    measured = _above(reached, "hbm_bw_bytes_s") if isinstance(reached, Mapping) else None
+        bandwidths.append(Bandwidth(name=f"memory, {basis}", bytes_s=rated, level="memory", basis=basis))
+    achievable = peaks.get("achievable")
+    measured = _positive(achievable, "hbm_bw_bytes_s") if isinstance(achievable, Mapping) else None
     if measured:
-        found.append(Bandwidth(name="memory, measured", bytes_s=measured, level="memory", basis="measured"))
-    return tuple(found)
+        bandwidths.append(Bandwidth(name="memory, measured", bytes_s=measured, level="memory", basis="measured"))
+    return tuple(bandwidths)
 
 
 def _compute_roof(entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> float | None:
-    """The rate of the compute roof that the row was held against: what gives its ridge point, else its utilisation."""
-    ridge_point, wide = _above(entry, "ridge_point"), _above(peaks, "hbm_bw_bytes_s")
-    if ridge_point and wide:
-        return ridge_point * wide
-    util, achieved = _above(entry, "compute_util"), _above(entry, "achieved_flops")
-    return achieved / util if util and achieved else None
+    """Return the rate of the compute roof that judged the row, from its ridge point or its utilization."""
+    ridge_point, bandwidth = _positive(entry, "ridge_point"), _positive(peaks, "hbm_bw_bytes_s")
+    if ridge_point and bandwidth:
+        return ridge_point * bandwidth
+    utilization, achieved = _positive(entry, "compute_util"), _positive(entry, "achieved_flops")
+    return achieved / utilization if utilization and achieved else None
 
 
-def _listed(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> tuple[str, str, float] | None:
-    """Unit, dtype and rate of the peak that is this compute roof; of an artifact without dtypes, the first of that rate."""
+def _find_peak(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> tuple[str, str, float] | None:
+    """Return engine, dtype and rate of the peak that is this compute roof; without a dtype, the first peak of that rate."""
     try:
         own = parse_dtype(entry.get("dtype")).peak
     except ValueError:
@@ -461,47 +491,48 @@ def _listed(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) -> 
         rates = peaks.get(table)
         for dtype in [own] if own else rates if isinstance(rates, Mapping) else ():
             listed = _rate(peaks, engine, dtype)
-            if listed is not None and abs(rate / listed - 1) < _SAME:
+            if listed is not None and abs(rate / listed - 1) < _SAME_PEAK:
                 return engine, dtype, listed
     return None
 
 
-def _kernel(
+def _report_kernel(
     entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any], alias: str
-) -> tuple[Kernel, list[tuple[str, str]]] | Left:
-    def left(kind: str, why: str) -> Left:
-        return Left(row=at, name=name, kind=kind, why=why)
+) -> tuple[Kernel, list[tuple[str, str]]] | Excluded:
+    def exclude(kind: str, why: str) -> Excluded:
+        return Excluded(row=at, name=name, kind=kind, why=why)
 
     reason = _word(entry, "unknown_reason") if entry.get("unknown_reason") else ""
     if entry.get("modeled") is False or reason == "unmodelled":
-        first = str(entry.get("notes") or "").partition("; ")[0]
-        return left("unmodelled", f"no model of its work{': ' + shortened(first, 160) if first else ''}")
-    if _above(entry, "t_unit_ms") is None and _above(entry, "t_ms") is None:
-        return left("not measured", "no time, so no rate")
+        notes = str(entry.get("notes") or "")
+        return exclude("unmodelled", f"no work model{': ' + shorten(notes, 160) if notes else ''}")
+    if _positive(entry, "t_unit_ms") is None and _positive(entry, "t_ms") is None:
+        return exclude("not measured", "no time, so no rate")
     raw, axis = _finite(entry, "roofline_pct_raw"), _word(entry, "roof_axis")
     if entry.get("suspect") or (raw is not None and raw > 1):
         which = "" if axis == "unknown" else f"{axis} "
-        told = f"{raw:.3g} times its {which}roof" if raw is not None else "its rate is no evidence"
-        return left("impossible", f"{told}: the work model, the peak or the time is wrong")
+        text = f"{raw:.3g} times its {which}roof" if raw is not None else "its rate is no evidence"
+        return exclude("impossible", f"{text}: the work model, the peak or the time is wrong")
     if _finite(entry, "flops_est") == 0:
-        wide, part = _above(entry, "achieved_bw_bytes_s"), _above(entry, "roofline_pct")
-        told = f"; {quantity(wide, 'B/s')}" if wide else ""
-        told += f", {100 * part:.1f}% of the memory roof" if part else ""
-        return left("copy", f"does no FLOPs, so it has no place on this plot{told}")
-    rate, intensity = _above(entry, "achieved_flops"), _above(entry, "arithmetic_intensity")
+        bandwidth, fraction = _positive(entry, "achieved_bw_bytes_s"), _positive(entry, "roofline_pct")
+        text = f"; {quantity(bandwidth, 'B/s')}" if bandwidth else ""
+        text += f", {100 * fraction:.1f}% of the memory roof" if fraction else ""
+        return exclude("copy", f"does no FLOPs, so it has no place on this plot{text}")
+    rate, intensity = _positive(entry, "achieved_flops"), _positive(entry, "arithmetic_intensity")
     if rate is None or intensity is None:
-        return left("unusable", "no rate and intensity that a machine could have")
+        return exclude("unusable", "no rate and intensity that a machine could have")
     flops_s = _compute_roof(entry, peaks)
-    found = _listed(flops_s, entry, peaks) if flops_s else None
-    flops_s = found[2] if found else flops_s
-    wide = _above(peaks, "hbm_bw_bytes_s")
+    peak = _find_peak(flops_s, entry, peaks) if flops_s else None
+    flops_s = peak[2] if peak else flops_s
+    bytes_s = _positive(peaks, "hbm_bw_bytes_s")
     share = _finite(entry, "pct_gpu_time")
-    fraction = _above(entry, "roofline_pct")
-    roof = attainable(intensity, wide, flops_s) if flops_s or axis != "compute" else None
+    fraction = _positive(entry, "roofline_pct")
+    roof = attainable(intensity, bytes_s, flops_s) if flops_s or axis != "compute" else None
     if roof and rate / roof > ROUNDING:
-        return over_its_roof(at, name, rate, roof)
+        return exclude_above_roof(at, name, rate, roof)
     if roof and fraction and not 1 / _AGREES <= fraction * roof / rate <= _AGREES:
-        return left("unusable", f"its roofline_pct is {fraction:.3g}, its rate {rate / roof:.3g} of the roof at its intensity")
+        why = f"its roofline_pct is {fraction:.3g}, its rate {rate / roof:.3g} of the roof at its intensity"
+        return exclude("unusable", why)
     kernel = Kernel(
         row=at,
         name=name,
@@ -509,53 +540,55 @@ def _kernel(
         rate=rate,
         spots=(("", intensity),),
         fraction=fraction,
-        bytes_s=wide,
+        bytes_s=bytes_s,
         flops_s=flops_s,
-        axis=binds(intensity, wide, flops_s) or (axis if axis != "unknown" else None),
-        bound=_one_of(entry, "bound_type"),
-        verdict=_one_of(entry, "headroom_class"),
+        axis=binds(intensity, bytes_s, flops_s) or (axis if axis != "unknown" else None),
+        bound=_choice(entry, "bound_type"),
+        verdict=_choice(entry, "headroom_class"),
         reason=reason,
         share=share if share is not None and share >= 0 else None,
-        dtype=found[1] if found and entry.get("dtype") else None,
-        before=_before(entry, intensity, rate),
-        span=_span(entry, intensity, rate),
-        basis=_basis(entry),
+        dtype=peak[1] if peak and entry.get("dtype") else None,
+        before=_baseline(entry, intensity, rate),
+        range_ends=_range_ends(entry, intensity, rate),
+        basis=_row_basis(entry),
         interval=_interval(entry),
-        limited=_limited(entry, reason),
+        roof_limits=_is_limited_by_roof(entry, reason),
     )
-    axes = [(found[0], found[1])] if found else []
-    return kernel, axes
+    return kernel, [(peak[0], peak[1])] if peak else []
 
 
-def _basis(entry: Mapping[str, Any]) -> str:
-    sure = _word(entry, "confidence")
+def _row_basis(entry: Mapping[str, Any]) -> str:
+    confidence = _word(entry, "confidence")
     if entry.get("measurement_basis"):
-        return f"{_word(entry, 'measurement_basis')}, {sure}"
-    return f"{sure} confidence" if entry.get("confidence") else ""
+        return f"{_word(entry, 'measurement_basis')}, {confidence}"
+    return f"{confidence} confidence" if entry.get("confidence") else ""
 
 
-def _limited(entry: Mapping[str, Any], reason: str) -> bool:
-    """Whether the roof over a row limits it; one without a target has a roof all the same."""
-    return reason == "no_target" or (reason not in _OTHER_ROOF and (_KEY not in entry or _above(entry, _KEY) is not None))
+def _is_limited_by_roof(entry: Mapping[str, Any], reason: str) -> bool:
+    """Whether the roof above a row limits it. A row without a target has a roof all the same."""
+    headroom_known = _HEADROOM_KEY not in entry or _positive(entry, _HEADROOM_KEY) is not None
+    return reason == "no_target" or (reason not in _OTHER_LIMITS and headroom_known)
 
 
-def _before(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[float, float] | None:
-    base, now = entry.get("baseline"), entry.get("measurement")
-    if not (isinstance(base, Mapping) and isinstance(now, Mapping)) or base.get("kind") not in _COMPARABLE:
+def _baseline(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[float, float] | None:
+    baseline, measurement = entry.get("baseline"), entry.get("measurement")
+    if not (isinstance(baseline, Mapping) and isinstance(measurement, Mapping)) or baseline.get("kind") not in COMPARABLE:
         return None
-    old, new = _above(base, "t_s"), _above(now, "t_s")
-    before = rate * new / old if old and new else 0.0
-    return (intensity, before) if sensible(before) else None
+    before_s, now_s = _positive(baseline, "t_s"), _positive(measurement, "t_s")
+    before = rate * now_s / before_s if before_s and now_s else 0.0
+    return (intensity, before) if is_drawable(before) else None
 
 
-def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """The candidates for the work of one unit, where they differ, else the quartiles of its time."""
-    t_ms = _above(entry, "t_unit_ms")
+def _range_ends(
+    entry: Mapping[str, Any], intensity: float, rate: float
+) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Return the ends of the row's range: its byte models where they differ, else the quartiles of its time."""
+    t_ms = _positive(entry, "t_unit_ms")
     ends = []
     for one in entry.get("byte_models") or ():
         if isinstance(one, Mapping) and one.get("in_range") is not False and one.get("feasible") is not False and t_ms:
-            nbytes, flops = _above(one, "bytes"), _above(one, "flops")
-            if nbytes and flops and sensible(flops / nbytes) and sensible(flops / t_ms):
+            nbytes, flops = _positive(one, "bytes"), _positive(one, "flops")
+            if nbytes and flops and is_drawable(flops / nbytes) and is_drawable(flops / t_ms):
                 ends.append((flops / nbytes, flops / (t_ms / 1e3)))
     ends.sort()
     if len(ends) > 1 and ends[-1][0] / ends[0][0] >= WIDE:
@@ -563,92 +596,150 @@ def _span(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tupl
     if ends and max(y for _, y in ends) / min(y for _, y in ends) >= WIDE:
         by_rate = sorted(ends, key=lambda end: end[1])
         return by_rate[0], by_rate[-1]
-    now = entry.get("measurement")
-    if isinstance(now, Mapping):
-        t, fast, slow = (_above(now, key) for key in ("t_s", "q1_s", "q3_s"))
-        if t and fast and slow and slow / fast >= WIDE and sensible(rate * t / slow) and sensible(rate * t / fast):
+    measurement = entry.get("measurement")
+    if isinstance(measurement, Mapping):
+        t, fast, slow = (_positive(measurement, key) for key in ("t_s", "q1_s", "q3_s"))
+        if t and fast and slow and slow / fast >= WIDE and is_drawable(rate * t / slow) and is_drawable(rate * t / fast):
             return (intensity, rate * t / slow), (intensity, rate * t / fast)
     return None
 
 
 def _interval(entry: Mapping[str, Any]) -> str:
-    span = entry.get("roofline_pct_range")
-    if not isinstance(span, Sequence) or len(span) != 2 or not all(isinstance(end, (int, float)) for end in span):
+    interval = entry.get("roofline_pct_range")
+    if not isinstance(interval, Sequence) or len(interval) != 2 or not all(isinstance(end, (int, float)) for end in interval):
         return ""
-    low, high = (f"{100 * end:.1f}" for end in span)
+    low, high = (f"{100 * end:.1f}" for end in interval)
     return f"{low}% of roof" if low == high else f"{low} to {high}% of roof"
 
 
-def _report_ceilings(peaks: Mapping[str, Any], used: Mapping[tuple[str, str], None]) -> tuple[Ceiling, ...]:
-    """The compute roofs that rows stand under, the vector units' of the same dtypes, and what was measured of them."""
-    wanted = dict(used)
-    for _, dtype in used:
+def _report_ceilings(peaks: Mapping[str, Any], roofs: Mapping[tuple[str, str], None]) -> tuple[Ceiling, ...]:
+    """Return the compute roofs of the rows, the vector peaks of the same dtypes, and what was measured of them."""
+    wanted = dict(roofs)
+    for _, dtype in roofs:
         for engine in _ENGINES:
             wanted.setdefault((engine, dtype), None)
-    if not wanted:  # no row to say: the widest vector and matrix rates that are common
+    if not wanted:  # without rows, the common dtypes
         wanted = dict.fromkeys((engine, dtype) for engine in _ENGINES for dtype in ("bf16", "fp32"))
     basis = "measured" if peaks.get("source") == "measured" else "rated"
-    reached = peaks.get("achievable")
-    found = []
+    achievable = peaks.get("achievable")
+    ceilings = []
     for engine, dtype in wanted:
-        rate = _rate(peaks, engine, dtype)
-        twin = _rate(peaks, "matrix", dtype)
-        if rate is None or (engine == "vector" and rate == twin):
+        rate, matrix = _rate(peaks, engine, dtype), _rate(peaks, "matrix", dtype)
+        if rate is None or (engine == "vector" and rate == matrix):
             continue
-        meaning = "no faster than vector units" if engine == "vector" and twin else ""
-        found.append(Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
-        low = _rate(reached, engine, dtype) if isinstance(reached, Mapping) else None
-        if low is not None:
+        meaning = "no faster than vector units" if engine == "vector" and matrix else ""
+        ceilings.append(Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
+        measured = _rate(achievable, engine, dtype) if isinstance(achievable, Mapping) else None
+        if measured is not None:
             name = f"{dtype} {engine}, measured"
-            found.append(Ceiling(name=name, flops_s=low, dtype=dtype, unit=engine, basis="measured"))
-    return tuple(sorted(found, key=lambda one: (-one.flops_s, one.name)))
+            ceilings.append(Ceiling(name=name, flops_s=measured, dtype=dtype, unit=engine, basis="measured"))
+    return tuple(sorted(ceilings, key=lambda one: (-one.flops_s, one.name)))
 
 
-def _explained(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
+def _with_lower_ceiling(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
     lower = [one for one in ceilings if one.dtype == kernel.dtype and one.meaning and one.flops_s < (kernel.flops_s or 0)]
-    under = below_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
-    return kernel if under is None else replace(kernel, below=next(one for one in lower if one.flops_s == under))
+    flops_s = below_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
+    if flops_s is None:
+        return kernel
+    return replace(kernel, below_ceiling=next(one for one in lower if one.flops_s == flops_s))
 
 
-#: Shown by the figure itself, or too long for a row.
-_ELSEWHERE = {"name", "short_name", "byte_models", "arithmetic_intensity", "achieved_flops", "roofline_pct", "dtype"}
-_ELSEWHERE |= {"pct_gpu_time", "bound_type", "headroom_class"}
+#: Fields that the figure shows itself, or that are too long for a row.
+_SHOWN_ELSEWHERE = {"name", "short_name", "byte_models", "arithmetic_intensity", "achieved_flops", "roofline_pct", "dtype"}
+_SHOWN_ELSEWHERE |= {"pct_gpu_time", "bound_type", "headroom_class"}
 _LONGEST_NOTE = 600
 
 
-def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The fields of the entries in the order of their definition, then what a run adds."""
+def _report_columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the fields of the entries in the order of their definition, then what a test run adds."""
     columns: dict[str, list[Any]] = {}
-    for key in (*(field for field in FIELDS if field not in _ELSEWHERE), "nodeid", "kernel", "device", "failed"):
+    for key in (*(field for field in FIELDS if field not in _SHOWN_ELSEWHERE), "nodeid", "kernel", "device", "failed"):
         columns[key] = [entry.get(key) for entry in entries]
     for key, inner in (("work", "source"), ("measurement", "source"), ("check", "status"), ("check", "message")):
         values = [entry.get(key) for entry in entries]
         columns[f"{key} {inner}"] = [one.get(inner) if isinstance(one, Mapping) else None for one in values]
-    words: dict[str, str] = {}
-    shown = {key: _column(values, words) for key, values in columns.items()}
-    return {key: values for key, values in shown.items() if any(one is not None and one not in ("", []) for one in values)}
+    cache: dict[str, str] = {}
+    cells = {key: _report_column(values, cache) for key, values in columns.items()}
+    return {key: values for key, values in cells.items() if any(one is not None and one not in ("", []) for one in values)}
 
 
-def _column(values: list[Any], words: dict[str, str]) -> list[Any]:
-    """A column by what is in it, since most are of figures alone. words: as of ``_value``."""
+def _report_column(values: list[Any], cache: dict[str, str]) -> list[Any]:
+    """Return a column for the page. Most columns hold numbers alone and need no look at each value."""
     kinds = set(map(type, values))
     if kinds <= {int, bool, type(None)}:
         return values
     if kinds <= {float, int, bool, type(None)}:
         return [one if type(one) is not float or math.isfinite(one) else None for one in values]
-    return [_value(one, words) for one in values]
+    return [_report_cell(one, cache) for one in values]
 
 
-def _value(value: object, words: dict[str, str]) -> object:
-    """What picking shows of a field. words: those that were shortened before, since many rows say the same."""
+def _report_cell(value: object, cache: dict[str, str]) -> object:
+    """Return what picking shows of a field. cache: texts that are shortened already, since many rows share one."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        if value not in words:
-            words[value] = shortened(value, _LONGEST_NOTE)
-        return words[value]
+        if value not in cache:
+            cache[value] = shorten(value, _LONGEST_NOTE)
+        return cache[value]
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
-        return [_value(one, words) for one in value[:8]]
+        return [_report_cell(one, cache) for one in value[:8]]
     return None
+
+
+# Rows from Python: dicts or a data frame.
+
+
+def read_rows(rows: Any) -> list[Any]:
+    """Return rows as dicts, from a list of dicts or a pandas, polars or arrow table.
+
+    Raises:
+        ValueError: for another type, in one line.
+    """
+    if isinstance(rows, Sequence) and not isinstance(rows, (str, bytes)):
+        return [_json_row(row) for row in rows]
+    import narwhals as nw
+    from narwhals.exceptions import NarwhalsError
+
+    try:
+        frame = nw.from_native(rows, eager_only=True)
+    except TypeError:
+        expected = "a list of dicts or a pandas, polars or arrow table"
+        raise ValueError(f"rows is {type(rows).__name__}, expected {expected}") from None
+    except NarwhalsError as error:  # two columns with one name
+        raise ValueError(f"rows: {' '.join(str(error).split())}") from None
+    objects: list[dict[str, Any]] = [_json_row(row) for row in frame.rows(named=True)]
+    if frame.implementation.is_pandas_like():  # NaN is a missing cell in pandas
+        objects = [{key: None if value != value else value for key, value in row.items()} for row in objects]
+    if "name" not in frame.columns:
+        for row, name in zip(objects, _index_names(nw.maybe_get_index(frame))):
+            row["name"] = name
+    return objects
+
+
+def _index_names(index: Any) -> list[Any]:
+    """Return the names in the index of a pandas frame: its level ``name``, else the whole index if it holds strings."""
+    if index is None:
+        return []
+    if "name" in index.names:
+        return [_json_cell(one) for one in index.get_level_values("name")]
+    names = [" ".join(map(str, one)) if isinstance(one, tuple) else one for one in index]
+    return names if all(isinstance(one, str) for one in names) else []
+
+
+def _json_row(row: Any) -> Any:
+    return {key: _json_cell(value) for key, value in row.items()} if isinstance(row, Mapping) else row
+
+
+def _json_cell(value: Any) -> Any:
+    """Return a value as JSON has it: decimals, numpy scalars and the missing values of pandas are converted."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return _json_row(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value.item() if getattr(value, "shape", None) == () else value

@@ -15,7 +15,7 @@ from typing import Any
 from . import draw
 from .draw import detailed
 from .layout import LINE, SMALL, TEXT, Layout, ceiling_start, slope_ends
-from .model import Bandwidth, Ceiling, Model, worded
+from .model import Bandwidth, Ceiling, Chart, readable
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
@@ -49,20 +49,20 @@ _POINT = {"type": "point", "filled": True, "opacity": 1, "clip": True}
 _HALO = {"stroke": draw.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 
-def specification(model: Model, layout: Layout) -> dict[str, Any]:
+def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
     """The Vega-Lite specification of one drawing; ``datasets`` holds all figures, in FLOP/byte and the unit of the axis."""
     unit, plane = layout.unit[1], layout.plane
     x = _axis(
         "intensity",
-        "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(model.levels) > 1 else "DRAM traffic)"),
+        "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(chart.levels) > 1 else "DRAM traffic)"),
         plane.x,
     )
     y = _axis("rate", f"attained performance ({unit})", (plane.y[0] / layout.unit[0], plane.y[1] / layout.unit[0]))
     place = {"x": x, "y": y}
-    rows = datasets(model, layout)
+    rows = datasets(chart, layout)
     return {
         "$schema": SCHEMA,
-        "description": model.title,
+        "description": chart.title,
         "title": {
             "text": list(layout.title),
             "subtitle": [*layout.subtitle, *layout.footer],
@@ -87,10 +87,10 @@ def specification(model: Model, layout: Layout) -> dict[str, Any]:
         },
         "datasets": rows,
         "layer": [
-            _roofs(model, layout, place),
+            _roofs(chart, layout, place),
             _ridges(place),
             *_ways(place),
-            _points(model, layout, place, rows["kernels"]),
+            _points(chart, layout, place, rows["kernels"]),
             *_words(place),
         ],
         "resolve": {"scale": dict.fromkeys(("color", "strokeDash", "shape", "size"), "independent")},
@@ -124,33 +124,33 @@ def short(value: float) -> float:
     return float(f"{value:.7g}")
 
 
-def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
+def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """The rows of each layer."""
     scale = layout.unit[0]
     roofs: list[dict[str, Any]] = []
-    names = draw.names(model)
-    for wide, _, _ in draw.bandwidths(model):
-        start, end = slope_ends(model, wide, layout.plane)
+    names = draw.names(chart)
+    for wide, _, _ in draw.bandwidths(chart):
+        start, end = slope_ends(chart, wide, layout.plane)
         if start < end:
             roofs += [_vertex(names[wide], at, at * wide.bytes_s / scale) for at in (start, end)]
-    for top, _, _ in draw.ceilings(model):
-        start = ceiling_start(model, top.flops_s, layout.plane)
+    for top, _, _ in draw.ceilings(chart):
+        start = ceiling_start(chart, top.flops_s, layout.plane)
         roofs += [_vertex(names[top], at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
     ways: list[dict[str, Any]] = []
     ranges: list[dict[str, Any]] = []
-    for at in detailed(model, layout):
-        one = model.kernels[at]
+    for at in detailed(chart, layout):
+        one = chart.kernels[at]
         rate = one.rate / scale
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
             ways.append(_way("levels", xs[0], rate, xs[-1], rate))
         if one.before is not None:
             ways.append(_way("before", one.before[0], one.before[1] / scale, one.intensity, rate))
-        if one.span is not None:
-            (ax, ay), (bx, by) = one.span
+        if one.range_ends is not None:
+            (ax, ay), (bx, by) = one.range_ends
             ranges.append(_way("range", ax, ay / scale, bx, by / scale))
-        if at in layout.arrows and one.tip is not None:
-            ways.append(_way("roof", one.intensity, rate, one.intensity, one.tip / scale))
+        if at in layout.arrows and one.arrow_tip is not None:
+            ways.append(_way("roof", one.intensity, rate, one.intensity, one.arrow_tip / scale))
     for label in layout.labels:
         if label.leader is not None:
             (ax, ay), (bx, by) = label.leader
@@ -163,26 +163,26 @@ def datasets(model: Model, layout: Layout) -> dict[str, list[dict[str, Any]]]:
             ways.append(_way("label", *ends))
     return {
         "roofs": roofs,
-        "ridges": [_vertex("", x, y / scale) for x, y in model.ridges],
+        "ridges": [_vertex("", x, y / scale) for x, y in chart.ridges],
         "ways": ways,
         "ranges": ranges,
-        "kernels": kernels(model, layout),
-        "labels": _labels(model, layout),
-        "names": _named(model, layout),
+        "kernels": kernels(chart, layout),
+        "labels": _labels(chart, layout),
+        "names": _named(chart, layout),
     }
 
 
-def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
-    """One row for each point: a kernel has one at each level of memory that was counted."""
+def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
+    """One row for each point: a kernel has one at each level of memory that was make_subtitle."""
     found = []
-    several = len(model.levels) > 1
-    for one, wide in zip(model.kernels, layout.diameters):
+    several = len(chart.levels) > 1
+    for one, wide in zip(chart.kernels, layout.diameters):
         for level, x in one.spots:
             row = {
                 "name": one.name,
                 "intensity": short(x),
                 "rate": short(one.rate / layout.unit[0]),
-                "of_roof": one.reached,
+                "of_roof": one.percent_text,
                 "verdict": draw.VERDICTS[one.verdict][1],
                 "bound": draw.BOUNDS[one.bound][2],
                 "area": round(0.785 * wide * wide),
@@ -193,23 +193,23 @@ def kernels(model: Model, layout: Layout) -> list[dict[str, Any]]:
                 ("basis", one.basis),
                 ("interval", one.interval),
                 ("dtype", one.dtype),
-                ("reason", worded(one.reason)),
+                ("reason", readable(one.reason)),
             ):
                 if value:
                     row[key] = value
             if one.share is not None:
                 row["share"] = short(one.share)
-            if one.below is not None:
-                row["below"] = one.told
+            if one.below_ceiling is not None:
+                row["below"] = one.explanation
             found.append(row)
     return found
 
 
-def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
+def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     """Each label where the layout has it, as pixels from its point."""
     found = []
     for label in layout.labels:
-        one = model.kernels[label.kernel]
+        one = chart.kernels[label.kernel]
         box = label.box
         for at, words in enumerate(label.lines):
             found.append(
@@ -225,11 +225,11 @@ def _labels(model: Model, layout: Layout) -> list[dict[str, Any]]:
     return found
 
 
-def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
+def _named(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     """The words of the roofs and levels, each at the place that the layout gives it."""
-    colours = {one: colour for one, colour, _ in draw.bandwidths(model)}
-    shades = {top: colour for top, colour, _ in draw.ceilings(model)}
-    spots = [(one.words, one.x, one.y, -one.angle, colours[one.bandwidth], "left") for one in layout.slopes]
+    colors = {one: color for one, color, _ in draw.bandwidths(chart)}
+    shades = {top: color for top, color, _ in draw.ceilings(chart)}
+    spots = [(one.words, one.x, one.y, -one.angle, colors[one.bandwidth], "left") for one in layout.slopes]
     if layout.flat is not None:
         words, box = layout.flat
         spots.append((words, box.x, box.y + TEXT, 0.0, draw.INK, "left"))
@@ -240,9 +240,9 @@ def _named(model: Model, layout: Layout) -> list[dict[str, Any]]:
         middle, line = level.box.x + level.box.w / 2, level.box.y + level.box.h - 1
         spots.append((level.words, middle, line, 0.0, draw.FAINT, "center"))
     found = []
-    for words, px, py, angle, colour, align in spots:
+    for words, px, py, angle, color, align in spots:
         row = _vertex("", layout.plane.back_x(px), layout.plane.back_y(py) / layout.unit[0])
-        found.append({**row, "text": words, "angle": round(angle, 2), "colour": colour, "align": align})
+        found.append({**row, "text": words, "angle": round(angle, 2), "colour": color, "align": align})
     return found
 
 
@@ -255,9 +255,9 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
     return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
 
 
-def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
-    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*draw.ceilings(model), *draw.bandwidths(model)]
-    told = draw.names(model)
+def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
+    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*draw.ceilings(chart), *draw.bandwidths(chart)]
+    told = draw.names(chart)
     names = [told[one] for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
@@ -269,7 +269,7 @@ def _roofs(model: Model, layout: Layout, place: dict[str, Any]) -> dict[str, Any
             "color": {
                 "field": "roof",
                 "type": "nominal",
-                "scale": {"domain": names, "range": [colour for _, colour, _ in roofs]},
+                "scale": {"domain": names, "range": [color for _, color, _ in roofs]},
                 "legend": legend,
             },
             "strokeDash": {
@@ -331,10 +331,10 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _points(model: Model, layout: Layout, place: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    verdicts = [value for key, value in draw.VERDICTS.items() if any(one.verdict == key for one in model.kernels)]
-    bounds = [value for key, value in draw.BOUNDS.items() if any(one.bound == key for one in model.kernels)]
-    plain = all(one.verdict == "none" for one in model.kernels)
+def _points(chart: Chart, layout: Layout, place: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    verdicts = [value for key, value in draw.VERDICTS.items() if any(one.verdict == key for one in chart.kernels)]
+    bounds = [value for key, value in draw.BOUNDS.items() if any(one.bound == key for one in chart.kernels)]
+    plain = all(one.verdict == "none" for one in chart.kernels)
     used = {key for row in rows for key in row} - ({"verdict"} if plain else set())
     return {
         "data": {"name": "kernels"},
@@ -345,7 +345,7 @@ def _points(model: Model, layout: Layout, place: dict[str, Any], rows: list[dict
             "color": {
                 "field": "verdict",
                 "type": "nominal",
-                "scale": {"domain": [text for _, text in verdicts], "range": [colour for colour, _ in verdicts]},
+                "scale": {"domain": [text for _, text in verdicts], "range": [color for color, _ in verdicts]},
                 "legend": None if plain else {**_legend(layout, "colour"), "symbolType": "circle", "symbolStrokeWidth": 0},
             },
             "shape": {
@@ -384,30 +384,30 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
     }
     text = {**place, "text": {"field": "text", "type": "nominal"}}
     roof = {"type": "text", "clip": True, "align": {"expr": "datum.align"}, "baseline": "alphabetic", "fontSize": SMALL}
-    along = {**roof, "angle": {"expr": "datum.angle"}}
-    colour = {"color": {"field": "colour", "type": "nominal", "scale": None}}
+    text_boxes = {**roof, "angle": {"expr": "datum.angle"}}
+    color = {"color": {"field": "colour", "type": "nominal", "scale": None}}
     return [
-        {"data": {"name": "names"}, "mark": {**along, **_HALO}, "encoding": text},
-        {"data": {"name": "names"}, "mark": along, "encoding": {**text, **colour}},
+        {"data": {"name": "names"}, "mark": {**text_boxes, **_HALO}, "encoding": text},
+        {"data": {"name": "names"}, "mark": text_boxes, "encoding": {**text, **color}},
         {"data": {"name": "labels"}, "mark": {**shape, **_HALO}, "encoding": text},
         {"data": {"name": "labels"}, "mark": {**shape, "color": draw.INK}, "encoding": text},
     ]
 
 
-def compiled(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
+def compile_spec(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
     """The Vega of a specification.
 
     Its form alone is compiled, whose time does not grow with the rows; they are put in after, or left out for ``rows`` False.
     """
     hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
-    found = _compiled_apart(hollow) or _compiled(hollow)
+    found = _compile_in_child(hollow) or _compile(hollow)
     for one in found["data"]:
         if one["name"] in spec["datasets"]:
             one["values"] = spec["datasets"][one["name"]] if rows else []
     return found
 
 
-def _compiled(spec: dict[str, Any]) -> dict[str, Any]:
+def _compile(spec: dict[str, Any]) -> dict[str, Any]:
     import vl_convert
 
     found: dict[str, Any] = vl_convert.vegalite_to_vega(spec, vl_version=VERSION)
@@ -423,7 +423,7 @@ json.dump(vl_convert.vegalite_to_vega(json.load(sys.stdin), vl_version=sys.argv[
 """
 
 
-def _compiled_apart(spec: dict[str, Any]) -> dict[str, Any] | None:
+def _compile_in_child(spec: dict[str, Any]) -> dict[str, Any] | None:
     """The same by a Python of its own, while this one draws; None where that did not come about.
 
     vl-convert's engine takes most of a second to start, and holds the interpreter's lock until it has.

@@ -11,7 +11,7 @@ from roofline_engine.files import to_json, write_whole
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..plot.model import Model
+    from ..plot.model import Chart
     from .document import Document
 
 
@@ -53,10 +53,10 @@ class Figures:
         self._data = data
 
     @cached_property
-    def _model(self) -> Model:
-        from ..plot.output import of_document
+    def _model(self) -> Chart:
+        from ..plot.sources import read_document
 
-        return of_document(self._data, "report")
+        return read_document(self._data, "report")
 
     def write(self, destination: str, kind: str) -> None:
         from ..plot.output import write

@@ -15,22 +15,22 @@ from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.store import Ceiling, Ceilings
 from pytest_roofline.plot import draw
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
-from pytest_roofline.plot.model import Model, percent, shortened
-from pytest_roofline.plot.output import of_document
+from pytest_roofline.plot.model import Chart, percent, shorten
+from pytest_roofline.plot.sources import read_document
 from support.figures import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
 from support.profiles import GEMM, MI300X, Run, gemm_row
 from support.tool import EXAMPLE, run_tool
 
 
-def model(document: dict[str, Any], **options: Any) -> Model:
-    return of_document(document, "table.json", **options)
+def model(document: dict[str, Any], **options: Any) -> Chart:
+    return read_document(document, "table.json", **options)
 
 
-def table(*kernels: Any, **roof: Any) -> Model:
+def table(*kernels: Any, **roof: Any) -> Chart:
     return model({**GPU, **roof, "kernels": list(kernels)})
 
 
-def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
+def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Chart, Layout]:
     made = model(document)
     return made, arrange(made, draw.legend(made), size)
 
@@ -54,31 +54,31 @@ def test_ceilings_and_ridges_are_the_specifications() -> None:
 
 def test_the_naive_gemm_alone_is_told_that_it_is_not_vectorised() -> None:
     made = model(SEVEN)
-    assert {one.name: one.told for one in made.kernels if one.told} == {"dense GEMM (naive)": "not vectorised"}
-    assert made.title == "dense GEMM (naive) is farthest from its roof, at 5.9%: not vectorised"
+    assert {one.name: one.explanation for one in made.kernels if one.explanation} == {"dense GEMM (naive)": "not vectorized"}
+    assert made.title == "dense GEMM (naive) is farthest from its roof, at 5.9%: not vectorized"
 
 
 @pytest.mark.parametrize(
     ("intensity", "gflops", "told"),
     [
         (0.52, 96, ""),  # under the scalar ceiling, left of its ridge at 0.56: the bandwidth alone explains it
-        (0.6, 96, "not vectorised"),
+        (0.6, 96, "not vectorized"),
         (0.6, 116, ""),  # over the scalar ceiling, left of the ridge without FMA
         (5.0, 800, "no fused multiply-add"),
         (5.0, 930, ""),
-        (5.0, 100, "not vectorised"),  # the lowest ceiling says most
+        (5.0, 100, "not vectorized"),  # the lowest ceiling says most
     ],
 )
 def test_a_lower_ceiling_explains_only_what_is_right_of_its_ridge(intensity: float, gflops: float, told: str) -> None:
     made = model({**SEVEN, "kernels": [{"name": "k", "intensity": intensity, "gflops": gflops}]})
-    assert made.kernels[0].told == told
+    assert made.kernels[0].explanation == told
 
 
 def test_the_label_says_how_far_the_roof_is() -> None:
     labels = {one.name: one.label() for one in model(SEVEN).kernels}
     assert labels["FFT, 1M point"] == ("FFT, 1M point", "74.7% of roof, up to 1.3x")  # 1 / 0.747 = 1.34
     assert labels["stream triad"] == ("stream triad", "91.5% of roof")
-    assert labels["dense GEMM (naive)"][1:] == ("5.9% of roof, up to 17x", "not vectorised")
+    assert labels["dense GEMM (naive)"][1:] == ("5.9% of roof, up to 17x", "not vectorized")
 
 
 # Roofs.
@@ -134,7 +134,7 @@ def test_a_measured_ceiling_under_the_rated_one_explains_nothing() -> None:
     half = {"name": "AVX2", "gflops": 90000, "dtype": "bf16", "basis": "rated"}
     rows = {"ceilings": [*GPU["ceilings"], measured, half]}
     kernels = [{"name": str(rate), "intensity": 1e4, "gflops": rate, "dtype": "bf16"} for rate in (150000, 80000)]
-    assert [one.told for one in table(*kernels, **rows).kernels] == ["", "under AVX2"]
+    assert [one.explanation for one in table(*kernels, **rows).kernels] == ["", "under AVX2"]
 
 
 # What is not drawn.
@@ -152,7 +152,7 @@ def test_a_measured_ceiling_under_the_rated_one_explains_nothing() -> None:
         ({"intensity": True, "gflops": 5}, "unusable", "expected a number"),
         ({"gflops": 5}, "unusable", "no intensity"),
         ({"intensity": 1, "gflops": 5, "flops_s": 5e9}, "unusable", "both"),
-        ({"intensities": {"L9": 1}, "gflops": 5}, "unusable", "no bandwidth has the level 'L9'"),
+        ({"intensities": {"L9": 1}, "gflops": 5}, "unusable", "its intensities name the level 'L9', the bandwidths have hbm"),
         ({"intensity": 1e300, "gflops": 5}, "unusable", "out of the range"),
         ({"intensity": 1, "flops_s": 1e-200}, "unusable", "out of the range"),
         ({"intensity": 1}, "not measured", "no rate"),
@@ -166,7 +166,7 @@ def test_what_has_no_place_on_the_plot_is_listed_with_its_reason(row: Any, kind:
     good = {"name": "good", "intensity": 1, "gflops": 1000, "dtype": "fp32"}
     made = table(row if isinstance(row, int) else {"name": "odd", **row}, good)
     assert [one.name for one in made.kernels] == ["good"]
-    (left,) = made.left
+    (left,) = made.excluded
     assert left.kind == kind
     assert why in left.why
     assert "1 listed, not drawn" in made.subtitle
@@ -197,18 +197,18 @@ def test_a_roof_that_cannot_be_meant_is_an_error(roof: dict[str, Any], told: str
 
 
 def test_a_document_of_no_kind_known_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"table.json: nothing to draw in it: expected a report or an artifact"):
+    with pytest.raises(ValueError, match=r"table.json: nothing to draw\. Expected a report or an artifact"):
         model({"rows": []})
 
 
 def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
     (one,) = table({"name": NASTY, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
     assert len(one.name) <= 120
-    assert len(one.shown) <= 30
+    assert len(one.label_name) <= 30
     assert one.name.startswith("</script><img")
     assert one.name.isprintable()
     assert one.name.endswith("\\x00\\u202e")
-    assert shortened("plain") == "plain"
+    assert shorten("plain") == "plain"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
 )
 def test_the_name_on_a_label_leaves_out_what_all_signatures_have(name: str, shown: str) -> None:
     (one,) = table({"name": name, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
-    assert (one.name, one.shown) == (name, shown)
+    assert (one.name, one.label_name) == (name, shown)
 
 
 # From an artifact and from a report.
@@ -242,8 +242,8 @@ def test_an_artifacts_percentages_are_its_own(tmp_path: Path) -> None:
     assert [one.name for one in made.ceilings] == ["fp8 matrix", "bf16 matrix"]
     assert made.subtitle.endswith("gfx950, peaks: table, high confidence")
     attention = next(one for one in made.kernels if "attention" in one.name)
-    assert attention.span is not None  # 1024 to 2048 tokens
-    assert attention.span[1][1] / attention.span[0][1] == pytest.approx(2.0, rel=0.02)
+    assert attention.range_ends is not None  # 1024 to 2048 tokens
+    assert attention.range_ends[1][1] / attention.range_ends[0][1] == pytest.approx(2.0, rel=0.02)
 
 
 def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
@@ -260,7 +260,7 @@ def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
     artifact = run.analyze()
     made = model(artifact)
     assert [one.name for one in made.kernels] == ["timed"]
-    assert {one.name: one.kind for one in made.left} == {
+    assert {one.name: one.kind for one in made.excluded} == {
         "too_fast": "impossible",
         "copies": "copy",
         "unknown_kernel": "unmodelled",
@@ -281,7 +281,7 @@ def test_an_artifact_without_dtypes_has_the_roofs_of_its_ridge_points() -> None:
             "peaks": peaks,
         }
     )
-    assert {one.name: (one.axis, one.tip) for one in made.kernels} == {
+    assert {one.name: (one.axis, one.arrow_tip) for one in made.kernels} == {
         "flat": ("compute", 2.5e15),
         "slope": ("memory", 512 * 8e12),
         "unlisted": ("compute", 8e14),
@@ -308,8 +308,8 @@ def test_a_device_is_chosen_by_name_or_by_most_rows() -> None:
     }
     assert len(model(report).kernels) == 2
     assert len(model(report, device="A").kernels) == 1
-    assert [one.kind for one in model(report, device="A").left] == ["other device"] * 2
-    with pytest.raises(ValueError, match="no device 'C', there are A, B"):
+    assert [one.kind for one in model(report, device="A").excluded] == ["other device"] * 2
+    with pytest.raises(ValueError, match="no device 'C', expected A, B"):
         model(report, device="C")
 
 
@@ -328,7 +328,7 @@ def test_a_baseline_of_the_same_kind_is_the_point_before() -> None:
     peaks = {"hbm_bw_bytes_s": 2e12}
     (one,) = model({"entries": [entry], "peaks": peaks}).kernels
     assert one.before == (1.0, 5e11)
-    assert one.span == ((1.0, pytest.approx(8e11)), (1.0, pytest.approx(1e12 / 0.9)))
+    assert one.range_ends == ((1.0, pytest.approx(8e11)), (1.0, pytest.approx(1e12 / 0.9)))
     (other,) = model({"entries": [{**entry, "baseline": {"kind": "eager", "t_s": 2e-3}}], "peaks": peaks}).kernels
     assert other.before is None
 
@@ -367,8 +367,8 @@ def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
     }
     report = {"entries": [{**entry, "device": "cpu"}], "devices": {"cpu": record["peaks"]}}
     bare, full = model(report), model(report, ceilings=record)
-    assert [one.told for one in bare.kernels] == [""]
-    assert [one.told for one in full.kernels] == ["not vectorised"]
+    assert [one.explanation for one in bare.kernels] == [""]
+    assert [one.explanation for one in full.kernels] == ["not vectorized"]
     assert [(one.name, one.flops_s) for one in full.ceilings] == [
         ("fp64 vector", 800e9),
         ("fp64 no FMA", 400e9),
@@ -383,11 +383,11 @@ def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
     alone = model(record)
     assert len(alone.ceilings) == 3
     assert alone.kernels == ()
-    with pytest.raises(ValueError, match="its rows are not of a CPU"):
+    with pytest.raises(ValueError, match="--ceilings is for the rows of a CPU"):
         model({**report, "devices": {"cpu": {**record["peaks"], "product": "mi300x"}}}, ceilings=record)
-    with pytest.raises(ValueError, match="no ceilings of roofline peaks measure: schema is None"):
+    with pytest.raises(ValueError, match="not a record of roofline peaks measure: schema is None"):
         model(report, ceilings={})
-    with pytest.raises(ValueError, match="its roofs are its own"):
+    with pytest.raises(ValueError, match="this document has roofs already"):
         model(SEVEN, ceilings=record)
 
 
@@ -498,7 +498,7 @@ def test_nothing_at_all_is_still_a_figure() -> None:
     made, layout = laid({"kernels": []})
     assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
     assert layout.unit[1] == "GFLOP/s"
-    assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: the list says why"
+    assert model({"kernels": [{"name": "k"}]}).title == "No row has a place on this plot: see the list for the reasons"
     assert layout.plane.x[0] < layout.plane.x[1]
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.plot import draw, output, roofline_figure, vega
+from pytest_roofline.plot import draw, output, roofline_figure, sources, vega
 from pytest_roofline.plot.layout import arrange
-from pytest_roofline.plot.model import Model
+from pytest_roofline.plot.model import Chart
 from pytest_roofline.report import Figures
 from support.figures import GPU, NASTY, SEVEN, V100, many
 from support.project import Project
@@ -40,8 +40,8 @@ def plot(folder: Path, document: Any, *options: str, **environment: str) -> subp
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, check=False, timeout=300)
 
 
-def model(document: Any) -> Model:
-    return output.of_document(document, "table.json")
+def model(document: Any) -> Chart:
+    return output.read_document(document, "table.json")
 
 
 #: A table with all that can be drawn: levels, a baseline, a range of verdicts, two dtypes, a hostile name.
@@ -66,7 +66,7 @@ def scene(kind: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     drawn = (
         vl_convert.vegalite_to_scenegraph(spec, vl_version=vega.VERSION)
         if kind == "vega-lite"
-        else vl_convert.vega_to_scenegraph(vega.compiled(spec))
+        else vl_convert.vega_to_scenegraph(vega.compile_spec(spec))
     )
 
     def items(mark: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -97,11 +97,11 @@ def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
     layout = arrange(made, draw.legend(made))
     ours = lines(output.svg(made))
     drawn = scene(kind)
-    colours = {colour.lower() for colour, _ in draw.VERDICTS.values()}
+    colors = {color.lower() for color, _ in draw.VERDICTS.values()}
     points = sorted(
         (round(item["x"]), round(item["y"]))
         for role, item in drawn
-        if role == "symbol mark" and item.get("fill", "").lower() in colours and item.get("stroke") == draw.PAPER
+        if role == "symbol mark" and item.get("fill", "").lower() in colors and item.get("stroke") == draw.PAPER
     )
     expected = [
         (layout.plane.px(x) - layout.plane.frame.x, layout.plane.py(one.rate) - layout.plane.frame.y)
@@ -152,7 +152,7 @@ def test_the_specification_is_what_the_schema_of_vega_lite_allows(document: dict
 
 def test_the_compiled_vega_has_all_rows() -> None:
     spec = output.vega_lite(model(FULL))
-    compiled = vega.compiled(spec)
+    compiled = vega.compile_spec(spec)
     assert compiled["$schema"] == "https://vega.github.io/schema/vega/v6.json"
     values = {one["name"]: one.get("values") for one in compiled["data"]}
     for name, rows in spec["datasets"].items():
@@ -237,8 +237,8 @@ def test_the_output_is_required_and_its_suffix_known(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("{", "not JSON"),
-        ('{"a": 1}', "nothing to draw in it"),
-        ("[]", "nothing to draw in it"),
+        ('{"a": 1}', "nothing to draw"),
+        ("[]", "nothing to draw"),
         ('{"kernels": [], "ceilings": 3}', "ceilings is int, expected a list"),
     ],
 )
@@ -309,7 +309,7 @@ def test_a_run_writes_the_figure_of_its_rows(project: Project) -> None:
 
 def test_the_figures_of_a_run_are_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(output, "of_document", lambda *given, of=output.of_document: made.append(given) or of(*given))
+    monkeypatch.setattr(sources, "read_document", lambda *given, of=sources.read_document: made.append(given) or of(*given))
     figures = Figures({"entries": []})
     for kind in ("svg", "vl.json", "png"):
         figures.write(str(tmp_path / f"o.{kind}"), kind)
@@ -333,7 +333,7 @@ def test_a_frame_and_a_list_give_the_same_figure() -> None:
     roofs = {key: SEVEN[key] for key in ("ceilings", "bandwidths")}
     of_list = roofline_figure(SEVEN["kernels"], roofs)
     of_frame = roofline_figure(polars.DataFrame(SEVEN["kernels"]), roofs)
-    assert of_list.model == of_frame.model
+    assert of_list.chart == of_frame.chart
     shown = of_list._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
     assert len(shown) < 1_000_000
@@ -343,9 +343,9 @@ def test_a_cell_without_a_value_is_no_value() -> None:
     pandas = pytest.importorskip("pandas")
     rows = [{"name": "a", "intensity": 1.0, "gflops": 50.0, "gbs": None}, {"name": "b", "gbs": 30.0}]
     roofs = {"ceilings": [{"gflops": 100}], "bandwidths": [{"gbs": 80}]}
-    made = roofline_figure(pandas.DataFrame(rows), roofs).model
+    made = roofline_figure(pandas.DataFrame(rows), roofs).chart
     assert [one.name for one in made.kernels] == ["a"]
-    assert [(one.name, one.kind) for one in made.left] == [("b", "copy")]
+    assert [(one.name, one.kind) for one in made.excluded] == [("b", "copy")]
 
 
 ROOFS = {"ceilings": [{"gflops": 1000}], "bandwidths": [{"gbs": 100, "level": "hbm"}, {"gbs": 500, "level": "l2"}]}
@@ -356,7 +356,7 @@ def test_a_value_is_read_whatever_type_its_library_has_for_it() -> None:
     row = {"name": numpy.str_("a"), "intensity": numpy.float32(2), "gflops": numpy.int64(50), "share": Decimal("12.5")}
     frame = pandas.DataFrame([{"name": "a", "intensity": 2, "gflops": Decimal(50), "share": 12.5}]).astype({"name": "category"})
     for rows in ([row], frame, [{**row, "dtype": pandas.NA, "when": pandas.NaT}]):
-        (one,) = roofline_figure(rows, ROOFS).model.kernels
+        (one,) = roofline_figure(rows, ROOFS).chart.kernels
         assert (one.name, one.fraction, one.share, one.dtype) == ("a", 0.25, 12.5, None)  # 50 of 2 x 100 GFLOP/s
 
 
@@ -367,7 +367,7 @@ def test_a_level_without_a_count_is_none() -> None:
         {"name": "one", "intensities": {"hbm": 2.0, "l2": None}, "gflops": 25.0},
     ]
     for given in (rows, polars.DataFrame(rows)):
-        both, one = roofline_figure(given, ROOFS).model.kernels
+        both, one = roofline_figure(given, ROOFS).chart.kernels
         assert (both.fraction, len(both.spots)) == (0.5, 2)  # of 0.1 x 500
         assert (one.fraction, len(one.spots)) == (0.125, 1)  # of 2 x 100
 
@@ -378,7 +378,7 @@ def test_names_are_found_in_the_index_of_a_frame() -> None:
     frame.loc[1, "name"] = None
 
     def names(frame: Any) -> list[str]:
-        return [one.name for one in roofline_figure(frame, ROOFS).model.kernels]
+        return [one.name for one in roofline_figure(frame, ROOFS).chart.kernels]
 
     assert names(frame.set_index("name")) == ["a", "row 2"]
     assert names(frame.set_index(["part", "name"])) == ["a", "row 2"]

@@ -63,7 +63,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     assert run_tool("analyze", EXAMPLE, "--out", folder).code == 0
     artifact = json.loads((folder / "profile_roofline.json").read_text(encoding="utf-8"))
     for name, table in {**TABLES, "serving": artifact}.items():
-        output.write(output.of_document(table, name), str(folder / f"{name}.html"))
+        output.write(output.read_document(table, name), str(folder / f"{name}.html"))
     return {path.stem: path for path in folder.glob("*.html")}
 
 
@@ -432,7 +432,7 @@ def test_everything_is_reached_by_keyboard(opened: Any) -> None:
 
 def test_the_exports_are_the_files_and_are_rendered_by_vegas_engine(opened: Any) -> None:
     page = opened("seven")
-    made = output.of_document(SEVEN, "seven")
+    made = output.read_document(SEVEN, "seven")
     for name, expected in (("vega-lite", output.vega_lite_text(made)), ("vega", output.vega_text(made))):
         with page.context.expect_page() as info:
             page.page.locator(f"#{name}-json").click()

@@ -10,15 +10,15 @@ import pytest
 
 from pytest_roofline.plot import draw, output
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange, roof_lines, text_width
-from pytest_roofline.plot.model import Model
+from pytest_roofline.plot.model import Chart
 from support.figures import GPU, V100, many
 
 
-def model(document: dict[str, Any]) -> Model:
-    return output.of_document(document, "table.json")
+def model(document: dict[str, Any]) -> Chart:
+    return output.read_document(document, "table.json")
 
 
-def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Model, Layout]:
+def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Chart, Layout]:
     made = model(document)
     return made, arrange(made, draw.legend(made), size)
 
@@ -51,8 +51,8 @@ def test_under_one_known_limit_the_percent_names_it_and_no_way_is_told(
     (one,) = made.kernels
     assert one.label()[1:] == told
     assert one.label(terse=True)[1:] == told
-    assert (one.tip, one.most) == (None, None)
-    assert made.title == "Roofline: what binds these kernels is not known"
+    assert (one.arrow_tip, one.headroom) == (None, None)
+    assert made.title == "Roofline: the binding roof of these kernels is unknown"
     assert "median" not in made.subtitle
     (row,) = output.vega_lite(made)["datasets"]["kernels"]
     assert row["of_roof"] in ("unknown", f"{told[0].replace('of ', 'of the ')} alone")
@@ -60,7 +60,7 @@ def test_under_one_known_limit_the_percent_names_it_and_no_way_is_told(
 
 def test_a_rate_over_the_one_known_limit_is_impossible_all_the_same() -> None:
     made = model({"ceilings": [PEAK], "kernels": [{**FAR, "gflops": 21000, "dtype": "fp32"}]})
-    assert [one.kind for one in made.left] == ["impossible"]
+    assert [one.kind for one in made.excluded] == ["impossible"]
 
 
 ENTRY: dict[str, Any] = {
@@ -87,20 +87,20 @@ def test_a_roof_that_does_not_limit_a_row_has_no_way_to_it(reason: str) -> None:
     assert known.label()[1:] == ("50.0% of roof, up to 2.0x",)
     assert cached.label()[1:] == ("1.0% of memory roof", f"unknown: {reason.replace('_', ' ')}")
     assert cached.label(terse=True) == cached.label()
-    assert (cached.tip, cached.most) == (None, None)
+    assert (cached.arrow_tip, cached.headroom) == (None, None)
     assert made.title == "k is farthest from its roof, at 50.0%"  # the other's roof is not what it is far from
     assert "median" not in made.subtitle
 
 
 def test_a_way_that_the_engine_does_not_tell_is_not_drawn() -> None:
     (one,) = model({"entries": [{**ENTRY, "hard_limit_speedup": None}], "peaks": PEAKS}).kernels
-    assert (one.most, one.label()[1]) == (None, "50.0% of memory roof")
+    assert (one.headroom, one.label()[1]) == (None, "50.0% of memory roof")
     row = {**ENTRY, "hard_limit_speedup": None, "unknown_reason": "no_target", "headroom_class": "unknown"}
     (one,) = model({"entries": [row], "peaks": PEAKS}).kernels
     assert one.label()[1:] == ("50.0% of roof, up to 2.0x", "unknown: no target")  # without a target there is a roof
     other = {key: value for key, value in ENTRY.items() if key != "hard_limit_speedup"}  # an artifact of another tool
     (one,) = model({"entries": [other], "peaks": PEAKS}).kernels
-    assert one.most == 2.0
+    assert one.headroom == 2.0
 
 
 def test_the_line_under_the_title_names_the_gfx_and_says_that_no_peak_is_known() -> None:
@@ -127,7 +127,7 @@ def test_a_row_without_a_name_has_its_place_for_one(name: Any) -> None:
     rows = [{"name": name, "intensity": 1, "gflops": 900, "dtype": "fp32"}, {"name": name, "gbs": 5}]
     made = model({**GPU, "kernels": rows})
     assert [one.name for one in made.kernels] == ["row 1"]
-    assert [one.name for one in made.left] == ["row 2"]
+    assert [one.name for one in made.excluded] == ["row 2"]
     assert model({"entries": [{**ENTRY, "name": name}], "peaks": PEAKS}).kernels[0].name == "row 1"
 
 
@@ -153,13 +153,13 @@ def test_a_basis_says_of_what_its_words_are(said: dict[str, str], basis: str) ->
 def test_names_that_are_alike_but_for_their_middle_are_told_apart() -> None:
     name = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_{}_ldg8_f2f_stages_64x3_nn_align8>(Params)"
     made = model(many(40, name))
-    shown = [one.shown for one in made.kernels]
+    shown = [one.label_name for one in made.kernels]
     assert len(set(shown)) == 40
     assert all(len(one) <= 30 for one in shown)
     assert shown[17].startswith("cutlass:…")
     assert "_17_ldg8" in shown[17]
     same = model({**GPU, "kernels": [{"name": name, "intensity": 1, "gflops": at, "dtype": "fp32"} for at in (300, 400)]})
-    assert {one.shown for one in same.kernels} == {"cutlass::Kernel2<cu…nn_align8>"}  # one kernel twice
+    assert {one.label_name for one in same.kernels} == {"cutlass::Kernel2<cu…nn_align8>"}  # one kernel twice
 
 
 def test_roofs_of_one_name_are_told_apart() -> None:
@@ -200,7 +200,7 @@ def test_no_two_symbols_of_the_legend_are_the_same() -> None:
 # Words on paper.
 
 
-def through(layout: Layout, made: Model) -> list[tuple[str, str]]:
+def through(layout: Layout, made: Chart) -> list[tuple[str, str]]:
     """Words along a slope, and a bandwidth's line that runs through them."""
     plane, found = layout.plane, []
     for slope in layout.slopes:
@@ -282,7 +282,7 @@ def test_a_row_whose_percent_is_not_of_its_own_figures_is_not_drawn() -> None:
     ]
     made = model({"entries": rows, "peaks": PEAKS})
     assert [one.name for one in made.kernels] == ["right", "printed"]
-    assert [(one.name, one.kind, one.why) for one in made.left] == [
+    assert [(one.name, one.kind, one.why) for one in made.excluded] == [
         ("other", "unusable", "its roofline_pct is 0.9, its rate 0.5 of the roof at its intensity"),
         ("over", "impossible", "3 TFLOP/s is 1.5 times its roof of 2 TFLOP/s"),
     ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.arguments import Option, Options
 from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
 from roofline_engine.device import Device
 from roofline_engine.files import read_json, to_json
@@ -32,22 +32,22 @@ from .timing.plugins import of_benchmark_json
 _OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
 
 
-#: The options of the command: those of pytest without their prefix.
-OPTIONS = (
-    Option("path", "BENCHMARK.json", "what pytest --benchmark-json or --benchmark-save wrote", required=True),
-    Option("--device", "NAME", "the device the times are of: a product, a gfx, cpu, or auto (default)"),
-    Option("--peaks", "PATH", "another peak table, or ceilings another tool measured"),
-    Option("--predictions", "PATH", "a profile_roofline.json to hold the measurements against"),
-    Option("--baseline", "PATH", "pytest-benchmark JSON or an earlier report: the time before"),
-    Option("--report", "TYPE:DEST", f"{', '.join(TYPES)}; repeatable", many=True),
-    Option("--fail-on", "KIND[,KIND]", f"exit 1 on {', '.join(KINDS)}"),
-    Option("--fail-under", "PCT", "exit 1 where a row is under this percent of its roof"),
-    Option("--json", what="print the report as one JSON document"),
-    Option("--verbose", what="the basis of each figure; twice: the notes", short="v"),
-)
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline annotate``: those of pytest without their prefix."""
+    parser.add_argument("path", metavar="BENCHMARK.json", help="what pytest --benchmark-json or --benchmark-save wrote")
+    parser.add_argument("--device", metavar="NAME", help="the device of the times: a product, a gfx, cpu, or auto (default)")
+    parser.add_argument("--peaks", metavar="PATH", help="another peak table, or ceilings that another tool measured")
+    parser.add_argument("--predictions", metavar="PATH", help="a profile_roofline.json to compare the measurements with")
+    parser.add_argument("--baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the times before")
+    parser.add_argument("--report", metavar="TYPE:DEST", action="append", help=f"{', '.join(TYPES)}; repeatable")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    parser.add_argument("--fail-under", metavar="PCT", help="exit 1 where a row is under this percent of its roof")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="print the basis of each figure; twice: the notes")
+    parser.set_defaults(run=run)
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Print the report; 1 when a gate fails.
 
     Raises:

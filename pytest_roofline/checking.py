@@ -10,13 +10,13 @@ import os
 import shutil
 import sys
 import textwrap
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine import ceilings, overlay, peaktable
-from roofline_engine.arguments import Option, Options
 from roofline_engine.causes import AGREES, EXPERIMENTS
 from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, overhead
 from roofline_engine.entry import Entry
@@ -270,21 +270,22 @@ KINDS = ("beyond_roof", "exceeds_target", "regression", "claim", "refused")
 _LONG = 5_000_000
 
 
-OPTIONS = (
-    Option("records", "RECORDS", "files that tuners, benchmarks and agents wrote", many=True, required=True),
-    Option("--predictions", "FILE", "a profile_roofline.json to hold measured speedups against"),
-    Option("--device", "NAME", "of rows whose file names none: a product or a gfx"),
-    Option("--peaks", "FILE", "another peak table, or measured ceilings (with --device)"),
-    Option("--ledger", "FILE", "append what was predicted and what came of it to this ledger"),
-    Option("--format", "NAME", "read as this format, whatever the content looks like; list names them"),
-    Option("--fail-on", "KIND[,KIND]", f"exit 1 on {', '.join(KINDS)}"),
-    Option("--markdown", "FILE", "write the summary there as well"),
-    Option("--github", what="print GitHub annotations for the worst rows"),
-    Option("--json", what="print every row as one JSON document"),
-)
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline check``."""
+    parser.add_argument("records", metavar="RECORDS", nargs="+", help="files that tuners, benchmarks and agents wrote")
+    parser.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to compare measured speedups with")
+    parser.add_argument("--device", metavar="NAME", help="the device of rows whose file names none: a product or a gfx")
+    parser.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
+    parser.add_argument("--ledger", metavar="FILE", help="append predicted and measured speedups to this ledger")
+    parser.add_argument("--format", metavar="NAME", help="read as this format, whatever the content is; list prints the names")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the summary to FILE")
+    parser.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
+    parser.add_argument("--json", action="store_true", help="print every row as one JSON document")
+    parser.set_defaults(run=run)
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Read, check, print; 1 where ``--fail-on`` names what was found.
 
     Raises:

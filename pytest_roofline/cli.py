@@ -1,64 +1,70 @@
-"""The ``roofline`` command of the installed package: the skill's own command line and what the package adds to it."""
+"""The ``roofline`` command of the installed package: the skill's own commands and those that the package adds."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from argparse import ArgumentParser, Namespace
 
 from roofline_engine import cli
-from roofline_engine.arguments import Command, Option, Options
-
-_Loaded = tuple[Callable[[Options], int], Sequence[Option]]
+from roofline_engine.cli import Command
 
 
 def main() -> int:
     """Entry point of the console script; see ``roofline --help``."""
-    return cli.main(prog="roofline", more=_ADDED)
+    return cli.main(prog="roofline", more=_COMMANDS)
 
 
-def _measure() -> _Loaded:
-    from .ceilings import command
-
-    return command.run, command.OPTIONS
+# Each command is imported when it runs: some load pytest, pydantic, numpy or the figure.
 
 
-def _annotate() -> _Loaded:
+def _annotate(parser: ArgumentParser) -> None:
     from . import annotate
 
-    return annotate.run, annotate.OPTIONS
+    annotate.configure(parser)
 
 
-def _check() -> _Loaded:
+def _check(parser: ArgumentParser) -> None:
     from . import checking
 
-    return checking.run, checking.OPTIONS
+    checking.configure(parser)
 
 
-def _ledger_show() -> _Loaded:
+def _ledger_show(parser: ArgumentParser) -> None:
     from .ledger import command
 
-    return command.show, command.SHOW
+    command.configure_show(parser)
 
 
-def _ledger_import() -> _Loaded:
+def _ledger_import(parser: ArgumentParser) -> None:
     from .ledger import command
 
-    return command.take, command.TAKE
+    command.configure_import(parser)
 
 
-def _ledger_calibrate() -> _Loaded:
+def _ledger_calibrate(parser: ArgumentParser) -> None:
     from .ledger import command
 
-    return command.calibrate, command.CALIBRATE
+    command.configure_calibrate(parser)
 
 
-def _plot() -> _Loaded:
+def _measure(parser: ArgumentParser) -> None:
+    from .ceilings import command
+
+    command.configure(parser)
+
+
+def _plot(parser: ArgumentParser) -> None:
     from .plot import output
 
-    return output.run, output.OPTIONS
+    output.configure(parser)
 
 
-def _schema(options: Options) -> int:
+def _schema(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the record or document (default: print their names)")
+    parser.set_defaults(run=_print_schema)
+
+
+def _print_schema(options: Namespace) -> int:
     from .schema import NAMES, model
 
     if options.name is None:
@@ -66,22 +72,27 @@ def _schema(options: Options) -> int:
     elif options.name in NAMES:
         print(json.dumps(model(options.name).model_json_schema(), indent=1))
     else:
-        raise ValueError(f"no record {options.name!r}: there are {', '.join(NAMES)}")
+        raise ValueError(f"schema {options.name!r} is unknown. Choose one of {', '.join(NAMES)}")
     return 0
 
 
-_ADDED = (
-    Command("annotate", "a stored pytest-benchmark JSON to the report of a run", _annotate),
-    Command("check", "rows that other tools wrote, against the roof and their own figures", _check),
-    Command("ledger", "predicted against actual speedups, over time"),
-    Command("ledger show", "realised over predicted, and what to expect of the next prediction", _ledger_show),
-    Command("ledger import", "add the pairs of a CSV", _ledger_import),
-    Command("ledger calibrate", "propose target_eff values from what kernels reached", _ledger_calibrate),
-    Command("plot", "the roofline figure of a report, an artifact or a table", _plot),
+_EXITS_OF_A_GATE = "0 done, 1 a gate failed, 2 bad usage or unreadable input"
+_COMMANDS = (
     Command(
-        "schema",
-        "the JSON Schema of a record or a document",
-        lambda: (_schema, (Option("name", "NAME", "the record; without it, their names"),)),
+        "annotate", "turn a stored pytest-benchmark JSON into the report of a run", _annotate, "run.json", _EXITS_OF_A_GATE
     ),
-    Command("peaks measure", "this machine's CPU: bandwidth by level of memory, compute ceilings", _measure),
+    Command(
+        "check",
+        "check rows that other tools wrote against the roof and against their own figures",
+        _check,
+        "tuned_gemm.csv --fail-on beyond_roof",
+        "0 done, 1 --fail-on applies, 2 bad usage or unreadable input",
+    ),
+    Command("ledger", "compare predicted with actual speedups over time"),
+    Command("ledger show", "print realized over predicted speedups, and what to expect of the next", _ledger_show),
+    Command("ledger import", "add the pairs of a CSV", _ledger_import, "pairs.csv"),
+    Command("ledger calibrate", "propose target_eff values from what kernels reached", _ledger_calibrate, "--out targets.json"),
+    Command("plot", "draw the roofline figure of a report, an artifact or a table", _plot, "report.json -o figure.html"),
+    Command("schema", "print the JSON Schema of a record or a document", _schema, "report"),
+    Command("peaks measure", "measure this machine's CPU: bandwidth by level of memory, compute ceilings", _measure),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from roofline_engine.arguments import Option, Options
 from roofline_engine.files import to_json
 from roofline_engine.units import number, printable
 
@@ -18,15 +18,18 @@ from .store import LEVELS, NAMES, Ceiling, Ceilings, format_ceiling, on_stderr
 _INTERRUPTED = 130
 _METHODS = ("auto", *reversed(METHODS))
 
-OPTIONS = (
-    Option("--method", "METHOD", f"{', '.join(_METHODS)} (default auto: the best at hand)", default="auto", choices=_METHODS),
-    Option("--seconds", "N", "spread the rounds over this long (carm: at least five passes)"),
-    Option("--json", what="one JSON document"),
-    Option("--force", what="measure although the cache holds this machine's ceilings"),
-)
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline peaks measure``."""
+    methods = f"{', '.join(_METHODS)} (default: auto, the best one available)"
+    parser.add_argument("--method", metavar="METHOD", choices=_METHODS, default="auto", help=methods)
+    parser.add_argument("--seconds", metavar="N", help="spread the rounds over this many seconds (carm: at least five passes)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--force", action="store_true", help="measure although the cache holds this machine's ceilings")
+    parser.set_defaults(run=run)
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Measure, unless the cache has the ceilings, and print them."""
     seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
     try:

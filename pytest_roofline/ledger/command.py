@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.arguments import Option, Options
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import number, printable
 
@@ -24,23 +24,38 @@ _RULE = (
 )
 
 
-_LEDGER = Option("--ledger", "FILE", f"default: {store.PLAYBOOK} where there is one, else {store.OWN}")
-_JSON = Option("--json", what="one JSON document")
-SHOW = (_LEDGER, _JSON)
-TAKE = (Option("path", "FILE.csv", required=True), _LEDGER)
-CALIBRATE = (
-    _LEDGER,
-    Option("--quantile", "Q", "of the kernels of a kind (default 0.9)", default="0.9"),
-    Option("--out", "FILE", "write the targets that move there, as JSON"),
-    _JSON,
-)
+def _add_ledger(parser: ArgumentParser) -> None:
+    parser.add_argument("--ledger", metavar="FILE", help=f"default: {store.PLAYBOOK} where it exists, else {store.OWN}")
 
 
-def _path(options: Options) -> Path:
+def configure_show(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline ledger show``."""
+    _add_ledger(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(run=show)
+
+
+def configure_import(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline ledger import``."""
+    parser.add_argument("path", metavar="FILE.csv", help="a CSV with a row for each pair")
+    _add_ledger(parser)
+    parser.set_defaults(run=take)
+
+
+def configure_calibrate(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline ledger calibrate``."""
+    _add_ledger(parser)
+    parser.add_argument("--quantile", metavar="Q", default="0.9", help="quantile over the kernels of a kind (default: 0.9)")
+    parser.add_argument("--out", metavar="FILE", help="write the targets that change to FILE, as JSON")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(run=calibrate)
+
+
+def _path(options: Namespace) -> Path:
     return Path(options.ledger) if options.ledger else store.locate(Path())
 
 
-def _read(options: Options) -> tuple[Path, store.Ledger]:
+def _read(options: Namespace) -> tuple[Path, store.Ledger]:
     path = _path(options)
     if not path.is_file():
         raise ValueError(f"{printable(str(path))}: no such ledger: roofline ledger import makes one")
@@ -57,7 +72,7 @@ def _say(lines: Iterable[str]) -> None:
         print(printable(line), file=sys.stderr)
 
 
-def take(options: Options) -> int:
+def take(options: Namespace) -> int:
     found = table.read(Path(options.path))
     _say(found.problems)
     if not found.pairs:
@@ -70,7 +85,7 @@ def take(options: Options) -> int:
     return 0
 
 
-def show(options: Options) -> int:
+def show(options: Namespace) -> int:
     path, ledger = _read(options)
     pairs = ledger.all
     experience = Experience(pairs)
@@ -181,7 +196,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def calibrate(options: Options) -> int:
+def calibrate(options: Namespace) -> int:
     q = number(options.quantile, "--quantile", above=0)
     path, ledger = _read(options)
     proposals = propose(ledger.all, q)

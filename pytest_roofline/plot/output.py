@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html as escaping
 import os
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.arguments import Option, Options
 from roofline_engine.files import read_json, write_whole
 from roofline_engine.units import printable
 
@@ -167,16 +167,22 @@ def write(chart: Chart, path: str, kind: str | None = None) -> None:
 
 # ``roofline plot``.
 
-OPTIONS = (
-    Option("path", "REPORT", "a report, an artifact, a table in JSON, or measured ceilings alone", required=True),
-    Option("--output", "FILE", f"ends in {', '.join(SUFFIXES)}; repeatable", many=True, required=True, short="o"),
-    Option("--ceilings", "FILE", "output of roofline peaks measure --json: adds caches and lower ceilings to a report's roofs"),
-    Option("--device", "NAME", "draw the rows of this device; default: the device with most rows"),
-    Option("--title", "TEXT", "replaces the generated title"),
-)
+def configure(parser: ArgumentParser) -> None:
+    """Add the options of ``roofline plot``."""
+    parser.add_argument("path", metavar="REPORT", help="a report, an artifact, a table in JSON, or measured ceilings alone")
+    suffixes = f"the file to write; ends in {', '.join(SUFFIXES)}; repeatable"
+    parser.add_argument("-o", "--output", metavar="FILE", action="append", required=True, help=suffixes)
+    parser.add_argument(
+        "--ceilings",
+        metavar="FILE",
+        help="output of roofline peaks measure --json: adds caches and lower ceilings to a report's roofs",
+    )
+    parser.add_argument("--device", metavar="NAME", help="draw the rows of this device (default: the device with most rows)")
+    parser.add_argument("--title", metavar="TEXT", help="replaces the generated title")
+    parser.set_defaults(run=run)
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Write the figure to each file.
 
     Raises:

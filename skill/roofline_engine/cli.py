@@ -2,72 +2,113 @@
 
 from __future__ import annotations
 
-import gc
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .arguments import Command, Option, Options, UsageError, chosen, explained, read, usage
 from .units import number, printable, whole
 
-TYPE_CHECKING = False  # typing costs more to import than everything else here
 if TYPE_CHECKING:
     from .counters.base import Counters
     from .peaktable import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
-_WHAT = "Roofline headroom per kernel. Exit: 0 done, 1 check failed, 2 bad usage"
+EXITS = "0 done, 2 bad usage or unreadable input"
+EXITS_OF_A_CHECK = "0 done, 1 the check failed, 2 bad usage or unreadable input"
+
+
+class Command(NamedTuple):
+    """A command of one word, or of two as ``peaks list``."""
+
+    name: str
+    summary: str  # one line, for the list of commands and as the description
+    configure: Callable[[argparse.ArgumentParser], object] | None = None  # adds arguments and run; None: a group of commands
+    example: str = ""  # arguments of a typical call
+    exits: str = EXITS
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that gets its arguments when it is used, so that a command loads only what it needs itself."""
+
+    def __init__(self, *, configure: Callable[[argparse.ArgumentParser], object] | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.formatter_class = argparse.RawDescriptionHelpFormatter  # keeps the lines of the example
+        self._configure = configure
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; options may stand between the files of a list."""
+        if self._configure is None:
+            return super().parse_known_args(args, namespace)
+        configure, self._configure = self._configure, None
+        configure(self)
+        plain = "--" in args  # argparse does not mix options and files after it
+        options, surplus = (super().parse_known_args if plain else self.parse_known_intermixed_args)(args, namespace)
+        if surplus:
+            self.error(f"unrecognized arguments: {' '.join(surplus)}")
+        return options, surplus
+
+    def error(self, message: str) -> Any:
+        """Print how the command is called and what is wrong, then exit with 2."""
+        super().error(f"{printable(message)}. Try {self.prog} --help")
+
+
+def build_parser(prog: str, commands: Sequence[Command]) -> Parser:
+    """Build the parser of ``commands``; the chosen command's function is the attribute ``run`` of what it returns."""
+    parser = Parser(prog=prog, description="Roofline headroom per kernel.", epilog=f"exit status: {EXITS_OF_A_CHECK}")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.set_defaults(run=None, parser=parser)
+    groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND")}
+    for command in commands:
+        group, _, word = command.name.rpartition(" ")
+        about = [f"example:\n  {prog} {command.name} {command.example}".rstrip()] if command.configure else []
+        child = groups[group].add_parser(
+            word,
+            help=command.summary.replace("%", "%%"),
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog="\n\n".join([*about, f"exit status: {command.exits}"]),
+            configure=command.configure,
+        )
+        if command.configure is None:
+            child.set_defaults(parser=child)
+            groups[command.name] = child.add_subparsers(title="commands", metavar="COMMAND")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Command] = ()) -> int:
     """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises.
 
-    more: commands of the caller's own; their ``load`` is called when they are chosen.
+    more: the caller's commands, next to those of the engine.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    collecting = gc.isenabled()
-    gc.disable()  # nothing here makes cycles, and on a long profile the collector would take a third of the time
-    run = None
     try:
-        run, options = _asked(sys.argv[1:] if argv is None else argv, prog, (*COMMANDS, *more))
-        status = run(options)
+        options = build_parser(prog, (*COMMANDS, *more)).parse_args(argv)
+        if options.run is None and not options.version:
+            options.parser.error("no command is given")
+    except SystemExit as stop:  # argparse has printed the help, or what is wrong
+        return stop.code if isinstance(stop.code, int) else UNREADABLE
+    try:
+        if options.run is None:
+            print(prog, _version())
+            return DONE
+        status = options.run(options)
         sys.stdout.flush()
         return int(status)
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
     except (ValueError, OSError) as error:
         return _refuse(str(error))
-    except Exception as error:  # a fault of ours: one line, no traceback in an agent's log
+    except Exception as error:  # a bug of the engine: one line, no traceback in an agent's log
         print(f"{prog}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        return DONE if run is _analyze else UNREADABLE
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _asked(given: Sequence[str], prog: str, commands: Sequence[Command]) -> tuple[Callable[[Options], int], Options]:
-    """What to run, and its options; printing the help where that was asked for."""
-    command: Command | None = None
-    table: Sequence[Option] = ()
-    if list(given) == ["--version"]:
-        print(prog, _version())
-        return lambda options: DONE, Options()
-    try:
-        command, rest = chosen(given, commands)
-        run, table = command.load() if command and command.load else (None, ())
-        if run is not None and not any(word in ("-h", "--help") for word in rest):
-            return run, read(rest, table)
-    except UsageError as error:
-        raise UsageError(f"{usage(prog, command, table, commands)}\n{prog}: error: {error}") from None
-    print(explained(prog, command, table, commands, _WHAT))
-    return lambda options: DONE, Options()
+        return DONE if options.run is _analyze else UNREADABLE
 
 
 def _version() -> str:
-    """SKILL.md's, which is the package's."""
+    """Return the version in SKILL.md, which is that of the package."""
     from .peaktable import skill_dir
 
     folder = skill_dir()
@@ -82,7 +123,7 @@ def _refuse(message: str) -> int:
     return UNREADABLE
 
 
-def _analyze(options: Options) -> int:
+def _analyze(options: argparse.Namespace) -> int:
     from . import analyze, files
 
     head_pct = number(options.head_pct, "--head-pct", minimum=0)
@@ -136,7 +177,7 @@ def _skipped() -> int:
     return DONE
 
 
-def _validate(options: Options) -> int:
+def _validate(options: argparse.Namespace) -> int:
     from .files import read_json
     from .validate import validate
 
@@ -150,7 +191,7 @@ def _validate(options: Options) -> int:
     return DONE
 
 
-def _table(options: Options) -> Table:
+def _table(options: argparse.Namespace) -> Table:
     from . import peaktable
 
     path = options.peaks or peaktable.locate()
@@ -159,7 +200,7 @@ def _table(options: Options) -> Table:
     return peaktable.load(path, shipped=options.peaks is None)
 
 
-def _peaks_list(options: Options) -> int:
+def _peaks_list(options: argparse.Namespace) -> int:
     from . import peaks
     from .files import to_json
 
@@ -182,7 +223,7 @@ def _tera(value: float | None) -> str:
     return f"{value / 1e12:.5g}" if value else "-"
 
 
-def _peaks_show(options: Options) -> int:
+def _peaks_show(options: argparse.Namespace) -> int:
     from . import peaks
     from .device import architecture
     from .files import to_json
@@ -224,7 +265,7 @@ def _peaks_show(options: Options) -> int:
     return DONE
 
 
-def _peaks_audit(options: Options) -> int:
+def _peaks_audit(options: argparse.Namespace) -> int:
     from .audit import audit, open_figures
 
     table = _table(options)
@@ -242,7 +283,7 @@ def _peaks_audit(options: Options) -> int:
     return DONE
 
 
-def _counters_show(options: Options) -> int:
+def _counters_show(options: argparse.Namespace) -> int:
     from .counters import read
     from .files import read_text, to_json
     from .units import quantity
@@ -280,7 +321,7 @@ def _counters_show(options: Options) -> int:
     return DONE
 
 
-def _counters_check(options: Options) -> int:
+def _counters_check(options: argparse.Namespace) -> int:
     from .counters import read
 
     nbytes = number(options.bytes, "--bytes", above=0)
@@ -289,13 +330,13 @@ def _counters_check(options: Options) -> int:
     return DONE if holds else FAILED
 
 
-def _counters(options: Options) -> Counters:
+def _counters(options: argparse.Namespace) -> Counters:
     from .counters import read
 
     return read.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))
 
 
-def _skill_path(options: Options) -> int:
+def _skill_path(options: argparse.Namespace) -> int:
     from .peaktable import skill_dir
 
     folder = skill_dir()
@@ -305,73 +346,115 @@ def _skill_path(options: Options) -> int:
     return DONE
 
 
-_JSON = Option("--json", what="one JSON document")
-_TABLE = Option("--peaks", "FILE", "another peak table")
-_DEVICE = Option("--peaks-device", "ID", "which device of a file of measured ceilings")
-_COUNTED = (
-    Option("path", "FILE", "rocprofv3, rocprof-compute or Nsight Compute output, or --list-avail", required=True),
-    Option("--gfx", "GFX", "the architecture, where the files beside FILE do not say it"),
-    Option("--rocm", "VERSION", "ROCm's version, likewise"),
-    Option("--skip", "N", "leave out the first N dispatches of each kernel", default="0"),
-)
+def _add_path(parser: argparse.ArgumentParser, metavar: str, text: str) -> None:
+    parser.add_argument("path", metavar=metavar, help=text)
 
 
-def _command(name: str, what: str, run: Callable[[Options], int], *options: Option) -> Command:
-    return Command(name, what, lambda: (run, options))
+def _add_json(parser: argparse.ArgumentParser, text: str = "print one JSON document") -> None:
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def _add_peaks(parser: argparse.ArgumentParser, text: str = "another peak table") -> None:
+    parser.add_argument("--peaks", metavar="FILE", help=text)
+
+
+def _add_peaks_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
+
+
+def _configure_analyze(parser: argparse.ArgumentParser) -> None:
+    _add_path(parser, "DIR|TOPN", "a directory with a Top-N (JSON or CSV), or the file")
+    near = "next to the Top-N or up to two folders above"
+    parser.add_argument("--env", metavar="FILE", help=f"env_report.json (default: {near})")
+    parser.add_argument("--config", metavar="FILE", help=f"the model's config.json (default: {near})")
+    parser.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json next to the Top-N)")
+    _add_peaks(parser, "another peak table, or ceilings that another tool measured")
+    _add_peaks_device(parser)
+    parser.add_argument("--targets", metavar="FILE", help="observed targets, from roofline ledger calibrate --out")
+    parser.add_argument(
+        "--counters",
+        metavar="FILE",
+        action="append",
+        help="hardware counters, stage C; repeatable (default: those next to the Top-N)",
+    )
+    parser.add_argument("--out", metavar="DIR", help="the folder to write to (default: that of the Top-N)")
+    parser.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default: 5)")
+    parser.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default: 8)")
+    _add_json(parser, "print the artifact instead of the report")
+    parser.set_defaults(run=_analyze)
+
+
+def _configure_validate(parser: argparse.ArgumentParser) -> None:
+    _add_path(parser, "ARTIFACT", "a profile_roofline.json")
+    parser.set_defaults(run=_validate)
+
+
+def _configure_peaks_list(parser: argparse.ArgumentParser) -> None:
+    _add_peaks(parser)
+    _add_json(parser)
+    parser.set_defaults(run=_peaks_list)
+
+
+def _configure_peaks_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a product id, a device name or a gfx")
+    _add_peaks_device(parser)
+    _add_peaks(parser, "another peak table, or measured ceilings")
+    _add_json(parser)
+    parser.set_defaults(run=_peaks_show)
+
+
+def _configure_peaks_audit(parser: argparse.ArgumentParser) -> None:
+    _add_peaks(parser)
+    parser.set_defaults(run=_peaks_audit)
+
+
+def _configure_counters(parser: argparse.ArgumentParser) -> None:
+    _add_path(parser, "FILE", "output of rocprofv3, rocprof-compute or Nsight Compute, or of rocprofv3 --list-avail")
+    parser.add_argument("--gfx", metavar="GFX", help="the architecture (default: from the files next to FILE)")
+    parser.add_argument("--rocm", metavar="VERSION", help="the version of ROCm (default: likewise)")
+    parser.add_argument("--skip", metavar="N", default="0", help="leave out the first N dispatches of each kernel (default: 0)")
+
+
+def _configure_counters_show(parser: argparse.ArgumentParser) -> None:
+    _configure_counters(parser)
+    _add_json(parser)
+    parser.set_defaults(run=_counters_show)
+
+
+def _configure_counters_check(parser: argparse.ArgumentParser) -> None:
+    _configure_counters(parser)
+    parser.add_argument("--bytes", metavar="N", required=True, help="bytes the copy moved, read and written together")
+    parser.add_argument("--kernel", metavar="NAME", help="the copy's kernel, where the file has several")
+    parser.set_defaults(run=_counters_check)
 
 
 COMMANDS = (
-    _command(
-        "analyze",
-        "a Top-N profile to profile_roofline.json and .md",
-        _analyze,
-        Option("path", "DIR|TOPN", "a directory with a Top-N (JSON or CSV), or the file", required=True),
-        Option("--env", "FILE", "env_report.json (default: beside the Top-N or up to two folders above)"),
-        Option("--config", "FILE", "the model's config.json (default: likewise)"),
-        Option("--shapes", "FILE", "captured shapes, stage B (default: shapes.json beside the Top-N)"),
-        Option("--peaks", "FILE", "another peak table, or ceilings another tool measured"),
-        _DEVICE,
-        Option("--targets", "FILE", "observed targets, of `roofline ledger calibrate`, in the priors' place"),
-        Option("--counters", "FILE", "counters, stage C (default: those beside the Top-N); repeatable", many=True),
-        Option("--out", "DIR", "write there instead of beside the Top-N"),
-        Option("--head-pct", "PCT", "smallest share of GPU time, 0 is off (default 5)", default="5"),
-        Option("--head-max", "N", "most kernels, 0 is off (default 8)", default="8"),
-        Option("--json", what="print the artifact instead of the report"),
-    ),
-    _command(
+    Command("analyze", "turn a Top-N profile into profile_roofline.json and .md", _configure_analyze, "runs/today"),
+    Command(
         "validate",
-        "check an artifact's arithmetic and closed sets",
-        _validate,
-        Option("path", "ARTIFACT", required=True),
+        "check the arithmetic and the closed sets of an artifact",
+        _configure_validate,
+        "runs/today/profile_roofline.json",
+        EXITS_OF_A_CHECK,
     ),
-    Command("peaks", "the hardware peak table"),
-    _command("peaks list", "one line a product", _peaks_list, _TABLE, _JSON),
-    _command(
-        "peaks show",
-        "one device's peaks, by product id, device name or gfx",
-        _peaks_show,
-        Option("name", "NAME", required=True),
-        _DEVICE,
-        Option("--peaks", "FILE", "another peak table, or measured ceilings"),
-        _JSON,
-    ),
-    _command("peaks audit", "check every figure", _peaks_audit, _TABLE),
-    Command("counters", "what a file of hardware counters says, and whether to believe it"),
-    _command(
+    Command("peaks", "show and check the hardware peaks"),
+    Command("peaks list", "print one line for each product", _configure_peaks_list),
+    Command("peaks show", "print the peaks of one device", _configure_peaks_show, "MI300X"),
+    Command("peaks audit", "check every figure of the peak table", _configure_peaks_audit, exits=EXITS_OF_A_CHECK),
+    Command("counters", "read hardware counters, and check whether they can be believed"),
+    Command(
         "counters show",
-        "bytes by level, FLOPs and time of each kernel, the mean over its dispatches",
-        _counters_show,
-        *_COUNTED,
-        _JSON,
+        "print bytes by level, FLOPs and time of each kernel, the mean over its dispatches",
+        _configure_counters_show,
+        "counter_collection.csv",
     ),
-    _command(
+    Command(
         "counters check",
-        "prove the counters by a copy of known traffic: within 2 % or exit 1",
-        _counters_check,
-        *_COUNTED,
-        Option("--bytes", "N", "bytes the copy moved, read and written together", required=True),
-        Option("--kernel", "NAME", "the copy's kernel, where the file has several"),
+        "prove the counters with a copy of known traffic, which must be counted within 2 %",
+        _configure_counters_check,
+        "counter_collection.csv --bytes 16777216",
+        EXITS_OF_A_CHECK,
     ),
-    Command("skill", "the skill's folder"),
-    _command("skill path", "print the folder that holds SKILL.md", _skill_path),
+    Command("skill", "find the skill"),
+    Command("skill path", "print the folder that holds SKILL.md", lambda parser: parser.set_defaults(run=_skill_path)),
 )

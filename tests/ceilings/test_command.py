@@ -8,13 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import pytest
 
 from pytest_roofline.ceilings import measure
 from roofline_engine import cli
-from roofline_engine.arguments import Command, Option, Options
+from roofline_engine.cli import Command
 from support.tool import ROOT, Outcome, run_tool
 
 PAGE = ROOT / "docs" / "ceilings.md"
@@ -86,7 +87,13 @@ def test_without_a_compiler_the_long_measurement_is_refused_and_not_the_best_at_
 
 
 def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp_path: Path) -> None:
-    assert "list|show|audit|measure" in roofline("peaks", "--help", cache=tmp_path).out
+    listed = roofline("peaks", "--help", cache=tmp_path).out
+    assert [word for word in ("list", "show", "audit", "measure") if f"\n    {word} " in listed] == [
+        "list",
+        "show",
+        "audit",
+        "measure",
+    ]
     assert "--method" in roofline("peaks", "measure", "--help", cache=tmp_path).out
     done = run_tool("peaks", "measure")
     assert done.code == 2
@@ -94,14 +101,17 @@ def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp
 
 
 def test_a_caller_adds_commands_and_actions_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    def run(options: Options) -> int:
+    def run(options: Namespace) -> int:
         if options.name == "bad":
             raise ValueError("bad is no name")
         print(f"hello {options.name}")
         return 1
 
-    options = (Option("name", "NAME", required=True),)
-    added = [Command(name, "say hello", lambda: (run, options)) for name in ("greet", "counters greet")]
+    def configure(parser: ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME")
+        parser.set_defaults(run=run)
+
+    added = [Command(name, "say hello", configure) for name in ("greet", "counters greet")]
     for command in (["greet"], ["counters", "greet"]):
         assert cli.main([*command, "you"], "tool", added) == 1
         assert capsys.readouterr().out == "hello you\n"

@@ -167,6 +167,7 @@ def write(chart: Chart, path: str, kind: str | None = None) -> None:
 
 # ``roofline plot``.
 
+
 def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline plot``."""
     parser.add_argument("path", metavar="REPORT", help="a report, an artifact, a table in JSON, or measured ceilings alone")

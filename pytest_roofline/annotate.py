@@ -21,7 +21,8 @@ from .baselines import is_here, read_baselines, read_predictions
 from .config import KINDS, TYPES, SettingsError, resolve
 from .declare import Declared, first_said
 from .devices import AUTO, Devices, Host
-from .evaluate import Annotator, gate, short, unchecked
+from .evaluate import Annotator, gate, unchecked
+from .names import short_name
 from .report import write_reports
 from .report.document import Document
 from .report.terminal import lines, title
@@ -129,7 +130,7 @@ def _cases(
         line, baseline = _told(item)
         yield {
             "nodeid": nodeid,
-            "test": short(nodeid),
+            "test": short_name(nodeid),
             "declared": said,
             "measurement": measurement,
             "group": item.get("group") if isinstance(item.get("group"), str) else None,
@@ -171,7 +172,7 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
             return declaration_in(extra["roofline"]), ""
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
-    test = short(nodeid).partition("[")[0]
+    test = short_name(nodeid).partition("[")[0]
     found, why = first_said(
         (
             ("config", lambda: declare.find(table, nodeid)),

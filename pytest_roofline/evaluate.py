@@ -32,6 +32,7 @@ from roofline_engine.units import quantity
 from .baselines import Predictions
 from .config import Settings
 from .devices import AUTO, Devices, UnknownDeviceError
+from .names import short_name
 from .records.row import RecordRow
 from .row import Row
 
@@ -93,7 +94,7 @@ class Annotator:
         baseline = self._comparable(case, device)
         entry = Entry(
             name=said.kernel or case.nodeid,
-            short_name=short(case.nodeid),
+            short_name=short_name(case.nodeid),
             pct_gpu_time=prediction.pct_gpu_time if prediction else case.pct_gpu_time,
             stage=said.stage,
             launches_per_unit=said.launches,
@@ -253,13 +254,6 @@ def _roof(work: Work, peaks: Peaks) -> float | None:
     return roof_time(work.bytes, work.flops, peaks, rate) or None
 
 
-def short(nodeid: str) -> str:
-    """A test's own name with its arguments, in which ``::`` may stand."""
-    _, colons, rest = nodeid.partition("::")
-    head, bracket, arguments = (rest if colons else nodeid).partition("[")
-    return head.rpartition("::")[2] + bracket + arguments
-
-
 def gate(row: Row, settings: Settings, min_pct: float | None) -> str | None:
     """Why a gate that the user asked for fails this test; None when it passes.
 
@@ -313,17 +307,17 @@ def unchecked(rows: Iterable[Row], settings: Settings, matched: Collection[str] 
     """
     rows, found = list(rows), []
     if settings.fail_under is not None:
-        free = [short(row.nodeid) for row in rows if not (row.failed or proven(row))]
+        free = [short_name(row.nodeid) for row in rows if not (row.failed or proven(row))]
         if free:
             found.append(
                 f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
             )
     if "beyond_roof" in settings.fail_on:
-        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.roof_s is None]
+        free = [short_name(row.nodeid) for row in rows if row.measurement is not None and row.roof_s is None]
         if free:
             found.append(f"beyond_roof is not checked of {_first(free)}: no roof is known")
     if settings.baseline is not None and matched:  # one that could not be read has its own line
-        free = [short(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
+        free = [short_name(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
         if free:
             found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")
     return found

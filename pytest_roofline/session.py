@@ -31,8 +31,9 @@ from .collect.imported import ProblemItem
 from .config import Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
 from .devices import AUTO, Devices, Host
-from .evaluate import Annotator, gate, proven, short, unchecked
+from .evaluate import Annotator, gate, proven, unchecked
 from .fixture import Recorder
+from .names import short_name
 from .recorded import catching, of_records, returned_records
 from .report import write_reports
 from .report.document import Document, properties
@@ -338,7 +339,7 @@ class Session:
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
             if case.declared.min_pct is not None and not (row.failed or proven(row)):
-                self.annotator.tell(f"{short(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
+                self.annotator.tell(f"{short_name(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows

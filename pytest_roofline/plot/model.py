@@ -14,7 +14,9 @@ from typing import Any
 
 from roofline_engine.metrics import bound, point
 from roofline_engine.roofs import attainable, below_ceiling, binds, ridge
-from roofline_engine.units import printable, quantity
+from roofline_engine.units import quantity
+
+from ..names import shorten
 
 #: Level names that mean main memory.
 MAIN_MEMORY = ("hbm", "dram", "memory", "vram", "gddr", "main")
@@ -22,12 +24,8 @@ MAIN_MEMORY = ("hbm", "dram", "memory", "vram", "gddr", "main")
 WORTH_AN_ARROW = 1.15
 #: A narrower range fits inside a marker and is not drawn.
 WIDE = 1.1
-#: Longest name that is shown whole. A C++ template may have thousands of characters.
-LONGEST, LONGEST_LABEL = 120, 30
-#: A shortened name keeps this many letters of its beginning, and this many before the part that differs.
-_HEAD, _BEFORE = 8, 5
-#: Combining marks beyond three would be drawn over the text above.
-_PILED = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
+#: Longest label of a kernel.
+LONGEST_LABEL = 30
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
 #: A smaller excess over the roof is the rounding of printed figures.
@@ -215,17 +213,6 @@ def check_range(value: float, what: str) -> float:
     return value
 
 
-def shorten(name: str, longest: int = LONGEST) -> str:
-    """Return a printable name: control characters escaped, the middle of a long name cut."""
-    name = printable(name[: 4 * longest] + name[-longest:] if len(name) > 5 * longest else name)
-    if not name.isascii():
-        name = _PILED.sub(r"\1", name)
-    if len(name) <= longest:
-        return name
-    head = (longest - 1) * 2 // 3
-    return f"{name[:head]}…{name[len(name) - (longest - 1 - head) :]}"
-
-
 def row_name(name: object, index: int) -> str:
     """Return the name of a row, or its position when it has none."""
     text = "" if name is None or name != name else str(name)
@@ -323,28 +310,6 @@ def short_label(name: str) -> str:
     if "<" in name or "::" in name:
         name = _ARGUMENTS.sub("", name.removeprefix("void ")) or name
     return shorten(name, LONGEST_LABEL)
-
-
-def distinct_labels(names: Iterable[str]) -> dict[str, str]:
-    """Return labels with the part that differs, for names that one shortened label would make equal."""
-    labels = {name: short_label(name) for name in names}
-    ends: dict[str, tuple[str, str]] = {}
-    for name, label in labels.items():
-        first, last = ends.get(label, (name, name))
-        ends[label] = min(first, name), max(last, name)
-    prefixes = {label: _common_prefix(*both) for label, both in ends.items() if both[0] != both[1] and "…" in label}
-    distinct = {}
-    for name, label in labels.items():
-        if label in prefixes:
-            begin = max(_HEAD, min(prefixes[label] - _BEFORE, len(name) - (LONGEST_LABEL - _HEAD - 2)))
-            part = name[begin : begin + LONGEST_LABEL - _HEAD - 2]
-            distinct[name] = f"{label[:_HEAD]}…{part}{'…' if begin + len(part) < len(name) else ''}"
-    return distinct
-
-
-def _common_prefix(one: str, other: str) -> int:
-    """Return how many letters two names share at their beginning."""
-    return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 
 def meaning_of(name: str) -> str:

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from roofline_engine.entry import FIELDS
 
+from ..names import shorten
 from . import draw, vega
 from .draw import Drawing
 from .layout import NARROW, WIDE, Layout, arrange
-from .model import Chart, shorten, times
+from .model import Chart, times
 
 #: Stands in vl-convert's bundled page where the specification goes.
 MARKER = '{"roofline":"specification"}'

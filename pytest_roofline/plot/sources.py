@@ -15,7 +15,9 @@ from roofline_engine.roofs import attainable, below_ceiling, binds
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
+from ..names import distinct_labels, row_names, shorten
 from .model import (
+    LONGEST_LABEL,
     ROUNDING,
     WIDE,
     Bandwidth,
@@ -25,14 +27,13 @@ from .model import (
     Kernel,
     Roofs,
     check_range,
-    distinct_labels,
     exclude_above_roof,
     is_drawable,
     make_subtitle,
     make_title,
     meaning_of,
     row_name,
-    shorten,
+    short_label,
     split_impossible,
 )
 
@@ -155,7 +156,7 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
     names = [row_name(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
-    labels = distinct_labels(names)
+    labels = distinct_labels(names, LONGEST_LABEL, label=short_label)
     for at, (row, name) in enumerate(zip(rows, names)):
         if not isinstance(row, Mapping):
             why = f"is {type(row).__name__}, not an object"
@@ -362,8 +363,12 @@ def report_chart(
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
     roofs: dict[tuple[str, str], None] = {}
-    names = [row_name(entry.get("short_name") or entry.get("name"), at) for at, entry in enumerate(entries)]
-    labels = distinct_labels(names)
+    unique = row_names(nodeid for entry in entries if isinstance(nodeid := entry.get("nodeid"), str))
+    names = [
+        row_name(unique.get(str(entry.get("nodeid"))) or entry.get("short_name") or entry.get("name"), at)
+        for at, entry in enumerate(entries)
+    ]
+    labels = distinct_labels(names, LONGEST_LABEL, label=short_label)
     for at, (entry, row) in enumerate(zip(entries, names)):
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from roofline_engine.check import Overhead
-from roofline_engine.units import printable
 
 from ..row import Row
 
@@ -42,11 +41,6 @@ def overhead_told(spent: Overhead) -> str:
     )
 
 
-def kernel(row: Row) -> str:
-    """The name for display: the test, since several may be of one kernel."""
-    return printable(row.entry.short_name)
-
-
 def percent(row: Row) -> str:
     """The percent of the roof, with the mark of what is impossible."""
     entry = row.entry
@@ -56,8 +50,16 @@ def percent(row: Row) -> str:
     return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
 
 
-def left(row: Row) -> str:
-    """What the target leaves, with its range where it is wide."""
+def limiter(row: Row) -> str:
+    """Say what keeps a kernel from its roof: memory, compute, latency, or launch for a call that takes as long as a launch."""
+    entry = row.entry
+    if entry.unknown_reason == "dispatch_bound":
+        return "launch"
+    return "-" if entry.bound_type == "unknown" else entry.bound_type
+
+
+def headroom(row: Row) -> str:
+    """Return the speedup up to the achievable percent, with its range where it is wide."""
     entry = row.entry
     if entry.attainable_speedup is None:
         return "-"
@@ -95,14 +97,15 @@ def _intensity(row: Row) -> str:
     return f"{value:.3g}" if value else "-"  # 0 is of a copy, and of a kernel whose FLOPs nobody counted
 
 
+#: Behind the row's name, which depends on the other rows.
 COLUMNS = (
-    Column("kernel", kernel, right=False),
     Column("time", lambda row: duration(_seconds(row))),
     Column("FLOP/B", _intensity, spare=2),
-    Column("bound by", lambda row: row.entry.bound_type, right=False, spare=3),
+    Column("roof", lambda row: row.entry.roof_axis or "-", right=False),
     Column("% roof", percent),
-    Column("target", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
-    Column("left", left, spare=4),
+    Column("limiter", limiter, right=False, spare=3),
+    Column("achievable %", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
+    Column("headroom", headroom, spare=4),
     Column("verdict", verdict, right=False),
     Column("check", outcome, right=False, spare=5),
 )

@@ -14,6 +14,7 @@ from roofline_engine.units import printable, quantity
 from ..baselines import REPORT_SCHEMA, Predictions, this_machine
 from ..config import Settings
 from ..devices import AUTO, Devices
+from ..names import row_names
 from ..row import Row
 
 
@@ -26,6 +27,7 @@ class Document:
         self.devices: dict[str, dict[str, Any]] = {}
         self.written: list[str] = []
         self._rows: dict[str, Row] = {}
+        self._names: dict[str, str] | None = None
         self._of: dict[str, list[str]] = {}
 
     @property
@@ -37,13 +39,21 @@ class Document:
         taken = {row.nodeid: row for row in rows}
         self._rows.update(taken)
         self._of[test] = list(taken)
+        self._names = None
         self.problems += [line for line in problems if line not in self.problems]
         self.devices.update(devices)
+
+    def name(self, row: Row) -> str:
+        """Return the shortest name that tells a row from the others."""
+        if self._names is None:
+            self._names = row_names(self._rows)
+        return printable(self._names[row.nodeid])
 
     def forget(self, nodeid: str) -> None:
         """Drop the rows of a test, which starts another time; it may not come to measure again."""
         for name in self._of.pop(nodeid, ()):
             self._rows.pop(name, None)
+        self._names = None
 
     def by_share(self) -> list[Row]:
         """By share of GPU time where a prediction gives one, then by time."""

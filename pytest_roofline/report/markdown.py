@@ -11,7 +11,7 @@ from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 
 from ..row import Row
-from .columns import ALARMS, COLUMNS, kernel
+from .columns import ALARMS, COLUMNS
 
 if TYPE_CHECKING:
     from .document import Document
@@ -26,18 +26,18 @@ def text(document: Document) -> str:
     measured = [row for row in document.rows if row.measurement is not None]
     parts = ["# Roofline headroom", *[f"- {plain_text(name)}: {_peaks(peaks)}" for name, peaks in document.devices.items()]]
     if measured:
-        head = [column.title for column in COLUMNS]
-        rows = [[code(kernel(row)), *[plain_text(column.text(row)) for column in COLUMNS[1:]]] for row in measured]
+        head = ["kernel", *[column.title for column in COLUMNS]]
+        rows = [[code(document.name(row)), *[plain_text(column.text(row)) for column in COLUMNS]] for row in measured]
         parts.append(table([head, *rows]))
     else:
         parts.append("No measured kernel.")
     alarms = [row for row in document.rows if row.check.status in ALARMS or row.failed]
     if alarms:
-        parts += ["## Checks", "\n".join(f"- {code(kernel(row))} {plain_text(_said(row))}" for row in alarms)]
+        parts += ["## Checks", "\n".join(f"- {code(document.name(row))} {plain_text(_said(row))}" for row in alarms)]
     if len(measured) > 1 and any(row.entry.rankable for row in measured):
         parts.append("## The two rankings")
         shares, gains = document.by_share(), document.by_gain()
-        pairs = [[str(at), code(kernel(a)), code(kernel(b))] for at, (a, b) in enumerate(zip(shares, gains), 1)]
+        pairs = [[str(at), code(document.name(a)), code(document.name(b))] for at, (a, b) in enumerate(zip(shares, gains), 1)]
         parts.append(table([["rank", "by measured share or time", "by expected gain"], *pairs]))
     notes = [f"- {code(row.nodeid)}: {plain_text(join_notes(row.entry.notes))}" for row in document.rows if row.entry.notes]
     if notes:

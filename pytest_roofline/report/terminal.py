@@ -13,8 +13,9 @@ from roofline_engine.metrics import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
 from ..evaluate import IDLE, SHARED, UNTIMELY, gate
+from ..names import distinct_labels
 from ..row import Row
-from .columns import ALARMS, COLUMNS, Column, duration, kernel, overhead_told
+from .columns import ALARMS, COLUMNS, duration, overhead_told
 
 if TYPE_CHECKING:
     from .document import Document
@@ -60,21 +61,21 @@ def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
 def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     rows = [row for row in document.rows if row.measurement is not None]
     if verbosity >= 0:
-        yield from _table(rows, width)
+        yield from _table(document, rows, width)
         for name, peaks in document.devices.items():
             yield Line(f"peaks of {printable(name)}: {_peaks(peaks)}")
     for row in document.rows:
         if row.check.status in ALARMS:
             colour = _ALARM if row.check.status == "beyond_roof" else ("yellow",)
-            yield Line(f"{row.check.status}: {kernel(row)}: {printable(row.check.message)}", colour)
-    low = [f"{kernel(row)} ({duration(row.measurement.t_s)})" for row in rows if row.measurement and _is_far_below(row)]
+            yield Line(f"{row.check.status}: {document.name(row)}: {printable(row.check.message)}", colour)
+    low = [f"{document.name(row)} ({duration(row.measurement.t_s)})" for row in rows if row.measurement and _is_far_below(row)]
     if low:
         told = _some(low, verbosity > 0)
         yield Line(f"under a thousandth of the roof, as a time in a wrong unit is (seconds are meant): {told}", ("yellow",))
     hidden = [(row.overhead, row) for row in document.rows if row.overhead and row.overhead.graph_speedup > 1 + ISOLATED_NOISE]
     for spent, row in sorted(hidden, key=lambda pair: -pair[0].share)[: None if verbosity > 0 else _TOLD]:
-        yield Line(f"launch overhead: {kernel(row)}: {overhead_told(spent)}")
-    yield from _untimed([row for row in document.rows if row.measurement is None and row.entry.modeled], verbosity)
+        yield Line(f"launch overhead: {document.name(row)}: {overhead_told(spent)}")
+    yield from _untimed(document, [row for row in document.rows if row.measurement is None and row.entry.modeled], verbosity)
     idle = sum(has_note(row.entry.notes, "idle") for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE.text}", ("yellow",))
@@ -84,7 +85,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield from _rankings(document, rows, full=verbosity > 0)
         yield from _unmatched(document)
     if verbosity > 0:
-        yield from _bases(document.rows, notes=verbosity > 1)
+        yield from _bases(document, notes=verbosity > 1)
     for line in document.problems:
         yield Line(f"roofline: {printable(line)}", ("yellow",))
     for path in document.written:
@@ -97,9 +98,9 @@ def _is_far_below(row: Row) -> bool:
     return row.device != HOST and bool(row.entry.falsifiable) and ratio < SUSPECT_LOW
 
 
-def _untimed(rows: Sequence[Row], verbosity: int) -> Iterator[Line]:
+def _untimed(document: Document, rows: Sequence[Row], verbosity: int) -> Iterator[Line]:
     """Work without a time: what it would take at the roof."""
-    told = [f"{kernel(row)} ({_moved(row)})" for row in rows[: None if verbosity > 0 else _TOLD]]
+    told = [f"{document.name(row)} ({_moved(row)})" for row in rows[: None if verbosity > 0 else _TOLD]]
     if told and verbosity >= 0:
         more = f" and {len(rows) - len(told)} more" if len(rows) > len(told) else ""
         yield Line(f"work without a time: {', '.join(told)}{more}")
@@ -121,7 +122,7 @@ def _gates(document: Document, rows: Sequence[Row]) -> Iterator[Line]:
     for row in rows:
         sure = dataclasses.replace(row, entry=row.entry._replace(confidence="high"))
         if row.failed is None and gate(row, settings, None) is None and gate(sure, settings, None) is not None:
-            spared.append(kernel(row))
+            spared.append(document.name(row))
     if spared:
         yield Line(f"not gated for low confidence, {len(spared)}: {_some(spared, False)}", ("yellow",))
     kinds = sorted(settings.fail_on & {"exceeds_target", "regression"})
@@ -129,33 +130,25 @@ def _gates(document: Document, rows: Sequence[Row]) -> Iterator[Line]:
         yield Line(f"no row has a baseline, so {' and '.join(kinds)} could fail none: --roofline-baseline", ("yellow",))
 
 
-def _table(rows: Sequence[Row], width: int) -> Iterator[Line]:
+def _table(document: Document, rows: Sequence[Row], width: int) -> Iterator[Line]:
     if not rows:
         return
     columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
+    names = [document.name(row) for row in rows]
+    longest = max(map(len, ("kernel", *names)))
     while True:
         cells = [[column.title for column in columns], *[[column.text(row) for column in columns] for row in rows]]
-        sizes = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-        rest = sum(sizes[1:]) + 2 * (len(columns) - 1)
-        spare = [column for column in columns if column.spare]
-        if rest + min(sizes[0], _NAME) <= width or not spare:
+        sizes = [max(map(len, texts)) for texts in zip(*cells)]
+        rest = sum(sizes) + 2 * len(sizes)
+        optional = [column for column in columns if column.spare]
+        if rest + min(longest, _NAME) <= width or not optional:
             break
-        columns.remove(min(spare, key=lambda column: column.spare))
-    sizes[0] = min(sizes[0], max(_NAME, width - rest))
-    for at, line in enumerate(cells):
-        text = "  ".join(_cell(cell, size, column) for cell, size, column in zip(line, sizes, columns)).rstrip()
-        yield Line(text, _colour(rows[at - 1]) if at else ("bold",))
-
-
-def _cell(text: str, size: int, column: Column) -> str:
-    shown = text if len(text) <= size else _elided(text, size)
-    return shown.rjust(size) if column.right else shown.ljust(size)
-
-
-def _elided(text: str, size: int) -> str:
-    """The middle goes: both ends of a test's name tell it from its neighbours."""
-    head = (size - 2) // 2
-    return f"{text[:head]}..{text[len(text) - (size - 2 - head) :]}"
+        columns.remove(min(optional, key=lambda column: column.spare))
+    size = min(longest, max(_NAME, width - rest))
+    labels = distinct_labels(names, size, "..")
+    for at, (name, texts) in enumerate(zip(("kernel", *(labels[name] for name in names)), cells)):
+        padded = [text.rjust(wide) if column.right else text.ljust(wide) for text, wide, column in zip(texts, sizes, columns)]
+        yield Line("  ".join([name.ljust(size), *padded]).rstrip(), _colour(rows[at - 1]) if at else ("bold",))
 
 
 def _colour(row: Row) -> tuple[str, ...]:
@@ -218,8 +211,8 @@ def _doubt(row: Row) -> str:
 def _rankings(document: Document, rows: Sequence[Row], *, full: bool) -> Iterator[Line]:
     if len(rows) < 2:
         return
-    shares = [kernel(row) for row in document.by_share() if row.measurement is not None]
-    gains = [f"{kernel(row)} {_gain(row)}" for row in document.by_gain() if row.entry.rankable]
+    shares = [document.name(row) for row in document.by_share() if row.measurement is not None]
+    gains = [f"{document.name(row)} {_gain(row)}" for row in document.by_gain() if row.entry.rankable]
     measure = "share of GPU time" if any(row.entry.pct_gpu_time for row in rows) else "time"
     yield Line(f"by {measure}: {_some(shares, full)}")
     yield Line(f"by expected gain: {_some(gains, full) or 'nothing can be ranked'}")
@@ -246,11 +239,11 @@ def _unmatched(document: Document) -> Iterator[Line]:
             yield Line(f"{what}: {', '.join(printable(name) for name in names[:_LISTED])}{more}")
 
 
-def _bases(rows: Sequence[Row], *, notes: bool) -> Iterator[Line]:
-    for row in rows:
+def _bases(document: Document, *, notes: bool) -> Iterator[Line]:
+    for row in document.rows:
         entry, m = row.entry, row.measurement
         timed = f"{m.source}, {m.clock} clock, {m.cache} cache, {m.rounds or '?'} rounds" if m else "not measured"
-        yield Line(f"{kernel(row)}: {_moved(row)} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
+        yield Line(f"{document.name(row)}: {_moved(row)} ({row.work_source or 'no source'}, stage {entry.stage}); {timed}")
         if notes and entry.notes:
             yield Line(f"    {printable(join_notes(entry.notes))}")
             for lever in (*entry.byte_reduction_levers, *entry.host_side_levers):

@@ -52,7 +52,7 @@ def main() -> None:
         run.mkdir()
         write_run(run)
         environment = cached(Path(name, "cache"))
-        imports = f"import sys; sys.path.insert(0, {str(TOOL.parent)!r}); import roofline_engine.metrics"
+        imports = f"import sys; sys.path.insert(0, {str(TOOL.parent)!r}); import roofline_engine.roofline"
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
             "import the model": [sys.executable, "-c", imports],

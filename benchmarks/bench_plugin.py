@@ -146,8 +146,8 @@ def bench_reports(folder: Path) -> None:
 def one_row() -> Row:
     """A row with a verdict, a baseline and a remark, as a run makes it."""
     from roofline_engine.check import Baseline, Measurement, check, measured
-    from roofline_engine.entry import Entry
-    from roofline_engine.models import work
+    from roofline_engine.fields import Entry
+    from roofline_engine.ops import work
     from roofline_engine.peaks import Peaks
 
     peaks = Peaks(product="x", hbm_bw_bytes_s=8e12, flops={"bf16": 2.5e15}, l2_bytes=3e7, confidence="high")

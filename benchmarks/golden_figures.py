@@ -15,10 +15,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "skill"))
 
-from roofline_engine.device import Device  # noqa: E402
-from roofline_engine.models import Work, work  # noqa: E402
-from roofline_engine.peaks import Peaks, resolve  # noqa: E402
-from roofline_engine.peaktable import load  # noqa: E402
+from roofline_engine.ops import work  # noqa: E402
+from roofline_engine.peaks import (  # noqa: E402
+    Device,
+    Peaks,
+    resolve,
+)
+from roofline_engine.peaks_table import load  # noqa: E402
+from roofline_engine.work import Work  # noqa: E402
 
 PRODUCTS = {
     "gfx942": "MI300X",

@@ -17,12 +17,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "skill"))
 
-from roofline_engine.device import Device  # noqa: E402
-from roofline_engine.metrics import point  # noqa: E402
-from roofline_engine.models import Work, work  # noqa: E402
-from roofline_engine.peaks import Peaks, resolve  # noqa: E402
-from roofline_engine.peaktable import load  # noqa: E402
+from roofline_engine.ops import work  # noqa: E402
+from roofline_engine.peaks import (  # noqa: E402
+    Device,
+    Peaks,
+    resolve,
+)
+from roofline_engine.peaks_table import load  # noqa: E402
+from roofline_engine.roofline import point  # noqa: E402
 from roofline_engine.units import number, parse_dtype  # noqa: E402
+from roofline_engine.work import Work  # noqa: E402
 
 DEVICES = {("gfx942", "80"): "MI308X", ("gfx942", "304"): "MI300X", ("gfx950", "256"): "MI355X"}
 

@@ -1,7 +1,7 @@
 """How large operands must be to come from memory on this machine, and how large they may be to stay an example."""
 
 from pytest_roofline.ceilings.machine import available_bytes, this_machine
-from roofline_engine.metrics import LARGEST_CACHE
+from roofline_engine.roofline import LARGEST_CACHE
 
 #: So that every round reads from memory what the round before left in the cache (the rule of McCalpin's STREAM).
 OVER_CACHE = 4

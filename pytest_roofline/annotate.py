@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
-from roofline_engine.device import Device
 from roofline_engine.files import read_json, to_json
-from roofline_engine.peaks import Peaks
+from roofline_engine.peaks import Device, Peaks
 from roofline_engine.units import number, printable
 
 from . import declare

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roofline_engine.check import Baseline, Prediction
 from roofline_engine.files import read_json
-from roofline_engine.models import Work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
+from roofline_engine.work import Work
 
 from .ceilings.machine import cpu_model
 from .config import read_toml

@@ -16,15 +16,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from roofline_engine import ceilings, overlay, peaktable
-from roofline_engine.causes import AGREES, EXPERIMENTS
-from roofline_engine.check import NOT_FALSIFIABLE, Baseline, Check, Measurement, Prediction, check, overhead
-from roofline_engine.entry import Entry
+from roofline_engine import peaks_measured, peaks_table
+from roofline_engine.check import (
+    AGREES,
+    EXPERIMENTS,
+    NOT_FALSIFIABLE,
+    Baseline,
+    Check,
+    Measurement,
+    Prediction,
+    check,
+    overhead,
+)
+from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.metrics import bound, point, roof_time
-from roofline_engine.models import TARGET_EFF, Work, in_cache
 from roofline_engine.peaks import Peaks, named
+from roofline_engine.roofline import bound, point, roof_time
 from roofline_engine.units import printable
+from roofline_engine.work import TARGET_EFF, Work, in_cache
 
 from .declare import build
 from .evaluate import claim_of, facts_of, times
@@ -50,7 +59,7 @@ class Checker:
 
     def __init__(
         self,
-        table: peaktable.Table | None,
+        table: peaks_table.Table | None,
         *,
         device: str | None = None,
         given: Peaks | None = None,
@@ -391,17 +400,17 @@ def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
         yield lambda position: bar.update(task, completed=position)
 
 
-def _peaks(path: str | None, device: str | None) -> tuple[peaktable.Table | None, Peaks | None]:
+def _peaks(path: str | None, device: str | None) -> tuple[peaks_table.Table | None, Peaks | None]:
     """The table, and the peaks of ``device`` under measured ceilings where such a file was given."""
-    measured = ceilings.read(path) if path is not None else None
+    measured = peaks_measured.read_ceilings(path) if path is not None else None
     shipped = path is None or measured is not None
-    found = peaktable.locate() if shipped else path
-    table = peaktable.load(found, shipped=shipped) if found else None
+    found = peaks_table.locate() if shipped else path
+    table = peaks_table.load(found, shipped=shipped) if found else None
     if measured is None:
         return table, None
     if device is None:
         raise ValueError("--peaks with measured ceilings needs --device")
-    laid, refused = overlay.apply(named(table, device), measured, table)
+    laid, refused = peaks_measured.lay_over(named(table, device), measured, table)
     for line in refused:
         print(printable(line), file=sys.stderr)
     return table, laid

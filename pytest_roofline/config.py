@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from roofline_engine.metrics import ISOLATED_NOISE
+from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
 from .values import percent

@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
-from roofline_engine.entry import ByteModel, note
+from roofline_engine.fields import ByteModel, note
 from roofline_engine.kernels import classify
-from roofline_engine.models import OPS, REQUIRED, Work, op_class, work
+from roofline_engine.ops import OPS, op_class, work
 from roofline_engine.units import number, parse_dtype, printable
+from roofline_engine.work import REQUIRED, Work
 
 from .values import percent, plain
 

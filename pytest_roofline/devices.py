@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roofline_engine import ceilings, overlay, peaktable
+from roofline_engine import peaks_measured, peaks_table
 from roofline_engine.check import HOST
-from roofline_engine.device import Device
-from roofline_engine.peaks import Peaks, Target, named, resolve
-from roofline_engine.peaktable import normalise
+from roofline_engine.peaks import Device, Peaks, Target, named, resolve
+from roofline_engine.peaks_table import normalise
 
 from . import ceilings as host_ceilings
 
@@ -43,7 +42,7 @@ class Devices:
         self._found: dict[str, Peaks] = {}
         self._machine: Device | None = None
         self._asked = False
-        self._table: peaktable.Table | None = None
+        self._table: peaks_table.Table | None = None
 
     @property
     def found(self) -> dict[str, Peaks]:
@@ -116,7 +115,7 @@ class Devices:
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
         if measured is not None:
             try:
-                found, refused = overlay.apply(found, measured, table)
+                found, refused = peaks_measured.lay_over(found, measured, table)
                 self.problems += [f"peaks: {line}" for line in refused]
             except ValueError as error:
                 self.problems.append(f"peaks: {error}")
@@ -130,20 +129,20 @@ class Devices:
         """
         self._tables()
 
-    def _tables(self) -> tuple[peaktable.Table | None, ceilings.Overlay | None]:
+    def _tables(self) -> tuple[peaks_table.Table | None, peaks_measured.Overlay | None]:
         """The table and the measured ceilings to lay over it.
 
         Raises:
             ValueError, OSError: when a file that was given cannot be read.
         """
         try:
-            measured = None if self.given is None else ceilings.read(str(self.given))
+            measured = None if self.given is None else peaks_measured.read_ceilings(str(self.given))
         except OSError as error:
             raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
         own = self.given is not None and measured is None
-        path = str(self.given) if own else peaktable.locate()
+        path = str(self.given) if own else peaks_table.locate()
         if self._table is None and path is not None:
-            self._table = peaktable.load(path, shipped=not own)
+            self._table = peaks_table.load(path, shipped=not own)
         return self._table, measured
 
 

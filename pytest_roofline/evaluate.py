@@ -7,27 +7,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roofline_engine import advice
-from roofline_engine.causes import SHORT, Claim, Facts, Finding, found, of_claim, of_excess, of_unit
 from roofline_engine.check import (
     COMPARABLE,
     HOST,
     NOTHING,
+    SHORT,
     Baseline,
     Check,
+    Claim,
+    Facts,
+    Finding,
     Measurement,
     Prediction,
     check,
     doubted,
+    found,
     limit,
     measured,
+    of_claim,
+    of_excess,
+    of_unit,
     overhead,
     untimely,
 )
-from roofline_engine.entry import Entry, Note, first_text, note, tidy_notes
-from roofline_engine.metrics import assess, roof_time, unmodelled
-from roofline_engine.models import WITHOUT_ACTIVATIONS, Work, in_cache
+from roofline_engine.fields import Entry, Note, first_text, note, tidy_notes
 from roofline_engine.peaks import Peaks
+from roofline_engine.roofline import assess, roof_time, unmodelled
 from roofline_engine.units import quantity
+from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, in_cache
 
 from .baselines import Predictions
 from .config import Settings

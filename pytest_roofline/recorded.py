@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from roofline_engine import peaktable
-from roofline_engine.models import Work
+from roofline_engine import peaks_table
 from roofline_engine.peaks import named
 from roofline_engine.units import printable
+from roofline_engine.work import Work
 
 from .declare import Declared, build
 from .evaluate import times
@@ -98,10 +98,10 @@ def _work(record: RecordRow, params: Mapping[str, Any]) -> tuple[Work | None, st
 @lru_cache(maxsize=64)
 def _device(name: str | None, units: int | None) -> str | None:
     """The product, where the units tell it among those of its architecture; else the name as it stands."""
-    path = peaktable.locate() if name and units else None
+    path = peaks_table.locate() if name and units else None
     if name is None or path is None:
         return name
-    return named(peaktable.load(path, shipped=True), name, units).product or name
+    return named(peaks_table.load(path, shipped=True), name, units).product or name
 
 
 #: The unit at the end of a key that names a figure.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline_engine.check import Baseline, Check, Measurement, Overhead, Prediction, overhead
-from roofline_engine.entry import ByteModel, Entry, read_notes, to_dict
-from roofline_engine.models import Work
+from roofline_engine.fields import ByteModel, Entry, read_notes, to_dict
 from roofline_engine.units import number, parse_dtype
+from roofline_engine.work import Work
 
 from .declare import Declared
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from roofline_engine import causes, check, entry
+from roofline_engine import check, fields
 
 #: Record, closed sets of its fields, meanings of its fields, fields that the document leaves out.
 _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
-    "byte-model": (entry.ByteModel, {}, {}),
-    "entry": (entry.Entry, entry.CLOSED_SETS, entry.FIELDS),
+    "byte-model": (fields.ByteModel, {}, {}),
+    "entry": (fields.Entry, fields.CLOSED_SETS, fields.FIELDS),
     "measurement": (
         check.Measurement,
         {"source": check.SOURCES, "clock": check.CLOCKS, "cache": check.CACHES},
@@ -26,14 +26,14 @@ _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]
     "baseline": (check.Baseline, {"kind": check.BASELINE_KINDS}, {}),
     "prediction": (
         check.Prediction,
-        {"headroom_class": entry.HEADROOM_CLASSES, "confidence": entry.CONFIDENCES, "roof_axis": entry.ROOF_AXES},
+        {"headroom_class": fields.HEADROOM_CLASSES, "confidence": fields.CONFIDENCES, "roof_axis": fields.ROOF_AXES},
         {},
     ),
-    "check": (check.Check, {"status": check.STATUSES, "cause": causes.CAUSES}, {}),
+    "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}, {}),
 }
 
 
-Stage: Any = Literal[entry.STAGES]
+Stage: Any = Literal[fields.STAGES]
 
 
 class PeaksModel(BaseModel):

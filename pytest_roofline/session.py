@@ -19,9 +19,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from roofline_engine.device import Device
 from roofline_engine.inputs import read_targets
-from roofline_engine.peaks import Peaks
+from roofline_engine.peaks import Device, Peaks
 from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 from pytest_roofline.timing import Settings, compare, measure
 from roofline_engine.check import Measurement
-from roofline_engine.device import Device
-from roofline_engine.peaks import resolve
-from roofline_engine.peaktable import load, locate
+from roofline_engine.peaks import Device, resolve
+from roofline_engine.peaks_table import load, locate
 
 #: A copy that reaches less of the rated bandwidth than this is timed with something else in it.
 LEAST_OF_RATED = 0.5

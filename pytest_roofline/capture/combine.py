@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from roofline_engine.entry import ByteModel, note
+from roofline_engine.fields import ByteModel, note
 from roofline_engine.kernels import classify
-from roofline_engine.models import Work
 from roofline_engine.units import Dtype, parse_dtype, quantity
+from roofline_engine.work import Work
 
 from .coverage import Covered
 from .trace import Captured, Region, Seen

@@ -13,10 +13,11 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
-from roofline_engine.entry import ByteModel, note
-from roofline_engine.models import Work, work
-from roofline_engine.ops_matmul import positions_met
+from roofline_engine.fields import ByteModel, note
+from roofline_engine.ops import work
+from roofline_engine.ops.matmul import positions_met
 from roofline_engine.units import Dtype, parse_dtype, quantity
+from roofline_engine.work import Work
 
 from ..timing.devices import loaded
 from ..values import raised

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from roofline_engine.models import work
+from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised

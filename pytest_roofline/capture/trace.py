@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from roofline_engine.models import Work
+from roofline_engine.work import Work
 
 META = "its tensors are on the meta device, where nothing is computed"
 

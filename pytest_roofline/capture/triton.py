@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from roofline_engine.entry import ByteModel
-from roofline_engine.models import Work
+from roofline_engine.fields import ByteModel
 from roofline_engine.units import Dtype, parse_dtype
+from roofline_engine.work import Work
 
 from ..timing.devices import loaded
 from .restore import names_of, replaced

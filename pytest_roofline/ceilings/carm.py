@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 
-from roofline_engine.ceilings import carm_figure
+from roofline_engine.peaks_measured import carm_figure
 from roofline_engine.units import whole
 
 from .kernels import array_bytes, level_bytes

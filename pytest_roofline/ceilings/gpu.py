@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.device import Device
-from roofline_engine.peaks import Peaks, resolve
-from roofline_engine.peaktable import Table
+from roofline_engine.peaks import Device, Peaks, resolve
+from roofline_engine.peaks_table import Table
 
 #: Returns a module by its name, None where it is not installed.
 Import = Callable[[str], Any]

@@ -16,8 +16,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.overlay import ROUNDS
 from roofline_engine.peaks import Peaks, joined
+from roofline_engine.peaks_measured import ROUNDS
 from roofline_engine.units import number, printable, quantity, whole
 
 from .machine import Machine

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from roofline_engine.causes import Claim
-from roofline_engine.check import Measurement
+from roofline_engine.check import Claim, Measurement
 
 from ..values import plain
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from roofline_engine.causes import Claim
-from roofline_engine.check import Baseline, Measurement
-from roofline_engine.entry import ByteModel, Note
-from roofline_engine.models import Work
+from roofline_engine.check import Baseline, Claim, Measurement
+from roofline_engine.fields import ByteModel, Note
 from roofline_engine.units import parse_dtype, printable
+from roofline_engine.work import Work
 
 from ..capture.trace import Captured
 

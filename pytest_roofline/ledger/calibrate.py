@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline_engine.inputs import TARGETS_SCHEMA
-from roofline_engine.models import TARGET_EFF
+from roofline_engine.work import TARGET_EFF
 
 from .pair import Pair
 from .summary import ENOUGH

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roofline_engine.entry import BOUND_TYPES, CONFIDENCES, STAGES
-from roofline_engine.metrics import ISOLATED_NOISE
+from roofline_engine.fields import BOUND_TYPES, CONFIDENCES, STAGES
+from roofline_engine.roofline import ISOLATED_NOISE
 
 BASES = ("model", "mixed", "counters")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from roofline_engine.entry import BOUND_TYPES, CONFIDENCES
+from roofline_engine.fields import BOUND_TYPES, CONFIDENCES
 from roofline_engine.kernels import classify
 
 from .pair import Figure, Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from roofline_engine.check import COMPARABLE
-from roofline_engine.metrics import ISOLATED_NOISE
+from roofline_engine.roofline import ISOLATED_NOISE
 
 from ..row import Result, Row
 from .pair import BASES, Figure, Pair

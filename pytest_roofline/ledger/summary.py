@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from roofline_engine.metrics import SERVING_NOISE
+from roofline_engine.roofline import SERVING_NOISE
 
 from .pair import Pair
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from roofline_engine.metrics import bound, point
-from roofline_engine.roofs import attainable, below_ceiling, binds, ridge
+from roofline_engine.roofline import attainable, below_ceiling, binds, bound, point, ridge
 from roofline_engine.units import quantity
 
 from ..names import shorten

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from roofline_engine.entry import FIELDS
+from roofline_engine.fields import FIELDS
 
 from ..names import shorten
 from . import draw, vega

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from roofline_engine.check import COMPARABLE
-from roofline_engine.entry import FIELDS, HEADROOM_CLASSES
-from roofline_engine.roofs import attainable, below_ceiling, binds
+from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
+from roofline_engine.roofline import attainable, below_ceiling, binds
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from roofline_engine.causes import Alternative
+from roofline_engine.check import Alternative
 from roofline_engine.units import parse_dtype
 
 from .row import RecordRow

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from roofline_engine.causes import Alternative
-from roofline_engine.ops_matmul import experts_hit
+from roofline_engine.check import Alternative
+from roofline_engine.ops.matmul import experts_hit
 
 from .aiter_gemm import device
 from .row import RecordRow

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from roofline_engine.causes import Alternative
+from roofline_engine.check import Alternative
 
 from .aiter_gemm import device, mistakes
 from .row import RecordRow

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.models import work
+from roofline_engine.ops import work
 from roofline_engine.units import Dtype, parse_dtype, whole, wider
 
 from .row import RecordRow

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roofline_engine.causes import Alternative
+from roofline_engine.check import Alternative
 
 from .. import declare
 from ..declare import Declared

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofline_engine.causes import Alternative, Claim
+from roofline_engine.check import Alternative, Claim
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that doubles the cost of a record, and a file has 500,000

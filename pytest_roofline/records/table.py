@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from math import inf
 
-from roofline_engine.causes import Claim
+from roofline_engine.check import Claim
 from roofline_engine.units import number, parse_dtype, printable, whole
 
 from .row import RecordRow

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from roofline_engine.models import OPS
+from roofline_engine.ops import OPS
 from roofline_engine.units import number, parse_dtype, printable
 
 from .values import buildable, label, mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roofline_engine.causes import Claim
+from roofline_engine.check import Claim
 from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable
 

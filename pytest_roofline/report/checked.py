@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from roofline_engine.metrics import ISOLATED_NOISE
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
+from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
 from ..evaluate import told

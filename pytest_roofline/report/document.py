@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roofline_engine.check import HOST
-from roofline_engine.entry import STAGES, first_text
+from roofline_engine.fields import STAGES, first_text
 from roofline_engine.units import printable, quantity
 
 from ..baselines import REPORT_SCHEMA, Predictions, this_machine

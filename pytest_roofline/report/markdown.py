@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from roofline_engine.entry import join_notes
+from roofline_engine.fields import join_notes
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.check import HOST
-from roofline_engine.entry import first_text, has_note, join_notes
-from roofline_engine.metrics import ISOLATED_NOISE, SUSPECT_LOW
+from roofline_engine.fields import first_text, has_note, join_notes
+from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
 from ..evaluate import IDLE, SHARED, UNTIMELY, gate

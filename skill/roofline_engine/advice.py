@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .entry import Entry, Note, note
+from .fields import Entry, Note, note
 from .inputs import Row
 from .kernels import classify
-from .metrics import (
-    ISOLATED_NOISE,
-    SERVING_NOISE,
-    STREAMING_FRACTION,
-    cache_bytes,
-)
-from .models import TARGET_EFF
 from .peaks import Peaks
+from .roofline import ISOLATED_NOISE, SERVING_NOISE, STREAMING_FRACTION, cache_bytes
 from .units import parse_dtype, printable, quantity
+from .work import TARGET_EFF
 
 _NEIGHBOURS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
 _NAMED = 3

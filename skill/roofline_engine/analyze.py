@@ -6,17 +6,18 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from . import advice, ceilings, fold, inputs, kernels, overlay, peaks, peaktable
+from . import advice, inputs, kernels, peaks, peaks_measured, peaks_table
 from .config import guess, model
 from .config.model import ModelConfig
 from .counters.apply import Book
-from .entry import STAGES, Entry, Note, note, tidy_notes, to_dict
+from .fields import STAGES, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
-from .metrics import HEAD_MAX, HEAD_PCT, assess, route, unmodelled
-from .models import OPS, Work, op_class, work
+from .ops import OPS, op_class, work
 from .peaks import Peaks
+from .roofline import HEAD_MAX, HEAD_PCT, assess, roof_axes, route, unmodelled
 from .units import number, printable
+from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 
 #: The artifact format's version, the specification's; it changes with the format, not with the package.
 SKILL_VERSION = "1"
@@ -98,7 +99,7 @@ def find_sources(path: str) -> Sources:
         if lists:
             expected = f"one Top-N list in it, found {', '.join(map(printable, lists))}: name one"
         raise ValueError(f"{printable(path)}: expected {expected}")
-    table = peaktable.locate()
+    table = peaks_table.locate()
     return Sources(
         topn=topn,
         env=inputs.find(folder, inputs.ENV_NAME, 2),
@@ -201,9 +202,9 @@ def _read_env(path: str | None, errors: list[str]) -> Env:
 def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
     table, measured, path, shipped = None, None, sources.peaks, sources.peaks_shipped
     if path is not None and not shipped:
-        given, path = path, peaktable.locate()  # measured ceilings lie over the shipped table
+        given, path = path, peaks_table.locate()  # measured ceilings lie over the shipped table
         try:
-            measured = ceilings.read(given, sources.peaks_device)
+            measured = peaks_measured.read_ceilings(given, sources.peaks_device)
             path = given if measured is None else path
         except (OSError, ValueError) as error:
             errors.append(f"L1: peaks: {error}")
@@ -212,7 +213,7 @@ def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
         errors.append("L1: no peaks.md was found: peaks are null unless the device's properties give them")
     else:
         try:
-            table = peaktable.load(path, shipped=shipped)
+            table = peaks_table.load(path, shipped=shipped)
         except (OSError, ValueError) as error:
             errors.append(f"L1: peaks: {error}")
     try:
@@ -222,7 +223,7 @@ def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
         return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
     if measured is not None:
         try:
-            found, refused = overlay.apply(found, measured, table)
+            found, refused = peaks_measured.lay_over(found, measured, table)
             errors += [f"L1: peaks: {line}" for line in refused]
         except ValueError as error:
             errors.append(f"L1: peaks: {error}")
@@ -377,28 +378,28 @@ class Judge:
         With a time for each, their rates are weighted by calls x time on the roof where most of it goes, dispatch-bound
         shapes apart, and the share left out is said. With the Top-N's one time, shapes on different roofs give no verdict.
         """
-        labels = fold.roofs([case.work for case in cases], self.peaks)
+        labels = roof_axes([case.work for case in cases], self.peaks)
         if entry.t_ms is not None and all(case.t_s for case in cases):
             times = [case.t_s or 0.0 for case in cases]
             labels = ["dispatch" if t / launches <= self.peaks.dispatch_floor_s else label for t, label in zip(times, labels)]
             weights = [case.calls * t for case, t in zip(cases, times)]
-            kept, excluded = fold.heaviest(labels, weights)
+            kept, excluded = heaviest_label(labels, weights)
             t_unit = entry.t_ms / 1e3 * launches
             chosen = [at for at, label in enumerate(labels) if label == kept]
-            rates = [fold.scaled(cases[at].work, t_unit / times[at]) for at in chosen]
+            rates = [scale_work(cases[at].work, t_unit / times[at]) for at in chosen]
             notes.append(note("the shapes' rates are weighted by calls x t_us"))
             if excluded > 0:
                 notes.append(
                     note(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
                 )
-            return entry, fold.mean(rates, [weights[at] for at in chosen]), True
+            return entry, combine_shapes(rates, [weights[at] for at in chosen]), True
         calls = sum(case.calls for case in cases)
-        done = fold.mean([case.work for case in cases], [case.calls for case in cases])
+        done = combine_shapes([case.work for case in cases], [case.calls for case in cases])
         if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
             entry = entry._replace(t_ms=row.avg_ms)
             notes.append(note("the shapes cover all launches, so the average over all launches is the time of one"))
         else:
-            done = fold.spread(done, [case.work for case in cases])
+            done = widen_range(done, [case.work for case in cases])
             notes.append(note("one time for several shapes: each shape is in the range"))
         if len(set(labels)) > 1:
             notes.append(note("the shapes stand on different sides of the ridge point: no one ratio speaks for them"))

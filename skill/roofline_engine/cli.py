@@ -12,7 +12,7 @@ from .units import number, printable, whole
 
 if TYPE_CHECKING:
     from .counters.base import Counters
-    from .peaktable import Table
+    from .peaks_table import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
 EXITS = "0 done, 2 bad usage or unreadable input"
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", mor
 
 def _version() -> str:
     """Return the version in SKILL.md, which is that of the package."""
-    from .peaktable import skill_dir
+    from .peaks_table import skill_dir
 
     folder = skill_dir()
     if folder is None:
@@ -192,12 +192,12 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> Table:
-    from . import peaktable
+    from . import peaks_table
 
-    path = options.peaks or peaktable.locate()
+    path = options.peaks or peaks_table.locate()
     if path is None:
         raise ValueError("no peaks.md above the helper: name one with --peaks")
-    return peaktable.load(path, shipped=options.peaks is None)
+    return peaks_table.load(path, shipped=options.peaks is None)
 
 
 def _peaks_list(options: argparse.Namespace) -> int:
@@ -225,19 +225,19 @@ def _tera(value: float | None) -> str:
 
 def _peaks_show(options: argparse.Namespace) -> int:
     from . import peaks
-    from .device import architecture
     from .files import to_json
+    from .peaks import architecture
 
     measured = None
     if options.peaks is not None:
-        from . import ceilings, overlay
+        from . import peaks_measured
 
-        measured = ceilings.read(options.peaks, options.peaks_device)
+        measured = peaks_measured.read_ceilings(options.peaks, options.peaks_device)
         options.peaks = options.peaks if measured is None else None
     table = _table(options)
     gfx, found = architecture(options.name), peaks.named(table, options.name)
     if measured is not None:
-        found, refused = overlay.apply(found, measured, table)
+        found, refused = peaks_measured.lay_over(found, measured, table)
         for line in refused:
             print(printable(line), file=sys.stderr)
     if found.source == "derived":
@@ -266,7 +266,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
 
 
 def _peaks_audit(options: argparse.Namespace) -> int:
-    from .audit import audit, open_figures
+    from .peaks_audit import audit, open_figures
 
     table = _table(options)
     figures, problems = audit(table)
@@ -337,7 +337,7 @@ def _counters(options: argparse.Namespace) -> Counters:
 
 
 def _skill_path(options: argparse.Namespace) -> int:
-    from .peaktable import skill_dir
+    from .peaks_table import skill_dir
 
     folder = skill_dir()
     if folder is None or not os.path.isfile(os.path.join(folder, "SKILL.md")):

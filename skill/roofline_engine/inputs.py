@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .device import Device
 from .files import condense, read_json, read_table
 from .kernels import clean_name, short_name
-from .peaks import Target
-from .peaktable import normalise
+from .peaks import Device, Target
+from .peaks_table import normalise
 from .units import number, printable
 
 TOPN_NAME = "profile_topN.json"

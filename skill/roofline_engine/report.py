@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
-from .entry import Entry, Note, show
+from .fields import Entry, Note, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from .entry import CLOSED_SETS, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, Entry
-from .metrics import (
+from .fields import CLOSED_SETS, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, Entry
+from .ops import op_class
+from .peaks import DISPATCH_FLOOR_S
+from .roofline import (
     LATENCY_THRESHOLD,
     MODERATE_BAND,
     NO_NUMBERS,
@@ -20,8 +22,6 @@ from .metrics import (
     throughput_gain_pct,
     time_saved_pct,
 )
-from .models import op_class
-from .peaks import DISPATCH_FLOOR_S
 from .units import number, parse_dtype
 
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.capture.trace import Captured
-from roofline_engine.models import Work, work
+from roofline_engine.ops import work
+from roofline_engine.work import Work
 
 
 @pytest.fixture(scope="module")

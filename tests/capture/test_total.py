@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_roofline.capture.combine import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
 from pytest_roofline.capture.coverage import LISTED, SOME, Covered, strided
 from pytest_roofline.capture.trace import Region, Seen
-from roofline_engine.models import work
+from roofline_engine.ops import work
 
 
 def tensor(storage: int, nbytes: float = 4000.0, *, at: int = 0, whole: float | None = None) -> Region:

@@ -14,7 +14,7 @@ import pytest
 from pytest_roofline.ceilings import carm, kernels, machine, measure, rounds
 from pytest_roofline.ceilings.rounds import Kernel
 from pytest_roofline.ceilings.store import Ceiling, Ceilings
-from roofline_engine import metrics
+from roofline_engine import roofline
 from support.ceilings import BOX, bandwidth, compute, of_box
 
 
@@ -143,7 +143,7 @@ def test_confidence_is_high_while_best_and_median_lie_within_15_percent(
 
 def test_the_engine_takes_the_last_level_cache_for_its_residency_rule() -> None:
     peaks = of_box(bandwidth(2e10), compute(1e11)).peaks()
-    assert metrics.cache_bytes(peaks) == 2**25
+    assert roofline.cache_bytes(peaks) == 2**25
 
 
 def test_two_ceilings_of_one_thing_keep_the_larger() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.ceilings import Found, find_device
-from roofline_engine.peaktable import load
+from roofline_engine.peaks_table import load
 from support.tool import ROOT
 
 TABLE = load(str(ROOT / "peaks.md"))

@@ -14,9 +14,8 @@ from pytest_roofline.capture.trace import Captured
 from pytest_roofline.collect.returned import understood, unit_of
 from pytest_roofline.collect.rows import Row
 from pytest_roofline.collect.source import PythonFile
-from roofline_engine.causes import Claim
-from roofline_engine.check import Baseline, Measurement
-from roofline_engine.models import work
+from roofline_engine.check import Baseline, Claim, Measurement
+from roofline_engine.ops import work
 from support.project import Project, Ran
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")

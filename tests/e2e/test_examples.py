@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roofline_engine.metrics import LARGEST_CACHE
+from roofline_engine.roofline import LARGEST_CACHE
 from support.tool import ROOT
 
 pytest.importorskip("numpy")

@@ -81,7 +81,7 @@ def test_the_primitives_are_importable_from_the_front() -> None:
 
 
 def test_record_is_a_named_tuple() -> None:
-    from roofline_engine.entry import ByteModel
+    from roofline_engine.fields import ByteModel
 
     model = ByteModel("x", 1.0, 2.0)
     assert model == ("x", 1.0, 2.0, True, None)

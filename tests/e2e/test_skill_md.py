@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from roofline_engine import entry as definitions
-from roofline_engine import metrics
-from roofline_engine.entry import FIELDS
-from roofline_engine.models import TARGET_EFF
+from roofline_engine import fields as definitions
+from roofline_engine import roofline
+from roofline_engine.fields import FIELDS
 from roofline_engine.units import parse_dtype
 from roofline_engine.validate import validate
+from roofline_engine.work import TARGET_EFF
 from support.tool import ROOT
 
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
@@ -65,16 +65,16 @@ def test_the_exported_skill_passes_the_validator(tmp_path: Path) -> None:
 
 def test_constants_are_the_engines() -> None:
     assert {name: float(value) for name, value in table("constant", "value").items()} == {
-        "latency_threshold": metrics.LATENCY_THRESHOLD,
-        "saturated_band": metrics.SATURATED_BAND,
-        "moderate_band": metrics.MODERATE_BAND,
-        "dispatch_floor_us": pytest.approx(metrics.DISPATCH_FLOOR_S * 1e6),
-        "head_pct": metrics.HEAD_PCT,
-        "head_max": metrics.HEAD_MAX,
-        "isolated_noise": metrics.ISOLATED_NOISE,
-        "serving_noise": metrics.SERVING_NOISE,
-        "streaming_fraction": metrics.STREAMING_FRACTION,
-        "suspect_low": metrics.SUSPECT_LOW,
+        "latency_threshold": roofline.LATENCY_THRESHOLD,
+        "saturated_band": roofline.SATURATED_BAND,
+        "moderate_band": roofline.MODERATE_BAND,
+        "dispatch_floor_us": pytest.approx(roofline.DISPATCH_FLOOR_S * 1e6),
+        "head_pct": roofline.HEAD_PCT,
+        "head_max": roofline.HEAD_MAX,
+        "isolated_noise": roofline.ISOLATED_NOISE,
+        "serving_noise": roofline.SERVING_NOISE,
+        "streaming_fraction": roofline.STREAMING_FRACTION,
+        "suspect_low": roofline.SUSPECT_LOW,
     }
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from roofline_engine.audit import audit
-from roofline_engine.peaktable import Block, Table, load, unit_counts
+from roofline_engine.peaks_audit import audit
+from roofline_engine.peaks_table import Block, Table, load, unit_counts
 from support.tool import ROOT, run_tool
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")

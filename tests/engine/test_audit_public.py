@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from roofline_engine.audit import audit
-from roofline_engine.device import Device
-from roofline_engine.peaks import resolve
-from roofline_engine.peaktable import Table, load
+from roofline_engine.peaks import Device, resolve
+from roofline_engine.peaks_audit import audit
+from roofline_engine.peaks_table import Table, load
 from support.tool import ROOT
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")

@@ -18,10 +18,11 @@ from roofline_engine.check import (
     measured,
     overhead,
 )
-from roofline_engine.entry import ByteModel, Entry
-from roofline_engine.models import Work, work
+from roofline_engine.fields import ByteModel, Entry
+from roofline_engine.ops import work
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import parse_dtype
+from roofline_engine.work import Work
 
 #: 8 TB/s and 5 PFLOP/s: the worked example's device, without a figure for its bus or its clock.
 PEAKS = Peaks(product="x", gfx="gfx950", hbm_bw_bytes_s=8e12, hbm_bw_limit_bytes_s=8e12, flops={"fp8": 5e15}, confidence="high")

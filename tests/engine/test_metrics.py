@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from roofline_engine.entry import ByteModel, Entry, Note, has_note, join_notes, note, read_notes, tidy_notes
-from roofline_engine.metrics import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
-from roofline_engine.models import Work
+from roofline_engine.fields import ByteModel, Entry, Note, has_note, join_notes, note, read_notes, tidy_notes
 from roofline_engine.peaks import Device, Peaks, resolve
-from roofline_engine.peaktable import load
+from roofline_engine.peaks_table import load
+from roofline_engine.roofline import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
 from roofline_engine.units import parse_dtype
+from roofline_engine.work import Work
 from support.tool import ROOT
 
 #: Round peaks: ridge at 100 FLOP/B.

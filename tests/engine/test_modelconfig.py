@@ -16,7 +16,7 @@ from roofline_engine.config.model import ModelConfig
 from roofline_engine.config.model import read as read_config
 from roofline_engine.inputs import Env, Row
 from roofline_engine.kernels import Hint
-from roofline_engine.models import OPS
+from roofline_engine.ops import OPS
 from support.profiles import MI300X, Run, entry, gemm_row
 
 DENSE: dict[str, Any] = {

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine.models import OPS, TARGET_EFF, in_cache, work
-from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct, positions_met
+from roofline_engine.ops import OPS, work
+from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct, positions_met
+from roofline_engine.work import TARGET_EFF, in_cache
 
 L2 = 33554432  # 32 MiB, MI300X and MI355X
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from roofline_engine.ceilings import Ceiling, Overlay
-from roofline_engine.device import Device
-from roofline_engine.overlay import apply
-from roofline_engine.peaks import resolve
+from roofline_engine.peaks import Device, resolve
+from roofline_engine.peaks_measured import Ceiling, Overlay, lay_over
 from support.ceiling_files import TABLE, over, rocprof
 from support.profiles import Run, entry
 from support.tool import Outcome, run_tool
@@ -112,7 +110,7 @@ def test_without_rounds_a_measured_roof_is_low_unless_it_agrees_with_the_table()
     base = resolve(TABLE, Device(device_name="NVIDIA GeForce RTX 5090"))  # 209.5, at most 1.25 of it on a GeForce
     for value, confidence in ((230e12, "high"), (254e12, "low")):
         overlay = Overlay("a tool", "f", (Ceiling("matrix.bf16", value, "f: row 1"),))
-        assert apply(base, overlay, TABLE)[0].axis_confidence("matrix.bf16") == confidence
+        assert lay_over(base, overlay, TABLE)[0].axis_confidence("matrix.bf16") == confidence
 
 
 def test_a2_one_xcds_bandwidth_against_the_whole_chip(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from roofline_engine.audit import audit
-from roofline_engine.device import Device, architecture
-from roofline_engine.peaks import Peaks, resolve
-from roofline_engine.peaktable import Table, load
+from roofline_engine.peaks import Device, Peaks, architecture, resolve
+from roofline_engine.peaks_audit import audit
+from roofline_engine.peaks_table import Table, load
 from support.tool import ROOT, run_tool
 
 TEXT = (ROOT / "peaks.md").read_text(encoding="utf-8")

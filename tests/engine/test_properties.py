@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from roofline_engine import files, inputs
 from roofline_engine.analyze import Sources, analyze, select_head
-from roofline_engine.entry import CLOSED_SETS, FIELDS, Entry
-from roofline_engine.metrics import HEAD_MAX, HEAD_PCT, point
-from roofline_engine.models import work
-from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct
-from roofline_engine.peaktable import locate
+from roofline_engine.fields import CLOSED_SETS, FIELDS, Entry
+from roofline_engine.ops import work
+from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct
+from roofline_engine.peaks_table import locate
 from roofline_engine.report import markdown
+from roofline_engine.roofline import HEAD_MAX, HEAD_PCT, point
 from roofline_engine.validate import validate
 
 ANY_TEXT = st.text(max_size=12)

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine.metrics import point
-from roofline_engine.models import Work, work
-from roofline_engine.ops_attention import attention_pairs
-from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct
+from roofline_engine.ops import work
+from roofline_engine.ops.attention import attention_pairs
+from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct
+from roofline_engine.roofline import point
+from roofline_engine.work import Work
 
 
 def model(done: Work, name: str) -> float:

@@ -12,15 +12,16 @@ import pytest
 
 from roofline_engine.advice import remarks
 from roofline_engine.counters import read
-from roofline_engine.entry import ByteModel, Entry
+from roofline_engine.fields import ByteModel, Entry
 from roofline_engine.inputs import read_topn
-from roofline_engine.metrics import SATURATED_BAND, assess, point
-from roofline_engine.models import TARGET_EFF, Work, work
-from roofline_engine.ops_attention import attention_pairs, keys_seen
-from roofline_engine.ops_matmul import experts_hit, experts_hit_distinct
+from roofline_engine.ops import work
+from roofline_engine.ops.attention import attention_pairs, keys_seen
+from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct
 from roofline_engine.peaks import Device, Peaks, resolve
-from roofline_engine.peaktable import load
+from roofline_engine.peaks_table import load
+from roofline_engine.roofline import SATURATED_BAND, assess, point
 from roofline_engine.units import parse_dtype, quantity
+from roofline_engine.work import TARGET_EFF, Work
 from support.ceiling_files import over, rocprof
 from support.counter_files import MIB, VECCOPY_MI300, long_csv, only, wide_csv
 from support.profiles import GEMM, MI300X, Run, entry, gemm_row

@@ -33,10 +33,10 @@ from pytest_roofline.ledger import (
 )
 from pytest_roofline.row import Row
 from roofline_engine.check import Baseline, Check, Prediction
-from roofline_engine.entry import Entry
+from roofline_engine.fields import Entry
 from roofline_engine.inputs import read_targets
-from roofline_engine.models import TARGET_EFF
 from roofline_engine.peaks import Peaks
+from roofline_engine.work import TARGET_EFF
 from support.tool import ROOT
 
 #: Twenty published pairs with their sources, seventeen of them with an isolated measurement.

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_roofline.baselines import Match, Predicted, Predictions, read_pins, symbol
 from roofline_engine.check import Prediction
-from roofline_engine.models import work
+from roofline_engine.ops import work
 
 
 @pytest.mark.parametrize(

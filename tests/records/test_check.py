@@ -18,21 +18,21 @@ import pytest
 from pytest_roofline.checking import Checker
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.row import Refused, Result
-from roofline_engine import peaktable
-from roofline_engine.causes import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
-from roofline_engine.ops_matmul import experts_hit
+from roofline_engine import peaks_table
+from roofline_engine.check import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
+from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.peaks import Peaks
 from support.profiles import MI300X, Run, gemm_row
 
 
 @pytest.fixture(scope="module")
-def table() -> peaktable.Table:
-    path = peaktable.locate()
+def table() -> peaks_table.Table:
+    path = peaks_table.locate()
     assert path
-    return peaktable.load(path)
+    return peaks_table.load(path)
 
 
-def result(table: peaktable.Table, record: RecordRow, **keys: Any) -> Result:
+def result(table: peaks_table.Table, record: RecordRow, **keys: Any) -> Result:
     found = Checker(table, **keys).row("f", record)
     assert isinstance(found, Result), found
     return found
@@ -176,7 +176,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_public_mistakes_get_their_name(table: peaktable.Table, name: str) -> None:
+def test_public_mistakes_get_their_name(table: peaks_table.Table, name: str) -> None:
     record, cause, factor = TRAPS[name]
     found = result(table, record)
     assert found.claim is not None
@@ -200,7 +200,7 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
     assert (claimed.claim or {})["cause"] == "wrong_peak"
 
 
-def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaktable.Table) -> None:
+def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_table.Table) -> None:
     # aiter's bpreshuffle table: us = 1.0 for a GEMM whose roof time is 13,245 us.
     shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
     record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
@@ -212,7 +212,7 @@ def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaktab
     assert isinstance(honest, Result)  # exactly 1 us, and possible
 
 
-def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaktable.Table) -> None:
+def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaks_table.Table) -> None:
     copy = {"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"}  # 1.07 GB: 134 us at 8 TB/s
     base = {"row": "1", "work": copy, "device": "MI355X", "t_s": 250e-6}
     assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).status == "not_comparable"
@@ -362,7 +362,7 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
     ],
 )
 def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
-    table: peaktable.Table, device: str, units: int | None, rate: float, status: str
+    table: peaks_table.Table, device: str, units: int | None, rate: float, status: str
 ) -> None:
     work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
     found = result(table, RecordRow(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))

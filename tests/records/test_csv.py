@@ -19,9 +19,10 @@ from pytest_roofline.records.registry import choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import SAMPLE, RefusedError, Source
 from pytest_roofline.records.table import half_digit, separator
-from roofline_engine.causes import AGREES, Claim, Facts, Finding, of_claim
-from roofline_engine.models import Work, work
-from roofline_engine.ops_matmul import experts_hit
+from roofline_engine.check import AGREES, Claim, Facts, Finding, of_claim
+from roofline_engine.ops import work
+from roofline_engine.ops.matmul import experts_hit
+from roofline_engine.work import Work
 
 
 def adapter(text: str) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from roofline_engine.ceilings import read
-from roofline_engine.device import Device
-from roofline_engine.overlay import apply
-from roofline_engine.peaks import Peaks, resolve
-from roofline_engine.peaktable import load
+from roofline_engine.peaks import Device, Peaks, resolve
+from roofline_engine.peaks_measured import lay_over, read_ceilings
+from roofline_engine.peaks_table import load
 from support.tool import ROOT
 
 TABLE = load(str(ROOT / "peaks.md"))
@@ -35,6 +33,6 @@ def rocprof(path: Path, *devices: dict[str, float], spread: float = 0.001) -> Pa
 
 
 def over(path: Path, name: str, device: str | None = None) -> tuple[Peaks, list[str]]:
-    overlay = read(str(path), device)
+    overlay = read_ceilings(str(path), device)
     assert overlay is not None
-    return apply(resolve(TABLE, Device(device_name=name)), overlay, TABLE)
+    return lay_over(resolve(TABLE, Device(device_name=name)), overlay, TABLE)

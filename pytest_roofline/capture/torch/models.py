@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from roofline_engine.ops_matmul import positions_met
+from roofline_engine.ops.matmul import positions_met
 
 from ..coverage import LISTED, SOME
 from ..trace import Part, Region

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from roofline_engine.models import Work, work
+from roofline_engine.ops import work
+from roofline_engine.work import Work
 
 from ..combine import distinct
 from ..coverage import strided

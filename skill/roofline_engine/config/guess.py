@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ..inputs import Env, Row
 from ..kernels import UNMODELLED, Hint
-from ..models import OPS
+from ..ops import OPS
 from ..units import Dtype, parse_dtype, whole
 from .model import Attention, ModelConfig
 

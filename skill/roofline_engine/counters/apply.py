@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .. import metrics
-from ..entry import ByteModel, Entry
+from .. import roofline
+from ..fields import ByteModel, Entry
 from ..inputs import Row
 from ..kernels import stem as stem_of
-from ..models import Work
 from ..peaks import Peaks
 from ..units import printable, quantity
+from ..work import Work
 from . import read
 from .base import Counters, Measured
 
@@ -78,7 +78,7 @@ class Book:
 
     def assess(self, entry: Entry, work: Work, peaks: Peaks, notes: list[str], *, conflict: bool, shapes: int) -> Entry:
         """The entry by its counters where they hold, else by its model. shapes: captured shapes under the name."""
-        plain = metrics.assess(entry, work, peaks, conflict=conflict)
+        plain = roofline.assess(entry, work, peaks, conflict=conflict)
         matched = ((file.label, self._match(file, entry.name)) for file in self._files)
         found = [_Found(label, kernel) for label, kernel in matched if kernel is not None]
         if not found:
@@ -95,7 +95,7 @@ class Book:
         )
         basis = "counters" if nbytes and flops else "mixed"
         try:
-            judged = metrics.assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and nbytes is None)
+            judged = roofline.assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and nbytes is None)
             why = self._impossible(judged, nbytes, flops)
         except ValueError as error:  # figures that no arithmetic takes
             judged, why = plain, str(error)

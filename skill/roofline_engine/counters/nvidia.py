@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..device import architecture
 from ..files import Table, condense, read_table
 from ..kernels import clean_name
+from ..peaks import architecture
 from ..units import number, printable
 from .base import Counters, Dispatch, Group, Measured, grouped, plausible
 

@@ -6,9 +6,9 @@ import os
 import re
 from typing import NamedTuple
 
-from ..device import architecture
 from ..files import parse_json, read_table, read_text
 from ..kernels import stem
+from ..peaks import architecture
 from ..units import printable
 from . import amd, nvidia
 from .base import KNOWN_COPY_BAND, Counters, Measured

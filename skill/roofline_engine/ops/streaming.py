@@ -5,9 +5,9 @@ Their math runs on the vector units, in fp32 whatever the storage dtype.
 
 from __future__ import annotations
 
-from .entry import ByteModel, note
-from .models import REQUIRED, Params, Work, op
-from .units import Dtype, parse_dtype, whole
+from ..fields import ByteModel, note
+from ..units import Dtype, parse_dtype, whole
+from ..work import REQUIRED, Params, Work, op
 
 
 def _streaming(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:

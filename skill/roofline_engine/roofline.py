@@ -2,16 +2,20 @@
 
 All arithmetic of the model is here. Formulas, bands and the order of the no-verdict rules are the specification's
 sections 3 and 6; the range over byte models, the cap by the dispatch floor and the reasons are this project's.
+
+Intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s. On log-log axes a bandwidth is a straight line of slope
+one and a compute ceiling a flat one (Williams, Waterman and Patterson, CACM 52(4), 2009), so two points draw a limit exactly.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
-from .entry import ByteModel, Entry
-from .models import TARGET_EFF, Work
+from .fields import ByteModel, Entry
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .record import TYPE_CHECKING, Record
+from .work import TARGET_EFF, Work
 
 if TYPE_CHECKING:
     from typing import Any
@@ -227,6 +231,15 @@ def assess(
     return _decided(entry, reason, axis, peaks, found)
 
 
+def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:
+    """The roof each shape walks toward: ratios on different roofs are never averaged."""
+    _, rate = peaks.compute_axis(works[0].engine, works[0].dtype.peak)
+    if not rate or not peaks.hbm_bw_bytes_s:
+        return ["memory"] * len(works)
+    bandwidth = peaks.hbm_bw_bytes_s
+    return ["compute" if item.flops * bandwidth > item.bytes * rate else "memory" for item in works]
+
+
 def cache_bytes(peaks: Peaks) -> float:
     """What the last level of cache holds."""
     return max(peaks.l2_bytes or 0.0, peaks.mall_bytes or 0.0) or LARGEST_CACHE
@@ -279,3 +292,31 @@ def route(entry: Entry) -> str:
     if entry.headroom_class == "saturated":
         return "algorithmic_track" if entry.bound_type == "compute" else "byte_reduction_track"
     return "occupancy_track" if entry.bound_type == "latency" else "kernel_track"
+
+
+def ridge(flops_s: float, bytes_s: float) -> float:
+    """The intensity at which a bandwidth and a compute ceiling meet."""
+    return flops_s / bytes_s
+
+
+def attainable(intensity: float, bytes_s: float | None, flops_s: float | None) -> float | None:
+    """The rate of the limit that binds at an intensity; None where neither is known."""
+    limits = [intensity * bytes_s] if bytes_s else []
+    limits += [flops_s] if flops_s else []
+    return min(limits) if limits else None
+
+
+def binds(intensity: float, bytes_s: float | None, flops_s: float | None) -> str | None:
+    """``compute`` right of the ridge, else ``memory`` as in ``point``; None where a limit is not known."""
+    if not (bytes_s and flops_s):
+        return None
+    return "compute" if intensity > ridge(flops_s, bytes_s) else "memory"
+
+
+def below_ceiling(intensity: float, rate: float, bytes_s: float | None, ceilings: Iterable[float]) -> float | None:
+    """The lowest compute ceiling that a kernel stays under although memory would let it pass.
+
+    None where there is none: left of a ceiling's ridge the bandwidth alone explains the rate, so nothing follows.
+    """
+    over = [one for one in ceilings if rate < one and bytes_s and intensity > ridge(one, bytes_s)]
+    return min(over) if over else None

@@ -10,10 +10,9 @@ Bytes are compulsory traffic of the memory roof: each operand once. FLOPs count 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 
-from .entry import ByteModel, Note, note
+from .fields import ByteModel, Note, note
 from .record import Record
 from .units import Dtype, parse_dtype, whole
 
@@ -90,93 +89,23 @@ REQUIRED = ...
 #: Parameters that every op takes.
 _ALWAYS = ("dtype", "out_dtype")
 
-#: Which module holds which op.
-_FAMILIES = {
-    "ops_matmul": ("gemm", "grouped_gemm", "moe", "conv1d", "conv2d", "conv3d"),
-    "ops_attention": ("attn_decode", "mla_decode", "attn_prefill", "attn_backward"),
-    "ops_streaming": (
-        "elementwise",
-        "copy",
-        "transpose",
-        "cat",
-        "softmax",
-        "rmsnorm",
-        "layernorm",
-        "reduce",
-        "gather",
-        "rope",
-        "quantise",
-        "dequantise",
-        "cross_entropy",
-        "topk",
-        "optimiser",
-    ),
-    "ops_recurrent": ("gated_delta", "ssm_scan"),
-}
-_MODULES = {op: module for module, ops in _FAMILIES.items() for op in ops}
-_LOADED: dict[str, Op] = {}
-
-
-class _Ops(Mapping):  # type: ignore[type-arg]  # a subscripted base needs Python 3.9
-    """The registry by op name; a family's module is imported when one of its ops is looked up."""
-
-    def __getitem__(self, name: str) -> Op:
-        if name not in _LOADED:
-            import_module(f"{__package__}.{_MODULES[name]}")
-        return _LOADED[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-OPS = _Ops()
-
-
-def op_class(op: str) -> str:
-    """The class of an op, also of a convolution whose dimensions the name does not say; ``unknown`` where none is fit."""
-    if op == "conv":
-        return "gemm"
-    return OPS[op].op_class if op in OPS else "unknown"
+#: Every op by name, filled by the modules of ``ops``; import it from there.
+REGISTRY: dict[str, Op] = {}
 
 
 def op(
     *names: str, op_class: str, source: str, leaves_out: str, **parameters: object
 ) -> Callable[[Callable[[Params], Work]], Callable[[Params], Work]]:
-    """Register a work model under one or several names; used by the ``ops_*`` modules."""
+    """Register a work model under one or several names; used by the modules of ``ops``."""
 
     def register(build: Callable[[Params], Work]) -> Callable[[Params], Work]:
         accepted = frozenset((*parameters, *_ALWAYS))
         required = frozenset(("dtype", *(name for name, default in parameters.items() if default is REQUIRED)))
         for name in names:
-            _LOADED[name] = Op(name, op_class, parameters, accepted, required, build, source, leaves_out)
+            REGISTRY[name] = Op(name, op_class, parameters, accepted, required, build, source, leaves_out)
         return build
 
     return register
-
-
-def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
-    """Bytes and FLOPs of one unit of ``op``.
-
-    l2_bytes: the cache below which activations need not count as memory traffic; None when it is not known.
-
-    Raises:
-        ValueError: for an op without a model, a parameter that is missing, unknown, or not a positive whole number,
-            and a dtype that is not known.
-    """
-    model = _LOADED.get(op) or OPS.get(op)
-    if model is None:
-        from difflib import get_close_matches  # for a mistake alone
-
-        near = get_close_matches(str(op), list(OPS), n=1)
-        like = f": is it {near[0]}? There" if near else "; there"
-        raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
-    return in_cache(model.build(Params(model, parameters)), l2_bytes)
 
 
 #: The candidates that have the activations beside the figure, while a cache may hold them, and how the notes say so; and those
@@ -282,3 +211,50 @@ class Params:
                 f"{self.name(key)} is {self.raw[key]!r:.40}, but {dtype.name} has a scale per {block} values in its width"
             )
         return True
+
+
+def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
+    """The weighted mean of the works, byte model by byte model.
+
+    Raises:
+        ValueError: when the shapes are of different ops or dtypes.
+    """
+    first = works[0]
+    for other in works[1:]:
+        if (other.op, other.dtype, other.engine) != (first.op, first.dtype, first.engine):
+            raise ValueError(
+                f"cases of different kinds under one kernel ({first.op} {first.dtype.name}, {other.op} {other.dtype.name})"
+            )
+    total = sum(weights)
+    names = dict.fromkeys(model.model for item in works for model in item.candidates)
+    candidates = []
+    for name in names:
+        # A shape that lacks this candidate (a captured context has no range) takes part with its own figure.
+        same = [next((m for m in item.candidates if m.model == name), item.candidates[0]) for item in works]
+        nbytes = sum(weight * model.bytes for weight, model in zip(weights, same)) / total
+        flops = sum(weight * model.flops for weight, model in zip(weights, same)) / total
+        listed = all(model.in_range for model in same)
+        candidates.append(ByteModel(name, nbytes, flops, in_range=listed))
+    notes = (note(f"{len(works)} captured shapes, the first: {first.notes[0].text}"),)
+    return first._replace(candidates=tuple(candidates), notes=notes)
+
+
+def scale_work(done: Work, factor: float) -> Work:
+    """The same work at another amount: what a kernel that runs at this rate does in ``factor`` times the time."""
+    models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in done.candidates)
+    return done._replace(candidates=tuple(models))
+
+
+def widen_range(folded: Work, works: Sequence[Work]) -> Work:
+    """``folded`` with each shape's own figure in its range, for when one time cannot be shared out among them."""
+    own = (ByteModel(f"shape_{at}", item.bytes, item.flops) for at, item in enumerate(works, 1))
+    return folded._replace(candidates=(*folded.candidates, *own))
+
+
+def heaviest_label(labels: Sequence[str], weights: Sequence[float]) -> tuple[str, float]:
+    """The label with most weight, and the share of the weight that the others have."""
+    totals: dict[str, float] = {}
+    for label, weight in zip(labels, weights):
+        totals[label] = totals.get(label, 0.0) + weight
+    best = max(totals, key=lambda label: totals[label])
+    return best, 1.0 - totals[best] / sum(weights)

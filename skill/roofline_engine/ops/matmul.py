@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from .entry import ByteModel, note
-from .models import LEFT_TO_CACHE, REQUIRED, Params, Work, op
-from .units import Dtype, whole, wider
+from ..fields import ByteModel, note
+from ..units import Dtype, whole, wider
+from ..work import LEFT_TO_CACHE, REQUIRED, Params, Work, op
 
 
 def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flops: float) -> tuple[ByteModel, ...]:

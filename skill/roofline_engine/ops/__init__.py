@@ -1,0 +1,41 @@
+"""The work models: ``work(op, **parameters)`` gives the bytes and FLOPs of one unit of an op.
+
+docs/inputs.md lists the ops and their parameters, one vocabulary for shapes.json and for Python. Every op takes ``dtype`` and
+``out_dtype``, as ``units.parse_dtype`` reads them; sizes are logical, of one device.
+"""
+
+from __future__ import annotations
+
+from ..work import REGISTRY, Params, Work, in_cache
+from . import attention, matmul, streaming
+
+__all__ = ["OPS", "attention", "matmul", "op_class", "streaming", "work"]
+
+#: Every op by name.
+OPS = REGISTRY
+
+
+def op_class(op: str) -> str:
+    """The class of an op, also of a convolution whose dimensions the name does not say; ``unknown`` where none is fit."""
+    if op == "conv":
+        return "gemm"
+    return OPS[op].op_class if op in OPS else "unknown"
+
+
+def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
+    """Bytes and FLOPs of one unit of ``op``.
+
+    l2_bytes: the cache below which activations need not count as memory traffic; None when it is not known.
+
+    Raises:
+        ValueError: for an op without a model, a parameter that is missing, unknown, or not a positive whole number,
+            and a dtype that is not known.
+    """
+    model = OPS.get(op)
+    if model is None:
+        from difflib import get_close_matches  # for a mistake alone
+
+        near = get_close_matches(str(op), list(OPS), n=1)
+        like = f": is it {near[0]}? There" if near else "; there"
+        raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
+    return in_cache(model.build(Params(model, parameters)), l2_bytes)

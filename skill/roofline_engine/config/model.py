@@ -136,7 +136,7 @@ def read(data: object) -> ModelConfig | None:
     found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
     quantised = None
     if found is not None:
-        quantised = quantization.read(found, keys)
+        quantised = quantization.read(found, keys, total)
     return _weights(keys, made, quantised, flags)._replace(problems=tuple(problems))
 
 

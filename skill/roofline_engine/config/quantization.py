@@ -5,6 +5,7 @@ A width here moves every figure by 2x or more, so what is not understood is unkn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -48,8 +49,8 @@ class Quantization(NamedTuple):
     excluded: Mapping[str, frozenset[int] | None] = {}
 
 
-def read(data: object, keys: Keys) -> Quantization:
-    """Read ``quantization_config`` (or a ``compression_config``); lines about it go to ``keys``."""
+def read(data: object, keys: Keys, layers: int | None) -> Quantization:
+    """Read ``quantization_config`` (or a ``compression_config``) of a model with ``layers``; problems go to ``keys``."""
     if not isinstance(data, Mapping):
         keys.wrong(f"config.json: quantization_config is {type(data).__name__}, expected an object")
         return Quantization("unknown", None)
@@ -60,7 +61,7 @@ def read(data: object, keys: Keys) -> Quantization:
     if known is None:
         keys.wrong(f"config.json: quantization_config: {method or 'no quant_method'}: the weights' width is not known from it")
         return Quantization(method, None)
-    excluded, strange = parts(rules)
+    excluded, strange = find_parts(rules, layers)
     if strange:
         keys.wrong(f"config.json: quantization_config: the rule {strange[0]!r:.60} is not understood: the width is not known")
         known = known._replace(dtype=None)
@@ -162,7 +163,7 @@ def _for_experts(groups: list[Keys]) -> Keys | None:
     for group in groups:
         targets = group.data.get("targets")
         names = [item for item in targets if isinstance(item, str)] if isinstance(targets, list) else []
-        if "experts" in parts([name for name in names if name != "Linear"])[0]:
+        if "experts" in find_parts([name for name in names if name != "Linear"], None)[0]:
             return group
         if "Linear" in names and linear is None:
             linear = group
@@ -272,143 +273,77 @@ _OTHER_TOWERS = ("vision", "visual", "audio", "mm_projector")  # their layers ar
 _OUTSIDE = ("lm_head", "embeddings")  # not in a layer
 
 
-def parts(rules: Iterable[str]) -> tuple[dict[str, frozenset[int] | None], list[str]]:
-    """The parts of the model that ``rules`` cover, each with its layers (None: all), and the rules that are not understood."""
-    where: dict[str, set[int] | None] = {}
-    strange = []
+#: Longer rules, and rules with more wildcards or groups, are refused: matching one must not take long.
+_LONGEST_RULE, _MOST_WILDCARDS, _MOST_GROUPS = 300, 5, 8
+#: The regular expressions that rules use: a quantifier only follows a single character, so none can nest.
+_SIMPLE = re.compile(r"(?:[\w.#|()-]|\\[.\-_dw]|\[\^?[\w.-]+\]|(?:\.|\\[dw]|\[\^?[\w.-]+\])[*+]|\(\?:)*\$?")
+_LAYER = re.compile(r".*?layers\\?\.(\d+)(?=\\?\.(?![*+])|$)")
+#: As many layers as a model may have whose config does not tell.
+_UNKNOWN_DEPTH = 200
+
+
+def find_parts(rules: Iterable[str], layers: int | None) -> tuple[dict[str, frozenset[int] | None], list[str]]:
+    """Find the parts of the model that ``rules`` cover, each with its layers (None: all), and the rules that are refused.
+
+    layers: how many the model has; None where that is unknown.
+    """
+    numbers: dict[str, set[int | None]] = {}  # the layers that rules name one by one, by the rest of the rule
+    spelled: dict[str, str] = {}  # the first such rule as it is written
     for rule in rules:
         if any(word in rule for word in _OTHER_TOWERS):
             continue
-        expanded = _alternatives(rule)
-        if expanded is None:
-            strange.append(rule)
-            continue
-        for pattern in expanded:
-            tail, layer = _layer(pattern)
-            where.setdefault(tail, set())
-            seen = where[tail]
-            if layer is None:
-                where[tail] = None
-            elif seen is not None:
-                seen.add(layer)
+        text = rule[len("re:") :] if rule.startswith("re:") else rule
+        layer = _LAYER.match(text)
+        start, rest = (".*" if rule.startswith("re:") else "*", text[layer.end() :]) if layer else ("", text)
+        kept = f"{start}layers.#{rest}" if layer else text
+        key = f"re:{kept}" if rule.startswith("re:") else kept
+        numbers.setdefault(key, set()).add(int(layer.group(1)) if layer else None)
+        spelled.setdefault(key, rule)
+    refused: list[str] = []
     found: dict[str, frozenset[int] | None] = {}
-    for tail, layers in where.items():
+    for rule, named in numbers.items():
+        pattern = _compile_rule(rule)
+        if pattern is None:
+            refused.append(spelled[rule])
+            continue
         for part, names in PARTS.items():
-            prefix = "" if part in _OUTSIDE else "layers.#."
-            if any(_covers(tail, f".model.{prefix}{name}.") for name in names):
-                before = found.get(part, frozenset())
-                found[part] = None if layers is None or before is None else before | layers
-    return found, strange
+            covered = _covered_layers(pattern, part, names, named, layers)
+            if covered is not None and not covered:
+                continue
+            before = found.get(part, frozenset())
+            found[part] = None if covered is None or before is None else before | covered
+    return found, refused
 
 
-_ANY, _PIECE = "\x01", "\x02"  # any text, any text without a dot
-_CLASSES = (
-    ("[0-9]+", _PIECE),
-    ("[^.]+", _PIECE),
-    ("[^.]*", _PIECE),
-    ("\\d+", _PIECE),
-    ("\\w+", _PIECE),
-    (".*", _ANY),
-    (".+", _ANY),
-)
-_MOST_ALTERNATIVES = 512
-
-
-def _alternatives(rule: str) -> list[str] | None:
-    """A rule as patterns over ``.module.`` with our two wildcards; None for what is beyond the subset.
-
-    ``re:`` rules are anchored at the start alone, as ``re.match`` is; others name a module or a run of its components, with
-    ``*`` as a wildcard.
-    """
-    if not rule.startswith("re:"):
-        return [f"{_ANY}.{rule.strip('.').replace('*', _ANY)}.{_ANY}".replace(f"{_ANY}.{_ANY}", _ANY)]
-    text = rule[3:].lstrip("^")
-    closed = text.endswith("$")
-    text = text.rstrip("$").replace("(?:", "(")
-    for written, ours in _CLASSES:
-        text = text.replace(written, ours)
-    done = [text]
-    while any("(" in item or "[" in item for item in done):
-        wider = [_choices(item) for item in done]
-        done = [choice for choices in wider for choice in choices]
-        if not all(wider) or len(done) > _MOST_ALTERNATIVES:
-            return None
-    plain = [item.replace("\\.", ".") for item in done]
-    if any(set(item) & set("\\()[]{}|+?^$*") for item in plain):
+def _compile_rule(rule: str) -> re.Pattern[str] | None:
+    """Compile a rule: a module or a run of its components with ``*``, or an expression anchored at the start; None: refused."""
+    if len(rule) > _LONGEST_RULE:
         return None
-    return [f".{item}." if closed else f".{item}{_ANY}" for item in plain]
+    if not rule.startswith("re:"):
+        pieces = rule.strip(".").split("*")
+        if len(pieces) > _MOST_WILDCARDS:
+            return None
+        return re.compile(r"(?:.*\.)?" + ".*".join(map(re.escape, pieces)) + r"(?:\..*)?$")
+    text = rule[len("re:") :].lstrip("^")
+    if not _SIMPLE.fullmatch(text) or len(re.findall(r"[*+]", text)) > _MOST_WILDCARDS or text.count("(") > _MOST_GROUPS:
+        return None
+    try:
+        return re.compile(text)
+    except re.error:
+        return None
 
 
-def _choices(text: str) -> list[str]:
-    """``text`` with its first innermost group or range of digits as each of its choices; none where it is neither."""
-    if "(" not in text and "[" not in text:
-        return [text]
-    start = text.find("[")
-    if start >= 0 and (text.find("(") < 0 or start < text.find("(")):
-        end = text.find("]", start)
-        inside = text[start + 1 : end]
-        if end < 0 or len(inside) != 3 or inside[1] != "-" or not (inside[0] + inside[2]).isdigit():
-            digits = list(inside) if end > 0 and inside.isdigit() else []
-            return [text[:start] + item + text[end + 1 :] for item in digits]
-        return [text[:start] + str(item) + text[end + 1 :] for item in range(int(inside[0]), int(inside[2]) + 1)]
-    end = text.find(")")
-    start = text.rfind("(", 0, end) if end >= 0 else -1
-    if start < 0:
-        return []
-    rest = text[end + 1 :]
-    return [text[:start] + item + rest for item in text[start + 1 : end].split("|")]
-
-
-def _layer(pattern: str) -> tuple[str, int | None]:
-    """The pattern from ``layers.`` on with the layer's number as "#", and the number where it names one."""
-    _, found, after = pattern.partition("layers.")
-    if not found:
-        return pattern, None
-    number, _, rest = after.partition(".")
-    return (f"{_ANY}.layers.#.{rest}", int(number)) if number.isdigit() else (f"{_ANY}.layers.{after}", None)
-
-
-def _covers(pattern: str, module: str) -> bool:
-    """Whether ``pattern`` matches the whole of ``.module.``, in a time that no pattern can blow up."""
-    if _PIECE not in pattern:
-        return _covers_in_order(pattern.split(_ANY), module)
-    states = {0}
-    for char in module:
-        states |= _skips(pattern, states)
-        after = set()
-        for state in states:
-            if state < len(pattern):
-                mark = pattern[state]
-                if mark == _ANY or (mark == _PIECE and char != "."):
-                    after.add(state)
-                elif mark == char:
-                    after.add(state + 1)
-        states = after
-        if not states:
-            return False
-    return len(pattern) in states | _skips(pattern, states)
-
-
-def _covers_in_order(texts: list[str], module: str) -> bool:
-    """The literal texts between the wildcards, each at its first place after the one before."""
-    first, last = texts[0], texts[-1]
-    if len(texts) == 1:
-        return module == first
-    if not module.startswith(first) or not module[len(first) :].endswith(last):
-        return False
-    place, end = len(first), len(module) - len(last)
-    for text in texts[1:-1]:
-        place = module.find(text, place, end)
-        if place < 0:
-            return False
-        place += len(text)
-    return True
-
-
-def _skips(pattern: str, states: set[int]) -> set[int]:
-    skipped: set[int] = set()
-    for state in states:
-        while state < len(pattern) and pattern[state] in (_ANY, _PIECE):
-            state += 1
-            skipped.add(state)
-    return skipped
+def _covered_layers(
+    pattern: re.Pattern[str], part: str, names: Sequence[str], named: Iterable[int | None], layers: int | None
+) -> frozenset[int] | None:
+    """The layers whose ``part`` a rule covers; None is all of them."""
+    if part in _OUTSIDE:
+        return None if any(pattern.match(prefix + name) for prefix in ("", "model.") for name in names) else frozenset()
+    given = frozenset(number for number in named if number is not None)
+    if given:  # "#" has taken the place of the number
+        return given if any(pattern.match(f"model.layers.#.{name}") for name in names) else frozenset()
+    if not re.search(r"\d", pattern.pattern.replace("[0-9]", "")):  # treats all layers alike
+        return None if any(pattern.match(f"model.layers.0.{name}") for name in names) else frozenset()
+    every = range(layers or _UNKNOWN_DEPTH)
+    covered = frozenset(at for at in every if any(pattern.match(f"model.layers.{at}.{name}") for name in names))
+    return None if len(covered) == len(every) else covered

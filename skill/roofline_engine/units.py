@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-
-from .record import Record
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 #: Tesla-to-Blackwell and MI50-to-MI355X all lie well inside these; a figure outside is a unit error (GB read as bytes,
 #: kHz as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
@@ -15,11 +16,13 @@ HOST_BANDWIDTH_BOUNDS = (1e9, 4e12)
 HOST_FLOPS_BOUNDS = (0.5e9, 1e15)
 
 
-def number(value: object, what: str, *, minimum: float | None = None, above: float | None = None) -> float:
+def number(
+    value: object, what: str, *, minimum: float | None = None, above: float | None = None, maximum: float | None = None
+) -> float:
     """Return ``value`` as a finite number; an int stays an int.
 
     Accepts int, float, and strings holding a plain number, also with commas between groups of three digits
-    (``"1,234.5"``). Refuses booleans, NaN, infinities, anything else, and values under ``minimum`` or not over ``above``.
+    (``"1,234.5"``). Refuses booleans, NaN, infinities, anything else, and values outside the limits.
 
     Raises:
         ValueError: naming ``what``, the value and what was expected.
@@ -32,18 +35,30 @@ def number(value: object, what: str, *, minimum: float | None = None, above: flo
     elif isinstance(value, str):
         result = _number_from_text(value, what)
     else:
-        raise ValueError(f"{what} is {_show(value)}, expected a number")
+        raise ValueError(f"{what} is {short_repr(value)}, expected a number")
     try:
         finite = math.isfinite(result)
     except OverflowError:  # an int beyond the range of a double
         finite = False
     if not finite:
-        raise ValueError(f"{what} is {_show(value)}, expected a finite number")
+        raise ValueError(f"{what} is {short_repr(value)}, expected a finite number")
     if minimum is not None and result < minimum:
-        raise ValueError(f"{what} is {_show(value)}, expected at least {minimum:g}")
+        raise ValueError(f"{what} is {short_repr(value)}, expected at least {minimum:g}")
     if above is not None and result <= above:
-        raise ValueError(f"{what} is {_show(value)}, expected more than {above:g}")
+        raise ValueError(f"{what} is {short_repr(value)}, expected more than {above:g}")
+    if maximum is not None and result > maximum:
+        raise ValueError(f"{what} is {short_repr(value)}, expected at most {maximum:g}")
     return result
+
+
+def finite(value: object) -> float | None:
+    """Return ``value`` as a float where it is a finite number, else None: of JSON, where text and booleans are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an int beyond the range of a double
+        return None
 
 
 def _number_from_text(text: str, what: str) -> float:
@@ -54,10 +69,10 @@ def _number_from_text(text: str, what: str) -> float:
         groups = whole.split(",")
         grouped = 1 <= len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:])
         if not (grouped and all(_is_digits(group) for group in groups) and (not dot or _is_digits(fraction))):
-            raise ValueError(f"{what} is {_show(text)}, expected a number (thousands groups of three, a decimal point)")
+            raise ValueError(f"{what} is {short_repr(text)}, expected a number (thousands groups of three, a decimal point)")
         plain = sign + "".join(groups) + dot + fraction
     if "_" in plain:  # Python would read 1_000; no profiler writes it, so it is a typo
-        raise ValueError(f"{what} is {_show(text)}, expected a number")
+        raise ValueError(f"{what} is {short_repr(text)}, expected a number")
     try:
         return int(plain)
     except ValueError:
@@ -65,7 +80,7 @@ def _number_from_text(text: str, what: str) -> float:
     try:
         return float(plain)
     except ValueError:
-        raise ValueError(f"{what} is {_show(text)}, expected a number") from None
+        raise ValueError(f"{what} is {short_repr(text)}, expected a number") from None
 
 
 def _is_digits(text: str) -> bool:
@@ -82,15 +97,16 @@ def whole(value: object, what: str, *, minimum: int = 1) -> int:
         return value
     result = number(value, what, minimum=minimum)
     if result > _LARGEST_SIZE:
-        raise ValueError(f"{what} is {_show(value)}, expected at most 1e15")
+        raise ValueError(f"{what} is {short_repr(value)}, expected at most 1e15")
     if result != int(result):
-        raise ValueError(f"{what} is {_show(value)}, expected a whole number")
+        raise ValueError(f"{what} is {short_repr(value)}, expected a whole number")
     return int(result)
 
 
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def short_repr(value: object, limit: int = 60) -> str:
+    """Return the repr of a value for a message, printable and of at most ``limit`` characters."""
+    text = printable(repr(value))
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def printable(text: str) -> str:
@@ -100,7 +116,7 @@ def printable(text: str) -> str:
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape", "backslashreplace").decode() for ch in text)
 
 
-class Dtype(Record):
+class Dtype(NamedTuple):
     """One element type.
 
     name: canonical spelling. value_bits: width of one value. bits: the same with its share of block scales.
@@ -186,7 +202,7 @@ def parse_dtype(text: object) -> Dtype:
     if isinstance(text, str) and text in _DTYPES:
         return _DTYPES[text]
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"dtype is {_show(text)}, expected a name such as bf16, fp8 or torch.float8_e4m3fn")
+        raise ValueError(f"dtype is {short_repr(text)}, expected a name such as bf16, fp8 or torch.float8_e4m3fn")
     key = text.strip().lower()
     if key.startswith("const "):
         key = key[len("const ") :]
@@ -203,7 +219,7 @@ def parse_dtype(text: object) -> Dtype:
     try:
         return _DTYPES[key]
     except KeyError:
-        raise ValueError(f"unknown dtype {_show(text)}: its width and peak are not guessed") from None
+        raise ValueError(f"unknown dtype {short_repr(text)}: its width and peak are not guessed") from None
 
 
 def wider(first: Dtype, second: Dtype) -> Dtype:
@@ -218,3 +234,65 @@ def quantity(value: float, unit: str) -> str:
         if magnitude >= factor * 0.99995:
             return f"{value / factor:.4g} {prefix}{unit}"
     return f"{value:.4g} {unit}"
+
+
+class Unit(NamedTuple):
+    """A unit of measurement."""
+
+    kind: str  # time, bandwidth, flop_rate, bytes or flops
+    factor: float  # seconds, bytes/s, FLOP/s, bytes or FLOPs in one
+
+    @property
+    def axis(self) -> str:
+        """The roof that a rate is measured against: ``memory`` or ``compute``; empty for what is no rate."""
+        return {"bandwidth": "memory", "flop_rate": "compute"}.get(self.kind, "")
+
+
+def _units() -> dict[str, Unit]:
+    """Every spelling, in lower case. A bare letter before ``b`` is bytes: kernel benchmarks write ``gbps`` for gigabytes."""
+    table: dict[str, Unit] = {}
+
+    def add(kind: str, factor: float, spellings: Iterable[str]) -> None:
+        table.update(dict.fromkeys(spellings, Unit(kind, factor)))
+
+    for short, long, factor in (("n", "nano", 1e-9), ("u", "micro", 1e-6), ("m", "milli", 1e-3), ("", "", 1.0)):
+        words = (f"{long}second", f"{long}seconds", f"{short}second", f"{short}seconds")
+        add("time", factor, (f"{short}s", f"{short}sec", *words))
+    add("time", 1e-6, ("\u00b5s", "\u03bcs"))  # the micro sign, the Greek letter
+    decimal = (("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9), ("t", 1e12), ("p", 1e15))
+    for prefix, factor in decimal:
+        add("flop_rate", factor, (f"{prefix}{word}" for word in ("flop/s", "flops/s", "flop_s", "flops_s", "flop/sec")))
+        add("bandwidth", factor, (f"{prefix}{word}" for word in ("bytes/s", "bytes_s", "byte/s")))
+        add("bytes", factor, (f"{prefix}bytes", f"{prefix}byte"))
+        add("flops", factor, (f"{prefix}flop",))
+        if prefix:
+            add("flop_rate", factor, (f"{prefix}flops",))
+            rates = ("b/s", "bps", "bs", "b_s", "b_per_s", "b_per_sec", "b/sec")
+            add("bandwidth", factor, (f"{prefix}{word}" for word in rates))
+            add("bandwidth", factor, (f"bandwidth_{prefix}{word}" for word in ("bps", "b_s")))
+            add("bytes", factor, (f"{prefix}b",))
+    add("flops", 1.0, ("flops",))  # without a prefix a number of operations, with one a rate
+    add("flop_rate", 1e12, ("tflpos",))  # as some of aiter's op tests spell it
+    for power, prefix in enumerate(("ki", "mi", "gi", "ti"), 1):
+        add("bandwidth", 1024.0**power, (f"{prefix}b/s", f"{prefix}b_s", f"{prefix}bps", f"{prefix}b/sec"))
+        add("bytes", 1024.0**power, (f"{prefix}b",))
+    return table
+
+
+#: Every spelling of a unit that files, keys and labels use, in lower case.
+UNITS = _units()
+#: The times in the order of a message that lists them.
+TIME_UNITS = ("ns", "us", "ms", "s")
+_WORDS = re.compile(r"[^\s()\[\],;:=]+")
+
+
+def unit_of(spelling: str, *kinds: str) -> Unit | None:
+    """Return the unit with this spelling, in any case; None where it is unknown or not of one of ``kinds``."""
+    unit = UNITS.get(spelling.strip().lower())
+    return unit if unit is not None and (not kinds or unit.kind in kinds) else None
+
+
+def unit_in(label: str, *kinds: str) -> Unit | None:
+    """Return the one unit in a label such as ``Runtime (us)``; None where it has none, or two that differ."""
+    units = {unit_of(word, *kinds) for word in _WORDS.findall(label)} - {None}
+    return units.pop() if len(units) == 1 else None

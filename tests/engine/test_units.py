@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from roofline_engine.units import number, parse_dtype, printable, quantity, whole, wider
+from roofline_engine.units import (
+    UNITS,
+    finite,
+    number,
+    parse_dtype,
+    printable,
+    quantity,
+    short_repr,
+    unit_in,
+    unit_of,
+    whole,
+    wider,
+)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +113,56 @@ def test_quantities_are_si(value: float, shown: str) -> None:
 
 def test_terminal_escapes_are_shown_not_sent() -> None:
     assert printable("k\x1b[31mred\x07\n") == "k\\x1b[31mred\\x07\\n"
+
+
+@pytest.mark.parametrize(
+    ("spellings", "kind", "factor", "axis"),
+    [
+        ("ns nsec nanoseconds", "time", 1e-9, ""),
+        ("us \u00b5s \u03bcs usec microseconds", "time", 1e-6, ""),
+        ("ms msec milliseconds", "time", 1e-3, ""),
+        ("s sec seconds", "time", 1.0, ""),
+        ("GFLOPS gflop/s gflops/s", "flop_rate", 1e9, "compute"),
+        ("TFLOPS TFLOP/s tflops/s tflop_s TFLPOS", "flop_rate", 1e12, "compute"),
+        ("PFLOPS pflop/s", "flop_rate", 1e15, "compute"),
+        ("flops_s", "flop_rate", 1.0, "compute"),
+        ("GB/s gbps GB_s GB_per_s gb_per_sec gbs GBytes/s bandwidth_gbps bandwidth_gb_s", "bandwidth", 1e9, "memory"),
+        ("TB/s tbps tb_s tb_per_s tb_per_sec", "bandwidth", 1e12, "memory"),
+        ("bytes_s bytes/s", "bandwidth", 1.0, "memory"),
+        ("GiB/s", "bandwidth", 2.0**30, "memory"),
+        ("MB", "bytes", 1e6, ""),
+        ("MiB", "bytes", 2.0**20, ""),
+        ("FLOPs", "flops", 1.0, ""),
+    ],
+)
+def test_units_by_every_spelling(spellings: str, kind: str, factor: float, axis: str) -> None:
+    for spelling in spellings.split():
+        unit = unit_of(f" {spelling} ")
+        assert unit is not None, spelling
+        assert (unit.kind, unit.factor, unit.axis) == (kind, pytest.approx(factor), axis), spelling
+
+
+def test_a_unit_is_a_whole_word_of_the_kinds_asked_for() -> None:
+    assert all(spelling == spelling.lower() for spelling in UNITS)
+    assert unit_of("parsecs") is None
+    assert unit_of("ms", "bandwidth", "flop_rate") is None
+    assert unit_in("Runtime (us)") == unit_of("us")
+    assert unit_in("TFLOPS, tflop/s") == unit_of("tflops")
+    assert unit_in("ms or us") is None
+    assert unit_in("size in MB, time in ms", "time") == unit_of("ms")
+
+
+def test_only_finite_numbers_are_numbers_of_json() -> None:
+    assert finite(3) == 3.0
+    assert [finite(value) for value in (True, "1", None, float("nan"), float("inf"), 10**400)] == [None] * 6
+
+
+def test_a_value_in_a_message_is_short_and_printable() -> None:
+    assert short_repr("a\x1b[0m") == "'a\\x1b[0m'"
+    assert short_repr("x" * 100) == "'" + "x" * 56 + "..."
+    assert len(short_repr(list(range(100)), 40)) == 40
+
+
+def test_a_number_has_an_upper_limit() -> None:
+    with pytest.raises(ValueError, match="share is 2, expected at most 1"):
+        number(2, "share", maximum=1)

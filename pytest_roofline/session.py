@@ -26,7 +26,7 @@ from roofline_engine.units import printable
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
 from .capture.watching import Watched, minds_a_watch, seeing, watching
 from .collect.collectors import Collectors
-from .collect.imported import ProblemItem
+from .collect.functions import ProblemItem
 from .config import Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
 from .devices import AUTO, Devices, Host

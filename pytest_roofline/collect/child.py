@@ -1,11 +1,13 @@
-"""One child process: started in a group of its own, ended with all that it started, its output in files and never in memory.
+"""One child process: how it runs, how it ends, and the rows that it sends back.
 
-Files, not pipes: what a grandchild leaves open hangs nobody. What is shown of them is their start and their end.
+The process has its own group and ends with everything that it started. Its output goes to files, never to memory, and not to
+pipes: a pipe that a grandchild keeps open would hang this process. Messages show the start and the end of the output.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,119 +15,133 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from roofline_engine.units import printable
+import roofline_engine
+from roofline_engine.check import Baseline, Claim, Measurement
+from roofline_engine.fields import ByteModel, Note
+from roofline_engine.units import parse_dtype, printable
+from roofline_engine.work import Work
 
-#: The largest output that is waited for, bytes: a loop that prints fills no disk.
+from ..capture.trace import Captured
+
+#: A child that writes more than this (bytes) is killed: an endless loop of prints must not fill the disk.
 LARGEST = 1_000_000_000
-#: A line longer than this is cut: no record is as long.
+#: A longer line is cut, because no record is that long.
 LONGEST_LINE = 8_000_000
-#: Shown of an output: so many bytes of its start and of its end.
+#: Messages show this many bytes of the start and of the end of an output.
 _HEAD, _TAIL = 2_000, 8_000
-#: Of these so many lines, each cut to so many characters, in a message.
+#: They show this many lines, each cut to this many characters.
 _LINES, _WIDTH = 12, 300
-#: The child ends itself at the limit and says where it stood; it is killed where it does not.
+#: The child ends itself at the limit and prints where it was; this many seconds later it is killed.
 _GRACE = 1.0
-_BOOT = Path(__file__).with_name("boot.py")
+_BOOT = Path(__file__).with_name("child_boot.py")
+#: From where the child imports this package and the engine, as this process did.
+_FOLDERS = os.pathsep.join(str(Path(file).parent.parent) for file in (Path(__file__).parent, roofline_engine.__file__))
 
 
-class Ended(NamedTuple):
-    """What came of a child.
+class ChildExit(NamedTuple):
+    """How a child ended."""
 
-    code: its exit status, of a signal negative. late: it ran into the limit (s). flooded: it wrote more than ``LARGEST``.
-    out, err: files with what it wrote.
-    """
-
-    code: int
-    late: float | None
-    flooded: bool
-    out: Path
-    err: Path
+    code: int  # the exit status; negative for a signal
+    limit: float | None  # the time limit in seconds, if the child exceeded it
+    flooded: bool  # whether it wrote more than LARGEST
+    out: Path  # the file with its stdout
+    err: Path  # the file with its stderr
 
     @property
     def problem(self) -> str:
-        """Why it is no success, in one line; empty where it is one."""
-        if self.late is not None:
-            return f"not done after {self.late:g} s (roofline_item_timeout); it was killed, and what it had started"
+        """Why the child failed, in one line; empty for a success."""
+        if self.limit is not None:
+            return f"not done after {self.limit:g} s (roofline_item_timeout): killed, with the processes that it started"
         if self.flooded:
-            return f"wrote more than {LARGEST / 1e9:g} GB; it was killed"
+            return f"wrote more than {LARGEST / 1e9:g} GB: killed"
         if self.code < 0:
             return f"killed by {_signal(-self.code)}"
         return f"exit status {self.code}" if self.code else ""
 
-    def told(self, note: str = "") -> str:
-        """The problem with the end of what the child said of it: stderr, and stdout where it has none."""
-        where, lines = "stderr", last_lines(self.err)
+    def message(self, note: str = "") -> str:
+        """Return the problem and the end of the child's stderr, or of its stdout if stderr is empty."""
+        name, lines = "stderr", last_lines(self.err)
         if not lines:
-            where, lines = "stdout", last_lines(self.out)
+            name, lines = "stdout", last_lines(self.out)
         head = ": ".join(part for part in (note, self.problem) if part)
-        return "\n".join([head, *([f"the end of its {where}:"] if lines else []), *(f"  {line}" for line in lines)])
+        return "\n".join([head, *([f"the end of its {name}:"] if lines else []), *(f"  {line}" for line in lines)])
 
 
 def run(
-    file: Path, arguments: Sequence[str], *, folder: str, cwd: Path, limit: float, scratch: Path, paths: Sequence[str] = ()
-) -> Ended:
-    """Run a Python file to its end, by the interpreter of this process.
+    file: Path | None,
+    arguments: Sequence[str],
+    *,
+    folder: str = "first",
+    cwd: Path,
+    limit: float,
+    scratch: Path,
+    paths: Sequence[str] = (),
+) -> ChildExit:
+    """Run a Python file to its end with the interpreter of this process.
 
-    folder: as of ``boot``. limit: seconds. scratch: a folder for its output. paths: for its ``PYTHONPATH``.
+    Args:
+        file: the file; None for ``child_main``.
+        arguments: its command line.
+        folder: the place of the file's folder on ``sys.path``, as in ``child_boot``.
+        cwd: its working directory.
+        limit: the time limit in seconds.
+        scratch: an empty folder for its output.
+        paths: folders for its ``PYTHONPATH``.
 
     Raises:
-        OSError: where it cannot be started.
+        OSError: if the process cannot be started.
     """
-    command = [sys.executable, str(_BOOT), repr(limit), folder, str(file), *arguments]
+    program = ["package", _FOLDERS] if file is None else [folder, str(file)]
     out, err = scratch / "stdout", scratch / "stderr"
     with out.open("wb") as to_out, err.open("wb") as to_err:
-        started = time.monotonic()
+        start = time.monotonic()
         process = subprocess.Popen(
-            command,
+            [sys.executable, str(_BOOT), repr(limit), *program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=to_out,
             stderr=to_err,
             cwd=cwd,
             env=_environment(paths),
-            start_new_session=True,  # its own group: a Ctrl-C is ours alone, and the group can be killed whole
+            start_new_session=True,  # a process group of the child: Ctrl-C reaches pytest only, and the group can be killed
         )
         flooded, killed = False, False
         try:
             while process.poll() is None:
-                if time.monotonic() - started > limit + _GRACE:
+                if time.monotonic() - start > limit + _GRACE:
                     killed = True
                     break
                 if os.fstat(to_out.fileno()).st_size + os.fstat(to_err.fileno()).st_size > LARGEST:
                     flooded = True
                     break
-                _wait(process, time.monotonic() - started)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(min(0.2, 0.005 + (time.monotonic() - start) / 10))
         finally:  # also on Ctrl-C
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - start
             _kill(process)
     code = -9 if process.returncode is None else process.returncode
     late = killed or (seconds >= limit and code != 0 and not flooded)
-    return Ended(code, limit if late else None, flooded, out, err)
-
-
-def _wait(process: subprocess.Popen[bytes], so_far: float) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(min(0.2, 0.005 + so_far / 10))
+    return ChildExit(code, limit if late else None, flooded, out, err)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and everything of its group, also what it left behind."""
+    """End the process and its group, including processes that it left running."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except AttributeError:  # Windows has no groups
         process.kill()
-    except (ProcessLookupError, PermissionError):  # none is left; macOS says the second of a group of zombies
+    except (ProcessLookupError, PermissionError):  # the group is gone; macOS raises the second for a group of zombies
         pass
     with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold it where no signal reaches
         process.wait(_GRACE)
 
 
 def _environment(paths: Sequence[str]) -> Mapping[str, str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    environment.setdefault("MPLBACKEND", "Agg")  # a window would wait for somebody to close it
-    environment["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [environment.get("PYTHONPATH")])])
-    return environment if environment["PYTHONPATH"] else {k: v for k, v in environment.items() if k != "PYTHONPATH"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "PYTHONPATH")}
+    environment.setdefault("MPLBACKEND", "Agg")  # a window would wait for a user to close it
+    folders = [*paths, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(folders)} if folders else environment
 
 
 def _signal(number: int) -> str:
@@ -135,21 +151,24 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def lines(path: Path, starts: bytes = b"") -> Iterator[str]:
-    """The lines of an output as text: what is no UTF-8 is replaced, and what is over the bound of a line cut off.
+# The output.
 
-    starts: the first letters of the lines that are wanted; in place of others an empty one, which takes a third of the time.
+
+def lines(path: Path, starts: bytes = b"") -> Iterator[str]:
+    """Yield the lines of an output as text. Bytes that are not UTF-8 are replaced, and long lines are cut.
+
+    starts: the first characters of the lines to decode. Other lines come as empty strings, which takes a third of the time.
     """
     with path.open("rb") as stream:
         while line := stream.readline(LONGEST_LINE):
-            wanted = not starts or line.lstrip()[:1] in starts
-            yield line.decode("utf-8", errors="replace").rstrip("\r\n") if wanted else ""
+            decode = not starts or line.lstrip()[:1] in starts
+            yield line.decode("utf-8", errors="replace").rstrip("\r\n") if decode else ""
             while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
                 line = stream.readline(LONGEST_LINE)
 
 
 def cleaned(path: Path) -> Path:
-    """A copy of an output that is text, as the readers of records want it, under the same name in a folder beside it."""
+    """Copy an output to a file of valid UTF-8 text, as the readers of records need, and return the copy."""
     copy = path.parent / "text" / path.name
     copy.parent.mkdir(exist_ok=True)
     with copy.open("w", encoding="utf-8", newline="\n") as stream:
@@ -158,10 +177,9 @@ def cleaned(path: Path) -> Path:
 
 
 def last_lines(path: Path) -> list[str]:
-    """The end of an output, fit to print."""
-    text = _end(path)
-    found = [printable(line.rstrip()) for line in text.splitlines() if line.strip()]
-    return [line if len(line) <= _WIDTH else line[:_WIDTH] + "..." for line in found[-_LINES:]]
+    """Return the last lines of an output, escaped and cut for a message."""
+    escaped = [printable(line.rstrip()) for line in _end(path).splitlines() if line.strip()]
+    return [line if len(line) <= _WIDTH else line[:_WIDTH] + "..." for line in escaped[-_LINES:]]
 
 
 def _end(path: Path) -> str:
@@ -172,12 +190,72 @@ def _end(path: Path) -> str:
 
 
 def excerpt(path: Path) -> str:
-    """An output for a report: whole where it is short, else its start and its end."""
+    """Return an output for a report: all of a short one, else its start and its end."""
     with path.open("rb") as stream:
         start = stream.read(_HEAD + _TAIL)
     if len(start) < _HEAD + _TAIL:
         text = start.decode("utf-8", errors="replace")
     else:
-        left_out = path.stat().st_size - _HEAD - _TAIL
-        text = f"{start[:_HEAD].decode('utf-8', errors='replace')}\n... {left_out} bytes left out ...\n{_end(path)}"
+        rest = path.stat().st_size - _HEAD - _TAIL
+        text = f"{start[:_HEAD].decode('utf-8', errors='replace')}\n... {rest} bytes left out ...\n{_end(path)}"
     return "\n".join(printable(line) for line in text.splitlines())
+
+
+# The rows of ``child_main``: a line of JSON each, after the last row ``{"done": true}``, or ``{"needs": MODULE}``.
+
+
+class ChildRow(NamedTuple):
+    """One row of a function or problem that ran in a child."""
+
+    label: str  # which of the item's rows it is
+    captured: Captured
+    measurement: Measurement | None = None
+    baseline: Baseline | None = None
+    claims: tuple[Claim, ...] = ()  # rates that the function returned
+    seen: str | None = None  # where its arrays were: cpu or gpu
+    problem: str = ""  # why it has no time
+
+    def to_json(self) -> str:
+        """Return the row as one line."""
+        return json.dumps(_plain(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ChildRow:
+        """Return the row that ``to_json`` wrote."""
+        captured, measurement, baseline = data["captured"], data["measurement"], data["baseline"]
+        return cls(
+            label=data["label"],
+            captured=Captured(
+                **{
+                    **captured,
+                    "work": None if captured["work"] is None else _work(captured["work"]),
+                    "notes": tuple(captured["notes"]),
+                    "kernels": tuple(captured["kernels"]),
+                }
+            ),
+            measurement=None if measurement is None else Measurement(**{**measurement, "notes": tuple(measurement["notes"])}),
+            baseline=None if baseline is None else Baseline(**baseline),
+            claims=tuple(Claim(**claim) for claim in data["claims"]),
+            seen=data["seen"],
+            problem=data["problem"],
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return named tuples as dicts of their fields."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _work(data: Mapping[str, Any]) -> Work:
+    return Work(
+        **{
+            **data,
+            "candidates": tuple(ByteModel(**model) for model in data["candidates"]),
+            "dtype": parse_dtype(data["dtype"]["name"]),
+            "weight_dtype": parse_dtype(data["weight_dtype"]["name"]),
+            "notes": tuple(Note(**note) for note in data["notes"]),
+            "cached": tuple(data["cached"]),
+        }
+    )

@@ -1,4 +1,4 @@
-"""What the collected files have in common: items with cases of their own, which a child process has the figures of."""
+"""What the collected files have in common: a child process per item, and the cases that the item gets from it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from ..config import Settings
 from ..testcase import Case
-from .child import Ended, excerpt, run
+from .child import ChildExit, excerpt, run
 
 
 class ChildFile(pytest.File):
-    """A file that is never imported here."""
+    """A file that this process never imports."""
 
     def __init__(self, *, settings: Settings, **of_pytest: Any) -> None:
         super().__init__(**of_pytest)
@@ -26,34 +26,37 @@ class ChildFile(pytest.File):
         self,
         item: pytest.Item,
         scratch: Path,
-        file: Path | None = None,
         arguments: Sequence[str] = (),
+        *,
+        main: Sequence[str] | None = None,
         folder: str = "first",
         cwd: Path | None = None,
-    ) -> Ended:
-        """Run a Python file, this one unless another is given, and keep what it wrote for the report of ``item``."""
-        paths = [str(path) for path in self.config.getini("pythonpath")]
+    ) -> ChildExit:
+        """Run this file, or ``child_main`` with the arguments ``main``, and add its output to the report of ``item``."""
         try:
-            ended = run(
-                file or self.path,
-                arguments,
+            child_exit = run(
+                self.path if main is None else None,
+                arguments if main is None else main,
                 folder=folder,
                 cwd=cwd or self.path.parent,
                 limit=self.settings.item_timeout,
                 scratch=scratch,
-                paths=paths,
+                paths=[str(path) for path in self.config.getini("pythonpath")],
             )
         except OSError as error:
             pytest.fail(f"{self.path.name} could not be started: {error}", pytrace=False)
-        for name, path in (("stdout", ended.out), ("stderr", ended.err)):
+        for name, path in (("stdout", child_exit.out), ("stderr", child_exit.err)):
             text = excerpt(path)
             if text:
                 item.add_report_section("call", name, text)
-        return ended
+        return child_exit
 
 
 class ChildItem(pytest.Item):
-    """A test that has its rows from a child process. ``roofline_cases``: what ``cases.Cases`` takes as it is."""
+    """A test whose rows come from a child process.
+
+    ``testcase.Cases`` takes the attribute ``roofline_cases`` of an item as the cases of that item.
+    """
 
     def __init__(self, *, line: int = 0, **of_pytest: Any) -> None:
         super().__init__(**of_pytest)
@@ -66,24 +69,22 @@ class ChildItem(pytest.Item):
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for what one child writes."""
+    """Make a temporary folder for the output of one child."""
     try:
-        made = tempfile.TemporaryDirectory(prefix="roofline-", ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(prefix="roofline-", ignore_cleanup_errors=True)
     except OSError as error:
-        pytest.fail(f"no temporary folder for what it writes: {error}", pytrace=False)
-    with made as folder:
+        pytest.fail(f"no temporary folder for its output: {error}", pytrace=False)
+    with temporary as folder:
         yield Path(folder).resolve()
 
 
-def own_names(names: Sequence[str]) -> list[str]:
-    """The names of the items of a file, each its own; ``::`` would part a nodeid."""
-    taken: set[str] = set()
-    found = []
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return distinct item names for a file, without ``::``, which separates the parts of a nodeid."""
+    unique: dict[str, None] = {}
     for name in names:
-        plain = name.replace("::", ":")
-        own, number = plain, 2
-        while own in taken:
-            own, number = f"{plain}-{number}", number + 1
-        taken.add(own)
-        found.append(own)
-    return found
+        base = name.replace("::", ":")
+        candidate, number = base, 2
+        while candidate in unique:
+            candidate, number = f"{base}-{number}", number + 1
+        unique[candidate] = None
+    return list(unique)

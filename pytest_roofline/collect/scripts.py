@@ -1,7 +1,7 @@
-"""Scripts that are tests: a module that reads the command line as it is imported, and what ``roofline_scripts`` lists.
+"""Scripts as tests: modules that read the command line when they are imported, and the files in ``roofline_scripts``.
 
-Each is one item: run as ``python FILE`` runs it, and a row per record of what it wrote. Without a ``csv=`` of its own it stands
-in a fresh folder, so that what it writes by a relative name is found and litters nothing.
+A script is one item. It runs as ``python FILE`` does, and each record that it writes or prints is a row. Without ``csv=`` it
+runs in a temporary folder, where files that it writes by relative names are found.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from ..testcase import Case
 from . import child
 from .items import ChildFile, ChildItem, scratch
 
-#: Where a script's files land: a fresh folder, in which it also stands.
+#: Stands for the temporary folder of a script's files.
 OUT = "{out}"
-#: More rows of one script are a file for ``roofline check``.
+#: The most rows of one script; ``roofline check`` reads larger files.
 MOST = 10_000
-NOTHING = "it ran, and wrote no figures of a format that is known here (roofline check list)"
+NO_RECORDS = "it ran and wrote no records in a known format (see roofline check list)"
 
 
 class Listed(NamedTuple):
-    """A line of ``roofline_scripts``. pattern: of the files that it writes; arguments: of its command line."""
+    """A line of ``roofline_scripts``."""
 
-    glob: str
-    pattern: str | None = None
-    arguments: tuple[str, ...] = ()
+    glob: str  # of the scripts
+    pattern: str | None = None  # of the files that they write
+    arguments: tuple[str, ...] = ()  # of their command line
 
 
 def read_listed(lines: Iterable[str]) -> tuple[Listed, ...]:
-    """``GLOB[::csv=PATTERN][::args=ARGUMENTS]`` each.
+    """Parse lines of ``GLOB[::csv=PATTERN][::args=ARGUMENTS]``.
 
     Raises:
-        pytest.UsageError: for a line that cannot be meant.
+        pytest.UsageError: for any other line.
     """
-    found = []
+    listed = []
     for line in lines:
         name, *parts = [part.strip() for part in str(line).split("::")]
         values = dict(part.split("=", 1) for part in parts if "=" in part)
@@ -57,18 +57,18 @@ def read_listed(lines: Iterable[str]) -> tuple[Listed, ...]:
             arguments = tuple(shlex.split(values.get("args", "")))
         except ValueError as error:
             raise pytest.UsageError(f"roofline: roofline_scripts: {line!r}: args: {error}") from None
-        found.append(Listed(name, values.get("csv"), arguments))
-    return tuple(found)
+        listed.append(Listed(name, values.get("csv"), arguments))
+    return tuple(listed)
 
 
 def find(listed: Iterable[Listed], path: Path, root: Path) -> Listed | None:
-    """The first line that a file fits, by its path under the root."""
+    """Return the first line whose glob matches the file's path under the root."""
     relative = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
     return next((one for one in listed if matches(one.glob, relative)), None)
 
 
 class Script(ChildFile):
-    """One script."""
+    """The file of one script."""
 
     def __init__(self, *, listed: Listed | None = None, **of_pytest: Any) -> None:
         super().__init__(**of_pytest)
@@ -89,47 +89,46 @@ class ScriptItem(ChildItem):
         with scratch() as folder:
             out = folder / "out"
             out.mkdir()
-            aside = pattern is not None and OUT not in pattern  # it writes where it always does
-            cwd = self.config.rootpath if aside else out
-            named = str(Path(escape(str(cwd))) / (pattern or f"{OUT}/**").replace(OUT, escape(str(out))))
-            before = _files(named) if aside else {}
-            ended = script.run(self, folder, arguments=[word.replace(OUT, str(out)) for word in arguments], cwd=cwd)
-            if ended.problem:
-                pytest.fail(ended.told(), pytrace=False)
-            written = [path for path, state in _files(named).items() if before.get(path) != state]
+            in_root = pattern is not None and OUT not in pattern  # it writes its files below the root, not into OUT
+            cwd = self.config.rootpath if in_root else out
+            files = str(Path(escape(str(cwd))) / (pattern or f"{OUT}/**").replace(OUT, escape(str(out))))
+            before = _files(files) if in_root else {}
+            child_exit = script.run(self, folder, [word.replace(OUT, str(out)) for word in arguments], cwd=cwd)
+            if child_exit.problem:
+                pytest.fail(child_exit.message(), pytrace=False)
+            written = [path for path, state in _files(files).items() if before.get(path) != state]
             records, unread = _records(written, asked=pattern is not None)
             if not records:
-                records, more = _printed(ended.out)
+                records, more = _printed(child_exit.out)
                 unread += more
         self.roofline_cases = _as_cases(records, unread)
 
 
 def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
-        return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NOTHING)]
+        return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NO_RECORDS)]
     cases = of_records(records[:MOST], {}, "script")
-    left = [f"more than {MOST} rows, these are the first: roofline check reads the file"] if len(records) > MOST else []
-    notes = [*unread, *left]
+    notes = unread + ([f"shows the first {MOST} rows; roofline check reads all of the file"] if len(records) > MOST else [])
     if notes:
         first = cases[0]
-        said = dataclasses.replace(first.declared, notes=(*first.declared.notes, *notes))
-        cases[0] = dataclasses.replace(first, declared=said)
+        declared = dataclasses.replace(first.declared, notes=(*first.declared.notes, *notes))
+        cases[0] = dataclasses.replace(first, declared=declared)
     return cases
 
 
 def _files(pattern: str) -> dict[Path, tuple[int, int]]:
-    """The files of a pattern with what tells a new content from an old one."""
-    found = {}
+    """Return the files of a pattern, each with a state that changes when the file is written."""
+    states = {}
     for name in sorted(glob(pattern, recursive=True)):
         path = Path(name)
         if path.is_file():
-            state = path.stat()
-            found[path] = state.st_mtime_ns, state.st_size
-    return found
+            status = path.stat()
+            states[path] = status.st_mtime_ns, status.st_size
+    return states
 
 
 def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[str]]:
-    """The rows of files, and what could not be read. asked: somebody named these files, so that one of no format is told."""
+    """Return the rows of files, and a line for each unreadable file. asked: also for each file in an unknown format."""
     records: list[RecordRow] = []
     unread = []
     for path in paths:
@@ -139,14 +138,14 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[
                 if adapter is not None:
                     records += itertools.islice(adapter.read(source), MOST + 1 - len(records))
                 elif asked:
-                    unread.append(f"{source.label}: of no format that is known here")
+                    unread.append(f"{source.label}: not in a known format (see roofline check list)")
         except RefusedError as error:
             unread.append(str(error))
     return records, unread
 
 
 def _printed(out: Path) -> tuple[list[RecordRow], list[str]]:
-    """The rows of what a script printed: marked lines, Markdown tables, else the whole as one format."""
+    """Return the rows of a script's stdout: its marked lines and Markdown tables, else all of it as one format."""
     parts = []
     for at, lines in enumerate(_parts(out), 1):
         part = out.with_name(f"stdout part {at}")
@@ -155,14 +154,14 @@ def _printed(out: Path) -> tuple[list[RecordRow], list[str]]:
     return _records(parts or [child.cleaned(out)], asked=False)
 
 
-#: Lines that some harness prints for others to find: GEAK's, POPCORN's.
+#: Lines that a harness prints for other programs: GEAK's and POPCORN's.
 _MARKED = re.compile(r"\s*(?:GEAK_|RESULT (?:PASS|FAIL)\b|(?:benchmark|test)\.\d+\.\w+:|check: )")
-#: Of marked lines and of the rows of a table no more is held.
+#: The most marked lines, and the most lines of one table, that are kept.
 _MOST_LINES = 100_000
 
 
 def _parts(out: Path) -> Iterator[list[str]]:
-    """The marked lines; then each run of lines that open with a pipe: a header, its rule, rows."""
+    """Yield the marked lines; then each run of lines that open with a pipe: a header, a rule, rows."""
     marked: list[str] = []
     table: list[str] = []
     tables = []

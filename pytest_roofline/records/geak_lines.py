@@ -21,7 +21,7 @@ from .values import count, label, mapping, maybe_seconds, ratio, shown, timed
 NAME = "GEAK unittest output"
 
 _KNOWN = re.compile(r"^[ \t]*GEAK_[A-Z_]+[ =:]", re.MULTILINE)
-_CASES = re.compile(r"\s*GEAK_PER_CASE\s*[=:]?\s*(?=\[)")
+CASES = re.compile(r"\s*GEAK_PER_CASE\s*[=:]?\s*(?=\[)")
 _RESULT = re.compile(r"\s*RESULT\s+(PASS|FAIL)\b")
 _UNTRUSTED = re.compile(r"\s*GEAK_[A-Z_]*SPEEDUP[ =:].*\buntrusted\b", re.IGNORECASE)
 #: The speedup is printed with three or four digits.
@@ -42,7 +42,7 @@ def read(source: Source) -> Iterator[RecordRow]:
     waiting: list[RecordRow] = []
     lists, task = 0, beside(source.path)
     for number, line in enumerate(source.lines(), 1):
-        result, cases = _RESULT.match(line), _CASES.match(line)
+        result, cases = _RESULT.match(line), CASES.match(line)
         if result:
             passed = result[1] == "PASS"
             yield from (dataclasses.replace(record, correct=passed) for record in waiting)

@@ -139,7 +139,7 @@ def test_output_without_end_is_stopped(project: Project, monkeypatch: pytest.Mon
     monkeypatch.setattr(child, "LARGEST", 5_000_000)
     ran = run(project, "while True: print('x' * 1000)")
     assert ran.counts == {"failed": 1, "passed": 1}
-    assert "wrote more than 0.005 GB; it was killed" in ran.out
+    assert "wrote more than 0.005 GB: killed" in ran.out
 
 
 def test_what_it_prints_cannot_write_on_the_terminal(project: Project) -> None:
@@ -206,6 +206,6 @@ def test_without_a_temporary_folder_it_says_so_in_a_line(project: Project, monke
     monkeypatch.setattr(tempfile, "tempdir", str(project.path / "none"))
     ran = run(project, "", "-p", "no:cacheprovider", "-s")
     assert ran.counts == {"failed": 1, "passed": 1}
-    assert "no temporary folder for what it writes: " in ran.out
+    assert "no temporary folder for its output: " in ran.out
     assert "Traceback" not in ran.out
     assert "items.py" not in ran.out

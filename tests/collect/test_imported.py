@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_roofline.capture.trace import Captured
-from pytest_roofline.collect.returned import understood, unit_of
-from pytest_roofline.collect.rows import Row
-from pytest_roofline.collect.source import PythonFile
+from pytest_roofline.collect.child import ChildRow
+from pytest_roofline.collect.child_main import read_result, unit_of
+from pytest_roofline.collect.collectors import PythonFile
 from roofline_engine.check import Baseline, Claim, Measurement
 from roofline_engine.ops import work
 from support.project import Project, Ran
@@ -115,8 +115,8 @@ def test_a_rate_alone_is_held_to_what_the_device_can(project: Project) -> None:
     ("body", "ylabel", "why"),
     [
         ("return None", "ms", "it returned None, expected a number or three"),
-        ("return -1.0", "ms", "it returned -1.0, no time or rate"),
-        ("return float('nan')", "GB/s", "it returned nan, no time or rate"),
+        ("return -1.0", "ms", "it returned -1.0, not a time or rate"),
+        ("return float('nan')", "GB/s", "it returned nan, not a time or rate"),
         ("return 1.0", "speedup", "no unit of time or rate in its ylabel 'speedup'"),
         ("return 1.0", "", "no unit of time or rate in its ylabel ''"),
     ],
@@ -144,7 +144,7 @@ def test_a_point_that_raises_is_its_own_and_all_of_them_are_the_items(project: P
     ("body", "told"),
     [
         ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
-        ("raise SystemExit(0)", "bench_gemm.py ended its process as it was imported or called"),
+        ("raise SystemExit(0)", "bench_gemm.py ended its process when it was imported or called"),
         ("import os; os._exit(0)", "bench_gemm.py ended its process"),
         ("import time; time.sleep(600)", "not done after 3 s"),
     ],
@@ -270,16 +270,16 @@ def test_units(label: str, unit: tuple[str, float] | None) -> None:
 
 
 def test_a_dict_by_unit() -> None:
-    found = understood({"ms": 0.05, "GB/s": 351.0, "provider": "mine"}, "")
+    found = read_result({"ms": 0.05, "GB/s": 351.0, "provider": "mine"}, "")
     assert found.measurement is not None
     assert found.measurement.t_s == pytest.approx(50e-6)
     assert found.claims == (Claim("memory", 351e9),)
-    assert "no key has a unit" in understood({"a": 1}, "ms").problem
+    assert "no key has a unit" in read_result({"a": 1}, "ms").problem
 
 
 def test_a_row_travels_whole() -> None:
     done = work("gemm", M=64, N=2048, K=4096, dtype="bf16", weight_dtype="fp8")
-    row = Row(
+    row = ChildRow(
         "M=64 mine",
         Captured("torch", done, launches=2, operations=3, notes=("a note",)),
         Measurement("user", 5e-5, 4e-5, 6e-5, 10, "host", "warm", ("another",)),
@@ -288,9 +288,9 @@ def test_a_row_travels_whole() -> None:
         "cpu",
         "a problem",
     )
-    assert Row.from_dict(json.loads(row.to_json())) == row
-    empty = Row("", Captured("", reason="why"))
-    assert Row.from_dict(json.loads(empty.to_json())) == empty
+    assert ChildRow.from_json(json.loads(row.to_json())) == row
+    empty = ChildRow("", Captured("", reason="why"))
+    assert ChildRow.from_json(json.loads(empty.to_json())) == empty
 
 
 # Problem files.
@@ -346,7 +346,7 @@ def test_the_work_of_a_problem_is_read_on_the_meta_device(project: Project) -> N
 
 @needs_torch
 def test_a_problem_that_needs_values_is_not_told_without_them() -> None:
-    from pytest_roofline.collect.run_problem import problem as rows_of
+    from pytest_roofline.collect.child_main import problem as rows_of
 
     module = types.ModuleType("eye")
     exec(PROBLEM.replace("torch.rand(M, K)", "torch.eye(int(torch.rand(1).item() * 4) + 1)"), vars(module))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.collect import scripts
+from pytest_roofline.collect.collectors import PythonFile
 from pytest_roofline.collect.scripts import Listed, read_listed
-from pytest_roofline.collect.source import PythonFile
 from support.project import Project, Ran
 
 #: aiter's columns. (64*1024 + 1024*8192 + 64*8192) * 2 bytes in 6.4 us are 2.81 TB/s; 1.32 is what is printed.
@@ -113,7 +113,7 @@ def test_what_writes_nothing_says_so(project: Project) -> None:
     project.write(test_gemm="import sys\nprint('all good')\nsys.exit(0)")
     (row,) = run(project).report["entries"]
     assert row["short_name"] == "test_gemm"
-    assert "wrote no figures of a format that is known here" in row["notes"]
+    assert "wrote no records in a known format" in row["notes"]
 
 
 def test_listed_scripts_need_no_name_of_a_test(project: Project) -> None:
@@ -135,14 +135,14 @@ def test_arguments_and_a_csv_where_the_script_puts_it(project: Project) -> None:
     assert (project.path / "results" / "new one.csv").exists()
     listed(project, "bench_*.py::csv={out}/deep/*.csv::args=--out {out}/gemm.csv")
     (row,) = run(project).report["entries"]
-    assert "wrote no figures" in row["notes"]
+    assert "wrote no records" in row["notes"]
 
 
 def test_a_file_that_was_asked_for_and_is_of_no_format(project: Project) -> None:
     project.write(test_gemm="import sys\nopen('x.csv', 'w').write('a,b\\n1,2\\n')\nsys.exit(0)")
     listed(project, "test_gemm.py::csv={out}/*.csv")
     (row,) = run(project).report["entries"]
-    assert "x.csv: of no format that is known here" in row["notes"]
+    assert "x.csv: not in a known format" in row["notes"]
 
 
 @pytest.mark.parametrize("line", ["x.py::csv", "::csv=a", "x.py::out=a", "x.py::csv=", "x.py::args='"])
@@ -205,7 +205,7 @@ def test_more_rows_than_anybody_reads(project: Project, monkeypatch: pytest.Monk
     project.write(test_gemm=f"import sys\nprint({table!r})\nsys.exit(0)")
     rows = list(run(project).rows.values())
     assert len(rows) == 10
-    assert "more than 10 rows, these are the first" in rows[0]["notes"]
+    assert "shows the first 10 rows" in rows[0]["notes"]
 
 
 def test_the_projects_table_says_the_work_of_a_row_that_has_none(project: Project) -> None:

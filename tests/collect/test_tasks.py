@@ -125,7 +125,7 @@ def test_under_workers(project: Project) -> None:
     ("ending", "outcome", "told"),
     [
         ("print('RESULT FAIL (oracle=False)'); sys.exit(1)", "failed", "RESULT FAIL (oracle=False): exit status 1"),
-        ("print('no GPU here', file=sys.stderr); sys.exit(2)", "skipped", "no environment for it: exit status 2"),
+        ("print('no GPU here', file=sys.stderr); sys.exit(2)", "skipped", "environment missing: exit status 2"),
         ("print('UT_HARNESS_INCOMPLETE: no replay bundle'); sys.exit(3)", "xfailed", "harness incomplete: no replay bundle"),
         ("print('UT_HARNESS_INCOMPLETE: no bundle'); raise ValueError", "xfailed", "harness incomplete: no bundle"),
         ("import argparse; argparse.ArgumentParser().parse_args(['--no'])", "failed", "exit status 2"),
@@ -151,7 +151,7 @@ def test_a_case_without_a_line_of_its_own_has_work_and_no_time(project: Project)
     row = run(project).rows["prefill_M2048"]
     assert row["measurement"] is None
     assert row["flops_est"] == 2 * 2048 * 4096 * 2048
-    assert "printed no time of this case" in row["notes"]
+    assert "printed no time for this case" in row["notes"]
 
 
 @pytest.mark.parametrize(

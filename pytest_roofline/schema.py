@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -75,17 +75,17 @@ def model(name: str) -> type[BaseModel]:
 
 def _of_record(name: str) -> type[BaseModel]:
     record, sets, meanings = _RECORDS[name]
-    known = {"ByteModel": model("byte-model")} if name == "entry" else {}
     fields: dict[str, Any] = {}
-    for key, spelled in record.__annotations__.items():
+    for key, kind in get_type_hints(record).items():
         if key == "notes" and name == "entry":  # in JSON one text, and a list of codes
             fields["notes"] = (str, Field("", description=meanings["notes"].doc))
             fields["note_codes"] = (list[str], Field([], description=meanings["note_codes"].doc))
             continue
-        kind = eval(spelled, {"__builtins__": {}}, {**_TYPES, **known})  # the engine's own source, as its Records spell it
-        if key in sets:
+        if key == "byte_models":
+            kind = tuple[model("byte-model"), ...]  # type: ignore[misc]  # a model made at run time
+        elif key in sets:
             closed: Any = Literal[sets[key]]
-            kind = closed | None if "None" in spelled else closed
+            kind = closed | None if type(None) in get_args(kind) else closed
         meaning = meanings.get(key)
         extra = {"unit": meaning.unit} if meaning is not None and meaning.unit else None
         default = record._field_defaults.get(key, ...)
@@ -93,9 +93,6 @@ def _of_record(name: str) -> type[BaseModel]:
     return create_model(
         name, __config__=ConfigDict(extra="forbid", title=name), __doc__=(record.__doc__ or "").partition("\n")[0], **fields
     )
-
-
-_TYPES: dict[str, Any] = {"str": str, "float": float, "int": int, "bool": bool, "tuple": tuple, "None": None}
 
 
 class Work(BaseModel):

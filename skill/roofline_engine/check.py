@@ -12,10 +12,10 @@ fits the cause is ``unexplained``. The tests and their order are those of the fi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .fields import Entry
 from .peaks import OVER_RATED_BOARD, Peaks, over_rated
-from .record import Record
 from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, point, route
 from .units import quantity
 from .work import Work
@@ -53,7 +53,7 @@ EXPERIMENTS = {
 CAUSES = tuple(EXPERIMENTS)
 
 
-class Alternative(Record):
+class Alternative(NamedTuple):
     """A way to count the row that somebody might have taken: what it multiplies the figure of ``axis`` by (both: "")."""
 
     cause: str
@@ -62,7 +62,7 @@ class Alternative(Record):
     why: str
 
 
-class Facts(Record):
+class Facts(NamedTuple):
     """What is known of a row beside its work and its time.
 
     hand_written: the time is exactly one of its printed unit. counted: bytes by counters over the compulsory ones.
@@ -81,7 +81,7 @@ class Facts(Record):
     correct: bool | None = None
 
 
-class Claim(Record):
+class Claim(NamedTuple):
     """A printed rate: B/s of ``memory`` or FLOP/s of ``compute``. digits: half its last printed digit, as a fraction."""
 
     axis: str
@@ -89,7 +89,7 @@ class Claim(Record):
     digits: float = 0.0
 
 
-class Finding(Record):
+class Finding(NamedTuple):
     """The cause, the figures that decided, and the experiment that would confirm it."""
 
     cause: str
@@ -216,7 +216,7 @@ NOTHING = Facts()
 NOT_FALSIFIABLE = "its roof time is under the dispatch floor: no time could contradict it"
 
 
-class Measurement(Record):
+class Measurement(NamedTuple):
     """One time of one unit of work, in seconds: the median over rounds with its quartiles.
 
     source: who measured (``pytest-benchmark``, ``pytest-codspeed``, ``roofline``, ``user``). clock: ``host`` (no device wait
@@ -245,7 +245,7 @@ class Measurement(Record):
         return (self.q3_s - self.q1_s) / self.t_s
 
 
-class Overhead(Record):
+class Overhead(NamedTuple):
     """What of a call's wall time no device time covers: launches, the gaps between them, the host. No roof shows it.
 
     launches: in the call, where known. share: of the wall time, 0 to 1. graph_speedup: wall over device time, the most that
@@ -258,7 +258,7 @@ class Overhead(Record):
     launches: float | None = None
 
 
-class Baseline(Record):
+class Baseline(NamedTuple):
     """What a row is compared with: the time of one unit (s), or a speedup somebody else worked out.
 
     kind: ``live`` (timed by turns in this run), ``previous`` (the same kernel, earlier, on this machine), or something that
@@ -272,7 +272,7 @@ class Baseline(Record):
     source: str = ""
 
 
-class Prediction(Record):
+class Prediction(NamedTuple):
     """What was thought of the kernel before: attainable_speedup over its baseline, and that baseline's ratio to the roof.
 
     matched: how the measurement was found to be of this kernel.
@@ -289,7 +289,7 @@ class Prediction(Record):
     matched: str = ""
 
 
-class Check(Record):
+class Check(NamedTuple):
     """The outcome for one row.
 
     utilisation: the row's rate over the rated peak of ``axis``, by its smallest byte model. limit: what a right measurement

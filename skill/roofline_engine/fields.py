@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .record import Record
-
 # Closed sets: nothing else may be emitted (``validate`` names whatever is).
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
 REGIMES = ("decode", "prefill")
@@ -120,7 +118,7 @@ def has_note(notes: Iterable[Note], *codes: str) -> bool:
     return any(item.code in codes for item in notes)
 
 
-class ByteModel(Record):
+class ByteModel(NamedTuple):
     """One candidate for the work of one unit: bytes that must cross the memory roof, and the FLOPs that go with them.
 
     in_range: whether the candidate counts for the range of the verdict, or is only listed.
@@ -134,7 +132,7 @@ class ByteModel(Record):
     feasible: bool | None = None
 
 
-class Entry(Record):
+class Entry(NamedTuple):
     """One kernel of the Top-N with what the roofline says of it. ``None`` means not known, never zero."""
 
     name: str = ""
@@ -189,7 +187,7 @@ class Entry(Record):
     notes: tuple[Note, ...] = ()
 
 
-class Field(Record):
+class Field(NamedTuple):
     """The definition of one field: meaning, unit, format for people, closed set."""
 
     doc: str
@@ -253,15 +251,21 @@ FIELDS: dict[str, Field] = {
 }
 
 
-_TUPLES = [name for name, kind in Entry.__annotations__.items() if kind.startswith("tuple")]
+def _json_type(annotation: object) -> str:
+    spelling = str(getattr(annotation, "__forward_arg__", annotation)).partition(" ")[0].partition("[")[0]
+    return {"str": "text", "bool": "flag", "tuple": "list"}.get(spelling, "number")
+
+
+#: What each field is in JSON: text, number, flag (true or false) or list.
+JSON_TYPES = {name: _json_type(annotation) for name, annotation in Entry.__annotations__.items()}
+JSON_TYPES.update(notes="text", note_codes="list")
 
 
 def to_dict(entry: Entry) -> dict[str, object]:
     """Return the entry as plain builtins, in the order of ``FIELDS``."""
-    out: dict[str, object] = entry._asdict()
-    for name in _TUPLES:
-        value = out[name]
-        out[name] = list(value) if isinstance(value, tuple) else value
+    out: dict[str, object] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in zip(entry._fields, entry)
+    }
     out["byte_models"] = [model._asdict() for model in entry.byte_models]
     out["notes"], out["note_codes"] = join_notes(entry.notes), [item.code for item in entry.notes]
     return out

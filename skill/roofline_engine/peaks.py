@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .peaks_audit import clock_of, engine_clock, faults
 from .peaks_table import Block, Table, normalise, unit_counts
-from .record import Record
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
 #: One launch costs about this much whatever it does (specification 3.6), so a time near it is not the kernel's. Of a GPU; a
@@ -35,7 +35,7 @@ def over_rated(product: str | None) -> float:
     return OVER_RATED_BOARD if (product or "").startswith(_BOARDS) else OVER_RATED
 
 
-class Target(Record):
+class Target(NamedTuple):
     """What kernels of one device, op, axis and dtype were seen to reach of their roof, a fraction, ``n`` of them."""
 
     target_eff: float
@@ -43,7 +43,7 @@ class Target(Record):
     source: str
 
 
-class Peaks(Record):
+class Peaks(NamedTuple):
     """The denominators of one device. Rates are dense; bytes/s and FLOP/s; None or a missing key is unknown.
 
     flops: matrix (tensor core, MFMA, WMMA) rates by dtype. vector: the vector units' rates. *_max: at maximum clock; of
@@ -437,7 +437,7 @@ def _derived(table: Table | None, device: Device, gfx: str | None, reason: str) 
     )
 
 
-class Device(Record):
+class Device(NamedTuple):
     """What a run says of its device. Every key may be missing; clocks are in kHz as HIP, CUDA and torch report them.
 
     clock_khz: the highest the units can run at. run_clock_khz: what they did run at, locked or sampled while the kernels ran.

@@ -16,11 +16,11 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from .peaks import AGREEMENT, Peaks, joined, over_rated
 from .peaks_audit import UNDER_ARITHMETIC, telltale
 from .peaks_table import Table
-from .record import Record
 from .units import (
     BANDWIDTH_BOUNDS,
     FLOPS_BOUNDS,
@@ -36,7 +36,7 @@ _LARGEST_FILE = 2**26
 CACHES = ("l2", "l1", "lds", "mall", "l3")
 
 
-class Ceiling(Record):
+class Ceiling(NamedTuple):
     """One measured figure: bytes/s of ``memory`` or a cache, FLOP/s of an axis such as ``matrix.bf16``.
 
     where: file, row and column. best: of the rounds, whose middle ``value`` is; None where the file has no rounds.
@@ -48,7 +48,7 @@ class Ceiling(Record):
     best: float | None = None
 
 
-class Overlay(Record):
+class Overlay(NamedTuple):
     """The ceilings of one file.
 
     device: the device's name as the file gives it. gfx: the architecture, where a file beside it says. gemm: whole GEMMs were

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from .record import Record
 from .units import number
 
 _WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "GEFORCE", "INSTINCT", "RADEON")
 _WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
 
 
-class Line(Record):
+class Line(NamedTuple):
     """One line of a block: ``key: value | field | [a, b]``."""
 
     number: int

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from .fields import ByteModel, Entry
 from .peaks import DISPATCH_FLOOR_S, Peaks
-from .record import TYPE_CHECKING, Record
 from .work import TARGET_EFF, Work
-
-if TYPE_CHECKING:
-    from typing import Any
 
 # One definition of each constant; SKILL.md's table is held to these by a test.
 #: Both utilisations under this: neither roof is near, so latency or occupancy binds (specification 3.5).
@@ -46,7 +43,7 @@ CACHE_REACH = 2.0
 NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
 
 
-class Point(Record):
+class Point(NamedTuple):
     """One amount of work over one time against two roofs; None where a peak is not known."""
 
     achieved_bw_bytes_s: float

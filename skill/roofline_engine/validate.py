@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from .fields import CLOSED_SETS, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, Entry
+from .fields import CLOSED_SETS, JSON_TYPES, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, Entry
 from .ops import op_class
 from .peaks import DISPATCH_FLOOR_S
 from .roofline import (
@@ -209,15 +209,15 @@ class EntryCheck:
         """A number that is written as text would pass every comparison that follows."""
         if not isinstance(self.entry.get("name"), str):
             self.found.append("name is missing")
-        for key, kind in Entry.__annotations__.items():
+        for key, kind in JSON_TYPES.items():
             value = self.entry.get(key)
             if value is None:
                 continue
-            if kind.startswith("float") and plain(value) is None:
+            if kind == "number" and plain(value) is None:
                 self.found.append(f"{key} is {value!r:.40}, expected a number")
-            elif kind.startswith("bool") and not isinstance(value, bool):
+            elif kind == "flag" and not isinstance(value, bool):
                 self.found.append(f"{key} is {value!r:.40}, expected true or false")
-            elif kind.startswith("tuple") and key != "notes" and not isinstance(value, list):
+            elif kind == "list" and not isinstance(value, list):
                 self.found.append(f"{key} is {value!r:.40}, expected a list")
 
     def _same(self, key: str, exact: float | None, how: str) -> None:

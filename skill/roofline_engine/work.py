@@ -11,9 +11,9 @@ Bytes are compulsory traffic of the memory roof: each operand once. FLOPs count 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from .fields import ByteModel, Note, note
-from .record import Record
 from .units import Dtype, parse_dtype, whole
 
 #: How close a well-written kernel of an op comes to its roof: priors, set by how regular the access is.
@@ -42,7 +42,7 @@ TARGET_EFF = {
 }
 
 
-class Work(Record):
+class Work(NamedTuple):
     """The work of one unit.
 
     candidates: the figure first, then every other byte model. engine: ``matrix`` or ``vector``, the peak table to use.
@@ -69,7 +69,7 @@ class Work(Record):
         return self.candidates[0].flops
 
 
-class Op(Record):
+class Op(NamedTuple):
     """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits.
 
     accepted, required: the names of what may and of what must be given, with those that every op takes.

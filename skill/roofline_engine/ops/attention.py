@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..fields import ByteModel, note
-from ..record import Record
 from ..units import number, parse_dtype, whole, wider
 from ..work import REQUIRED, Params, Work, op
 
@@ -174,7 +174,7 @@ def _mla_decode(p: Params) -> Work:
     return _decode(p, rank + rope, 2.0 * heads * (2 * rank + rope), q_and_out, text)
 
 
-class _Prefill(Record):
+class _Prefill(NamedTuple):
     """What the mask leaves of a batch, per head: (query, key) pairs, query rows, key rows and those that a query sees."""
 
     pairs: int

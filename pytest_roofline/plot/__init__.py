@@ -1,7 +1,7 @@
-"""The roofline figure: a pure chart of it, and what draws that.
+"""The roofline figure: a chart as plain values, and the renderers that draw it.
 
-``roofline_figure`` is the way in from Python, beside ``roofline plot`` and ``--roofline-report=html:FILE``. What draws is
-imported when something is drawn.
+Entry points: ``roofline_figure`` in Python, ``roofline plot``, and ``--roofline-report=html:FILE``. The renderers are imported
+when something is drawn.
 """
 
 from .output import RooflineFigure, roofline_figure

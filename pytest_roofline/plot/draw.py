@@ -12,7 +12,7 @@ from roofline_engine.units import quantity
 from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, ceiling_start, slope_ends
 from .model import Bandwidth, Ceiling, Chart
 
-#: Okabe and Ito's palette, told apart by people who see fewer colors; the shape says the bound without any.
+#: Okabe and Ito's palette, which color-blind readers can distinguish. The shape shows the limiter without color.
 VERDICTS = {
     "underperforming": ("#D55E00", "underperforming"),
     "moderate": ("#0072B2", "moderate"),
@@ -60,13 +60,13 @@ DARK = {
 
 
 def ceilings(chart: Chart) -> list[tuple[Ceiling, str, str]]:
-    """Each ceiling with its color and its dash, solid but for measured ones beside rated."""
+    """Return each ceiling with its color and its dash: solid, or dashed when measured."""
     ranked = sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name))
     return [(one, CEILINGS[at % len(CEILINGS)], dash(one.basis)) for at, one in enumerate(ranked)]
 
 
 def bandwidths(chart: Chart) -> list[tuple[Bandwidth, str, str]]:
-    """Each bandwidth with its color and its dash, main memory first."""
+    """Return each bandwidth with its color and its dash, main memory first."""
     main = chart.main
     ranked = sorted(chart.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
     return [(one, BANDWIDTHS[at % len(BANDWIDTHS)], dash(one.basis)) for at, one in enumerate(ranked)]
@@ -77,48 +77,48 @@ def dash(basis: str) -> str:
 
 
 def legend(chart: Chart) -> list[Entry]:
-    """One line for each roof, each verdict and each bound that the figure has."""
-    told = names(chart)
-    found = [Entry("line", told[one], color, shape) for one, color, shape in ceilings(chart)]
-    found += [Entry("line", told[one], color, shape) for one, color, shape in bandwidths(chart)]
+    """Return one line for each roof, verdict and limiter of the chart."""
+    roofs = roof_names(chart)
+    entries = [Entry("line", roofs[one], color, shape) for one, color, shape in ceilings(chart)]
+    entries += [Entry("line", roofs[one], color, shape) for one, color, shape in bandwidths(chart)]
     verdicts = {one.verdict for one in chart.kernels}
     if verdicts - {"none"}:
-        found += [Entry("colour", text, color, "o") for key, (color, text) in VERDICTS.items() if key in verdicts]
+        entries += [Entry("color", text, color, "o") for key, (color, text) in VERDICTS.items() if key in verdicts]
     bounds = {one.bound for one in chart.kernels}
-    found += [Entry("shape", text, FAINT, shape) for key, (shape, _, text) in BOUNDS.items() if key in bounds]
-    return found
+    entries += [Entry("shape", text, FAINT, shape) for key, (shape, _, text) in BOUNDS.items() if key in bounds]
+    return entries
 
 
-def names(chart: Chart) -> dict[Ceiling | Bandwidth, str]:
-    """What each roof is called, no two alike: those that share a name are told apart by their figure, then their dtype."""
+def roof_names(chart: Chart) -> dict[Ceiling | Bandwidth, str]:
+    """Return a distinct name for each roof. Equal names get their value, then their dtype, then a number."""
     roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(chart)), *(one for one, *_ in bandwidths(chart))]
-    found = {one: named(one) for one in roofs}
-    for more in (_figure, _dtype, _number):
-        twice = Counter(found.values())
-        seen: Counter[str] = Counter()
-        for one, name in found.items():
-            seen[name] += 1
-            if twice[name] > 1:
-                found[one] = more(one, name, seen[name])
-    return found
+    names = {one: _name_with_basis(one) for one in roofs}
+    for extend in (_add_value, _add_dtype, _add_number):
+        uses = Counter(names.values())
+        numbers: Counter[str] = Counter()
+        for one, name in names.items():
+            numbers[name] += 1
+            if uses[name] > 1:
+                names[one] = extend(one, name, numbers[name])
+    return names
 
 
-def _figure(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+def _add_value(one: Ceiling | Bandwidth, name: str, _: int) -> str:
     rate, unit = (one.flops_s, "FLOP/s") if isinstance(one, Ceiling) else (one.bytes_s, "B/s")
     return f"{name}: {quantity(rate, unit)}"
 
 
-def _dtype(one: Ceiling | Bandwidth, name: str, _: int) -> str:
+def _add_dtype(one: Ceiling | Bandwidth, name: str, _: int) -> str:
     word = (one.dtype or one.unit) if isinstance(one, Ceiling) else one.level
     return f"{name}, {word}" if word else name
 
 
-def _number(_: Ceiling | Bandwidth, name: str, at: int) -> str:
+def _add_number(_: Ceiling | Bandwidth, name: str, at: int) -> str:
     return f"{name} ({at})"
 
 
-def named(one: Ceiling | Bandwidth) -> str:
-    """A roof's name, with its basis where the name does not say it."""
+def _name_with_basis(one: Ceiling | Bandwidth) -> str:
+    """Return a roof's name with its basis, unless the name contains it."""
     if one.basis == "given" or one.basis in one.name:
         return one.name
     return f"{one.name}, {one.basis}"
@@ -126,39 +126,34 @@ def named(one: Ceiling | Bandwidth) -> str:
 
 #: plotpress has 100 pixels an inch and gives marker sizes in points.
 _POINT = 72.0 / 100.0
-#: Kernels whose links, ranges and baselines are drawn; more would be a thicket.
+#: Most kernels whose links, ranges and baselines are drawn.
 _DETAILED = 400
-#: Kernels that have a mark each.
+#: Most kernels with a mark each.
 _APART = 60
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 
 class Drawing(NamedTuple):
-    """plotpress' figure, what is laid over its SVG, and which kernels each of its marks is of.
-
-    series: number of a series to the kernels of its points, in their order; spots: which of all points they are, where they are
-    the kernels themselves; links: series that are the way between a kernel's levels. labels: kernel of each text, None of a
-    roof's; levels: the level that it names, None of another.
-    """
+    """A plotpress figure, the SVG drawn over it, and the kernels that each of its marks shows."""
 
     figure: Any
     title: str
-    over: str
-    series: dict[int, list[int]]
-    spots: dict[int, list[int]]
-    links: list[int]
-    labels: list[int | None]
-    levels: list[str | None]
+    overlay: str
+    series: dict[int, list[int]]  # number of a series -> the kernels of its points, in order
+    spots: dict[int, list[int]]  # number of a series of kernels -> the indices of its points among all points
+    links: list[int]  # series that connect the memory levels of a kernel
+    labels: list[int | None]  # kernel of each text; None for a roof
+    levels: list[str | None]  # memory level that each text names; None for another text
 
     def svg(self) -> str:
-        """The drawing as one SVG document."""
-        return self.laid(self.figure.to_svg())
+        """Return the drawing as one SVG document."""
+        return self.add_overlay(self.figure.to_svg())
 
-    def laid(self, svg: str) -> str:
-        """plotpress' SVG of the figure with what belongs on top of it, and its title for who does not see it."""
+    def add_overlay(self, svg: str) -> str:
+        """Return plotpress' SVG with the overlay, and the title for screen readers."""
         head, _, _ = svg.rpartition("</svg>")
-        named = f'<svg role="img" aria-label="{html.escape(self.title)}" '
-        return f"{head.replace('<svg ', named, 1)}{self.over}</svg>"
+        start = f'<svg role="img" aria-label="{html.escape(self.title)}" '
+        return f"{head.replace('<svg ', start, 1)}{self.overlay}</svg>"
 
 
 def draw_chart(chart: Chart, layout: Layout) -> Drawing:
@@ -184,7 +179,7 @@ def draw_chart(chart: Chart, layout: Layout) -> Drawing:
     if len(chart.levels) > 1:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, chart.title, _over(chart, layout), {}, {}, [], [], [])
+    drawn = Drawing(figure, chart.title, _overlay(chart, layout), {}, {}, [], [], [])
     _roofs(axes, chart, layout, drawn)
     _ways(axes, chart, layout, drawn)
     _points(axes, chart, layout, drawn)
@@ -193,16 +188,14 @@ def draw_chart(chart: Chart, layout: Layout) -> Drawing:
 
 
 def detailed(chart: Chart, layout: Layout) -> list[int]:
-    """Kernels whose links, ranges and baselines are drawn: the short_label ones first."""
-    short_label = [label.kernel for label in layout.labels]
-    return (
-        short_label
-        + [at for at in range(len(chart.kernels)) if at not in layout.arrows][: max(0, _DETAILED - len(short_label))]
-    )
+    """Return the kernels whose links, ranges and baselines are drawn, labeled ones first."""
+    labeled = [label.kernel for label in layout.labels]
+    others = [at for at in range(len(chart.kernels)) if at not in layout.arrows]
+    return labeled + others[: max(0, _DETAILED - len(labeled))]
 
 
 def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
-    """Remember whose the mark is that was drawn last."""
+    """Record the kernels of the last mark."""
     drawn.series[len(axes.artists) - 1] = kernels
 
 
@@ -222,7 +215,7 @@ def _roofs(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
 
 
 def _ways(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    """Lines of a kernel: between its levels, from before to after, its range, the arrow to its roof, a label's leader."""
+    """Draw the lines of kernels: between memory levels, from the baseline, ranges, arrows to the roof, label leaders."""
     scale = layout.unit[0]
     known = detailed(chart, layout)
 
@@ -265,14 +258,14 @@ def _ways(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
 
 
 def _under(layout: Layout, rate: float) -> float:
-    """A rate a little under another, so that an arrow's head ends at the line."""
+    """Return a rate a little below another, so that an arrowhead ends at the line."""
     return layout.plane.back_y(layout.plane.py(rate) + 3.5)
 
 
 def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    """The kernels, smallest last so that none is under another; of many, one mark for all that look alike.
+    """Draw the kernels, smallest last so that none is hidden. Many kernels share one mark per look.
 
-    plotpress lays the edges of a mark over all of its points, so in a crowd there are none.
+    plotpress draws the edges of a mark over all its points, so a crowd has no edges.
     """
     groups: dict[tuple[float, str, str, int], list[tuple[int, int, float, float]]] = {}
     apart = len(chart.kernels) <= _APART
@@ -325,12 +318,12 @@ def _words(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
 
 
 def _text(x: float, y: float, words: str, size: float, color: str = INK, more: str = "") -> str:
-    told = html.escape(words, quote=False)
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}"{more}>{told}</text>'
+    escaped = html.escape(words, quote=False)
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}"{more}>{escaped}</text>'
 
 
-def _over(chart: Chart, layout: Layout) -> str:
-    """Title, what was left out, and the legend: plotpress' own would show a circle for every shape."""
+def _overlay(chart: Chart, layout: Layout) -> str:
+    """Return title, excluded rows and legend. plotpress' own legend shows a circle for every shape."""
     parts = []
     y = 20.0
     for line in layout.title:
@@ -363,8 +356,8 @@ def _legend(entries: Sequence[Entry], box: Box) -> str:
                 f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.color}" stroke-width="2"{dash}/>'
             )
         else:
-            hollow = f'fill="{PAPER}" stroke="{one.color}" stroke-width="1.4"'  # a color is full, a shape an outline
-            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.color}"' if one.kind == "colour" else hollow))
+            hollow = f'fill="{PAPER}" stroke="{one.color}" stroke-width="1.4"'  # colors are filled, shapes are outlines
+            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.color}"' if one.kind == "color" else hollow))
         parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
     return f'<g class="roofline-legend">{"".join(parts)}</g>'
 

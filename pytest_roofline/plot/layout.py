@@ -38,11 +38,11 @@ class Box:
         return Box(self.x - by, self.y - by, self.w + 2 * by, self.h + 2 * by)
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """The place in it that is nearest to another."""
+        """Return the point inside that is nearest to (x, y)."""
         return min(max(x, self.x), self.x + self.w), min(max(y, self.y), self.y + self.h)
 
     def crossed(self, line: Segment) -> bool:
-        """Whether a line touches it: cut by its four sides (Liang and Barsky, ACM TOG 3(1), 1984)."""
+        """Whether a line touches it, by clipping at its four sides (Liang and Barsky, ACM TOG 3(1), 1984)."""
         (ax, ay), (bx, by) = line
         dx, dy = bx - ax, by - ay
         low, high = 0.0, 1.0
@@ -61,11 +61,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A frame with logarithmic axes. x: intensities from edge to edge; y: rates."""
+    """A frame with logarithmic axes."""
 
     frame: Box
-    x: tuple[float, float]
-    y: tuple[float, float]
+    x: tuple[float, float]  # intensities at the edges
+    y: tuple[float, float]  # rates at the edges
 
     def px(self, intensity: float) -> float:
         return self.frame.x + math.log10(intensity / self.x[0]) / math.log10(self.x[1] / self.x[0]) * self.frame.w
@@ -74,29 +74,28 @@ class Plane:
         return self.frame.y + math.log10(self.y[1] / rate) / math.log10(self.y[1] / self.y[0]) * self.frame.h
 
     def back_x(self, px: float) -> float:
-        """The intensity at a pixel."""
+        """Return the intensity at a pixel."""
         return float(self.x[0] * (self.x[1] / self.x[0]) ** ((px - self.frame.x) / self.frame.w))
 
     def back_y(self, py: float) -> float:
-        """The rate at a pixel."""
+        """Return the rate at a pixel."""
         return float(self.y[1] * (self.y[0] / self.y[1]) ** ((py - self.frame.y) / self.frame.h))
 
     def at(self, intensity: float, rate: float) -> tuple[float, float]:
         return self.px(intensity), self.py(rate)
 
     def disc(self, intensity: float, rate: float, wide: float) -> Box:
-        """The box of a marker."""
+        """Return the box of a marker."""
         return Box(self.px(intensity) - wide / 2, self.py(rate) - wide / 2, wide, wide)
 
     @property
     def angle(self) -> float:
-        """Of a line of slope one, in radians."""
+        """The angle of a line of slope one, in radians."""
         decade_x = self.frame.w / math.log10(self.x[1] / self.x[0])
         return math.atan2(self.frame.h / math.log10(self.y[1] / self.y[0]), decade_x)
 
 
-#: Advance widths in em, of DejaVu Sans, the widest of the sans-serif fonts that stand in for Helvetica: a label is never wider
-#: than its box.
+#: Advance widths in em of DejaVu Sans, the widest of the sans-serif fonts that replace Helvetica, so that a label fits its box.
 _WIDTHS = {
     **dict.fromkeys("ijl'| .,:;!/", 0.34),
     **dict.fromkeys("tfr()[]-I", 0.42),
@@ -108,7 +107,7 @@ _CAPITAL, _LETTER, _OTHER = 0.79, 0.64, 1.0
 
 
 def text_width(text: str, size: float = TEXT) -> float:
-    """Pixels that a line takes at most."""
+    """Return the most pixels that a line of text takes."""
     total = 0.0
     for letter in text if text.isascii() else (one for one in text if not unicodedata.combining(one)):
         usual = (_CAPITAL if letter.isupper() else _LETTER) if letter.isascii() else _OTHER
@@ -117,7 +116,7 @@ def text_width(text: str, size: float = TEXT) -> float:
 
 
 def wrap_text(text: str, wide: float, size: float, most: int, indent: str = "") -> tuple[str, ...]:
-    """Lines of at most ``wide`` pixels, ``most`` of them; what is cut off ends in an ellipsis."""
+    """Break a text into at most ``most`` lines of ``wide`` pixels. A text that is cut ends in an ellipsis."""
     lines: list[str] = []
     line = ""
     for word in text.split():
@@ -139,48 +138,48 @@ def _truncate(line: str, wide: float, size: float) -> str:
 
 
 def bounding_box(boxes: Sequence[Box]) -> Box:
-    """The smallest box that holds others."""
+    """Return the smallest box around others."""
     x, y = min(one.x for one in boxes), min(one.y for one in boxes)
     return Box(x, y, max(one.x + one.w for one in boxes) - x, max(one.y + one.h for one in boxes) - y)
 
 
 def text_boxes(x: float, y: float, angle: float, wide: float, high: float) -> list[Box]:
-    """Boxes that cover a line of text at an angle, letter by letter or so."""
+    """Return boxes that cover a line of text at an angle, one for every letter or two."""
     parts = max(1, math.ceil(wide / 14))
     step = wide / parts
-    found = []
+    boxes = []
     for part in range(parts):
         ax, ay = x + part * step * math.cos(angle), y - part * step * math.sin(angle)
         bx, by = ax + step * math.cos(angle), ay - step * math.sin(angle)
         ox, oy = -high * math.sin(angle), -high * math.cos(angle)
         xs, ys = (ax, bx, ax + ox, bx + ox), (ay, by, ay + oy, by + oy)
-        found.append(Box(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)))
-    return found
+        boxes.append(Box(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)))
+    return boxes
 
 
-#: Points that words keep clear of; where there are more, there is no clear place.
+#: Most points that text avoids. With more points no place is clear.
 NEAR = 400
-#: Kernels whose points say their level of memory.
+#: Most kernels whose points name their memory level.
 _TAGGED = 12
-#: Places text_boxes a slope where its words may stand, as parts of what is free; over the line, else under it.
+#: Positions for text along a slope, as fractions of the free length; above the line first, then below.
 _PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0, 0.06, 0.18, 0.31, 0.44, 0.56, 0.69, 0.81, 0.94)
 _LIFTS = (5.0, -5.0 - 0.75 * SMALL)
-#: What it costs that a letter or two lies over a point, that a line runs through the words; what more than is unreadable.
+#: Cost of a letter over a point, of a line through the text, and the cost above which text is unreadable.
 _OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 10.0
 
 
 class Slope(NamedTuple):
-    """The words of a bandwidth, from a place on, at an angle in degrees."""
+    """The text of a bandwidth."""
 
     bandwidth: Bandwidth
     words: str
-    x: float
+    x: float  # where the text starts
     y: float
-    angle: float
+    angle: float  # degrees
 
 
 class Tag(NamedTuple):
-    """The words of a ceiling, flush with the right end of their box."""
+    """The text of a ceiling, aligned to the right end of its box."""
 
     ceiling: Ceiling
     words: str
@@ -188,70 +187,70 @@ class Tag(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The name of a level of memory at a kernel's point. kernel: its number."""
+    """The name of a memory level at a kernel's point."""
 
-    kernel: int
+    kernel: int  # index in Chart.kernels
     words: str
     box: Box
 
 
 def slope_ends(chart: Chart, one: Bandwidth, plane: Plane) -> tuple[float, float]:
-    """Intensities between which a bandwidth is drawn: from the edge to the highest ceiling, or to the other edge."""
+    """Return the intensities between which a bandwidth is drawn: from the edge to the highest ceiling or the other edge."""
     top = max((ceiling.flops_s for ceiling in chart.ceilings), default=plane.y[1])
     return max(plane.x[0], plane.y[0] / one.bytes_s), min(plane.x[1], min(top, plane.y[1]) / one.bytes_s)
 
 
 def ceiling_start(chart: Chart, flops_s: float, plane: Plane) -> float:
-    """The intensity from which a ceiling can be reached at all: its ridge with the fastest memory."""
+    """Return the intensity from which a ceiling is attainable: its ridge with the fastest memory."""
     fastest = max((one.bytes_s for one in chart.bandwidths), default=None)
     return min(max(plane.x[0], flops_s / fastest), plane.x[1]) if fastest else plane.x[0]
 
 
 def roof_lines(chart: Chart, plane: Plane) -> list[Segment]:
-    """Every limit as it is drawn."""
-    found: list[Segment] = []
+    """Return every limit as it is drawn."""
+    lines: list[Segment] = []
     for one in chart.bandwidths:
         start, end = slope_ends(chart, one, plane)
         if start < end:
-            found.append((plane.at(start, start * one.bytes_s), plane.at(end, end * one.bytes_s)))
+            lines.append((plane.at(start, start * one.bytes_s), plane.at(end, end * one.bytes_s)))
     for top in chart.ceilings:
         start = ceiling_start(chart, top.flops_s, plane)
-        found.append((plane.at(start, top.flops_s), plane.at(plane.x[1], top.flops_s)))
-    return found
+        lines.append((plane.at(start, top.flops_s), plane.at(plane.x[1], top.flops_s)))
+    return lines
 
 
 def slope_words(one: Bandwidth, main: Bandwidth | None) -> str:
-    """As the specification's figure says it, for each level of memory."""
-    figure = quantity(one.bytes_s, "B/s")
+    """Return the text along a bandwidth."""
+    value = quantity(one.bytes_s, "B/s")
     if one == main:
-        told = f" ({one.name})" if one.name not in (figure, one.level) or one.basis != "given" else ""
-        return f"memory bound, slope 1 = {figure}{told}"
-    return f"{one.name} = {figure}"
+        name = f" ({one.name})" if one.name not in (value, one.level) or one.basis != "given" else ""
+        return f"memory bound, slope 1 = {value}{name}"
+    return f"{one.name} = {value}"
 
 
 def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> str:
-    """A ceiling's name and figure, in the unit of the axis."""
+    """Return a ceiling's name and value, in the unit of the axis."""
     return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}"
 
 
 def _markers(chart: Chart, plane: Plane, sizes: Sequence[float]) -> list[Box]:
-    """The markers that words keep clear of."""
+    """Return the markers that text avoids."""
     return [plane.disc(x, one.rate, size) for one, size in zip(chart.kernels[:NEAR], sizes) for _, x in one.spots]
 
 
 def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
-    """Each ceiling's words at its line: at the right end, over it or under it, else as much further left as is free.
+    """Place each ceiling's text at the right end of its line, above or below, else further left.
 
-    They keep clear of each other, and of points and slopes where there is such a place.
+    Texts avoid each other, and points and slopes where possible.
     """
-    found: list[Tag] = []
+    tags: list[Tag] = []
     right = plane.frame.x + plane.frame.w - 6
     discs = _markers(chart, plane, sizes)
     rising = [line for line in roof_lines(chart, plane) if line[0][1] != line[1][1]]
     for one in sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name)):
         words = ceiling_words(one, unit)
         wide, at = text_width(words, SMALL), plane.py(one.flops_s)
-        taken = [tag.box for tag in found]
+        taken = [tag.box for tag in tags]
         steps = range(max(1, int((right - wide - plane.frame.x - 4) // 12) + 1))
         places = [Box(right - wide - 12 * step, at + off, wide, 11) for step in steps for off in (-12, 1)]
         free = [box for box in places if not any(box.hits(other) for other in taken)]
@@ -259,12 +258,12 @@ def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Seque
         start = plane.px(ceiling_start(chart, one.flops_s, plane))
         over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
         clear = (box for box in over if not any(box.hits(disc) for disc in near))
-        found.append(Tag(one, words, next(clear, free[0] if free else places[0])))
-    return tuple(found)
+        tags.append(Tag(one, words, next(clear, free[0] if free else places[0])))
+    return tuple(tags)
 
 
 def place_compute_bound(chart: Chart, plane: Plane) -> tuple[str, Box] | None:
-    """The words over the roof right of the ridge, where there is room for them."""
+    """Place "compute bound" above the roof, right of the ridge, where it fits."""
     main = chart.main
     if not chart.ceilings or main is None:
         return None
@@ -279,10 +278,10 @@ def place_compute_bound(chart: Chart, plane: Plane) -> tuple[str, Box] | None:
 
 
 def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Level, ...]:
-    """The levels of memory under kernels' points, over them where two would collide, left out where there is no room."""
+    """Place the memory levels below kernels' points, above them on a collision, nowhere without room."""
     if len(chart.levels) < 2:
         return ()
-    found: list[Level] = []
+    levels: list[Level] = []
     discs = _markers(chart, plane, sizes)
     for at, (one, size) in enumerate(zip(chart.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
@@ -290,21 +289,21 @@ def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Le
             wide = text_width(level.upper(), 7.0)
             x = plane.px(intensity) - wide / 2
             places = (Box(x, middle + size / 2 + 1, wide, 9), Box(x, middle - size / 2 - 10, wide, 9))
-            free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in found))))
+            free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in levels))))
             box = next(free, None)
             if box is not None:
-                found.append(Level(at, level.upper(), box))
-    return tuple(found)
+                levels.append(Level(at, level.upper(), box))
+    return tuple(levels)
 
 
 def place_slopes(
     chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]
 ) -> tuple[tuple[Slope, ...], list[Box]]:
-    """The words text_boxes each bandwidth, at the place where they are in the way of least, and their boxes.
+    """Place the text along each bandwidth where it hides least, and return its boxes too.
 
-    Words that would be hard to read wherever they stood are left out, as the legend names the line; main memory's never are.
+    Text that is unreadable everywhere is dropped, since the legend names the line. The text of main memory always stays.
     """
-    found: list[Slope] = []
+    slopes: list[Slope] = []
     boxes: list[Box] = []
     points = _markers(chart, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in chart.ridges]
     flat = [line for line in roof_lines(chart, plane) if line[0][1] == line[1][1]]
@@ -320,25 +319,25 @@ def place_slopes(
         for part, lift in ((part, lift) for lift in _LIFTS for part in _PARTS if room >= 0):
             shift, cos, sin = 6 + part * room, math.cos(plane.angle), math.sin(plane.angle)
             sx, sy = x + shift * cos - lift * sin, y - shift * sin - lift * cos
-            mine = text_boxes(sx, sy, plane.angle, wide, SMALL)
-            if not all(box.inside(plane.frame) for box in mine):
+            covered = text_boxes(sx, sy, plane.angle, wide, SMALL)
+            if not all(box.inside(plane.frame) for box in covered):
                 continue
-            reach = bounding_box(mine)
+            reach = bounding_box(covered)
             near = [point for point in points if reach.hits(point)]
-            cost = _OVER * sum(box.hits(point) for box in mine for point in near)
-            cost += 5 * sum(box.hits(other) for box in mine for other in (*taken, *boxes))
-            cost += 3 * sum(box.crossed(line) for box in mine for line in flat)
+            cost = _OVER * sum(box.hits(point) for box in covered for point in near)
+            cost += 5 * sum(box.hits(other) for box in covered for other in (*taken, *boxes))
+            cost += 3 * sum(box.crossed(line) for box in covered for line in flat)
             cost += _THROUGH * _lines_through(chart, plane, one, (sx, sx + wide * cos), lift)
             if best is None or cost < best[0]:
-                best = cost, sx, sy, mine
+                best = cost, sx, sy, covered
         if best is not None and (best[0] <= _UNREADABLE or one == chart.main):
-            found.append(Slope(one, words, best[1], best[2], math.degrees(plane.angle)))
+            slopes.append(Slope(one, words, best[1], best[2], math.degrees(plane.angle)))
             boxes += best[3]
-    return tuple(found), boxes
+    return tuple(slopes), boxes
 
 
 def _lines_through(chart: Chart, plane: Plane, one: Bandwidth, xs: tuple[float, float], lift: float) -> int:
-    """How many bandwidths run through words that stand ``lift`` over the line of one; all are parallel."""
+    """Count the bandwidths that cross text ``lift`` above the line of one. All are parallel."""
     count = 0
     for other in chart.bandwidths:
         start, end = slope_ends(chart, other, plane)
@@ -349,19 +348,19 @@ def _lines_through(chart: Chart, plane: Plane, one: Bandwidth, xs: tuple[float, 
 
 
 def stem(kernel: Kernel, plane: Plane) -> Segment | None:
-    """The arrow from a kernel up to its roof, where the way is worth one."""
+    """Return the arrow from a kernel up to its roof; None without one."""
     if kernel.arrow_tip is None:
         return None
     return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.arrow_tip)
 
 
-#: Labels of so many kernels at most, a third of them in a narrow frame; the others tell themselves on picking.
+#: Most kernels with a label, a third of it in a narrow frame. Picking shows the names of the others.
 LABELLED = 40
 _NARROW = 600
-#: A label that would cross this much of the drawing is left out.
+#: Cost above which a label is dropped.
 TANGLED = 45.0
 _ROOF, _STEM, _OWN_STEM, _LEADER, _RANK = 20.0, 6.0, 10.0, 15.0, 0.6
-#: With more kernels a label says its percent in short.
+#: With more kernels, labels show the percent in short.
 TERSE = 12
 _GAP = 3.0
 #: Distances from the marker, the first without a leader.
@@ -370,32 +369,29 @@ _FAR = (0.0, 10.0, 24.0, 42.0, 64.0, 90.0)
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label's text and box, and where it points when it does not stand beside its marker. kernel: its number.
+    """A kernel's label."""
 
-    leftward: whether it stands left of its point, and so is flush with its right end.
-    """
-
-    kernel: int
+    kernel: int  # index in Chart.kernels
     lines: tuple[str, ...]
     box: Box
-    leftward: bool
-    leader: Segment | None = None
+    leftward: bool  # left of its point, so aligned to its right end
+    leader: Segment | None = None  # line to the marker, when the label is away from it
 
 
 def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]) -> tuple[Label, ...]:
-    """Labels of the largest kernels. sizes: of their markers. taken: boxes that are not free."""
+    """Place the labels of the largest kernels. sizes: marker diameters. taken: boxes that are not free."""
     ranked = sorted(range(len(chart.kernels)), key=lambda at: _rank(chart.kernels[at], at))
     chosen = ranked[: LABELLED if plane.frame.w > _NARROW else LABELLED // 3]
     discs = list(_drawn_marks(chart, plane, sizes, ranked[:NEAR]))
     roofs = roof_lines(chart, plane)
     stems = {at: line for at in chosen if (line := stem(chart.kernels[at], plane)) is not None}
     inner = plane.frame.grown(-2)
-    found: list[Label] = []
+    labels: list[Label] = []
     blocked = list(taken)
     for at in chosen:
         one = chart.kernels[at]
-        said = one.label(len(chart.kernels) > TERSE)
-        wide, high = max(text_width(line, SMALL) for line in said), LINE * len(said)
+        text = one.label(len(chart.kernels) > TERSE)
+        wide, high = max(text_width(line, SMALL) for line in text), LINE * len(text)
         x, y = plane.at(one.intensity, one.rate)
         best: tuple[float, Box, Segment | None] | None = None
         candidates = list(_candidates(x, y, sizes[at] / 2 + _GAP, wide, high))
@@ -412,18 +408,18 @@ def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequ
                 best = cost, box, leader
         if best is not None and best[0] <= TANGLED:
             _, box, leader = best
-            found.append(Label(at, said, box, box.x + box.w <= x, leader))
+            labels.append(Label(at, text, box, box.x + box.w <= x, leader))
             blocked.append(box.grown(1.0))
-    return tuple(found)
+    return tuple(labels)
 
 
 def _rank(kernel: Kernel, at: int) -> tuple[float, float, int]:
-    """By share of the time, then by what is left to win."""
+    """Sort by share of the time, then by headroom."""
     return -(kernel.share or 0.0), kernel.fraction if kernel.fraction is not None else 2.0, at
 
 
 def _drawn_marks(chart: Chart, plane: Plane, sizes: Sequence[float], order: Sequence[int]) -> Iterator[Box]:
-    """What is drawn of kernels: their points, the ends of their ranges, where they stood before."""
+    """Yield the drawn marks of kernels: points, ends of ranges, and baselines."""
     for at in order:
         one = chart.kernels[at]
         for _, x in one.spots:
@@ -433,7 +429,7 @@ def _drawn_marks(chart: Chart, plane: Plane, sizes: Sequence[float], order: Sequ
 
 
 def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Iterator[tuple[Box, bool]]:
-    """Places of a label bounding_box its marker, the nearest first; whether they need a leader."""
+    """Yield places of a label around its marker, nearest first, and whether each needs a leader."""
     for far in _FAR:
         r = off + far
         d = r * 0.75
@@ -450,24 +446,24 @@ def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Ite
             yield Box(left, top, wide, high), far > 0
 
 
-#: Marker diameters in pixels, by share of the time: areas grow with it, in steps that keep the drawing small.
+#: Marker diameters in pixels. The area grows with the share of the time, in steps that keep the drawing small.
 SMALLEST, LARGEST, STEPS = 7.0, 22.0, 8
-_ALIKE = 9.0
-#: With more kernels markers are smaller.
+_UNIFORM = 9.0
+#: With more kernels, markers are smaller.
 CROWD = 400
 TITLE = 12.5
 UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
-#: A line of the legend.
+#: Height of a line of the legend.
 LEGEND_LINE = 13.0
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A drawing's outline; inside: whether its legend stands in the frame, or under it."""
+    """A drawing's outline, in pixels."""
 
     width: float
     height: float
-    inside: bool = True
+    inside: bool = True  # whether the legend is inside the frame, or below it
 
 
 WIDE = Size(960, 600)
@@ -476,25 +472,21 @@ NARROW = Size(390, 560, inside=False)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the legend. kind: line, color or shape; shape: a dash or a marker, in plotpress' letters."""
+    """One line of the legend."""
 
-    kind: str
+    kind: str  # line, color or shape
     text: str
     color: str
-    shape: str
+    shape: str  # a dash or a marker, in plotpress' letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One drawing.
-
-    unit: FLOP/s in one of the rates' axis, and its name. arrows: kernels that carry the way to their roof, those whose label
-    says how far it is.
-    """
+    """One drawing with every position."""
 
     size: Size
     plane: Plane
-    unit: tuple[float, str]
+    unit: tuple[float, str]  # of the rate axis: FLOP/s and name
     diameters: tuple[float, ...]
     labels: tuple[Label, ...]
     legend: tuple[Entry, ...]
@@ -502,21 +494,21 @@ class Layout:
     slopes: tuple[Slope, ...]
     tags: tuple[Tag, ...]
     levels: tuple[Level, ...]
-    flat: tuple[str, Box] | None
+    flat: tuple[str, Box] | None  # "compute bound" above the roof
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
     footer: tuple[str, ...]
-    arrows: frozenset[int]
+    arrows: frozenset[int]  # kernels with an arrow to their roof: those whose label shows the headroom
 
 
 def unit_of(rates: Iterable[float]) -> tuple[float, str]:
-    """The unit in which the highest rate has two to four digits before the point, as 1840 GFLOP/s has."""
+    """Return the unit in which the highest rate has two to four integer digits, as 1840 GFLOP/s."""
     top = max(rates)
     return next((unit for unit in UNITS if top >= 10 * unit[0]), UNITS[-1])
 
 
 def domain(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Intensities and rates from edge to edge: every point, every ridge, and a bit of each limit beyond them."""
+    """Return the domains of intensity and rate: every point, every ridge, and some of each limit beyond them."""
     ends = [end for one in chart.kernels for end in (*(one.range_ends or ()), *([one.before] if one.before else []))]
     xs = [x for one in chart.kernels for _, x in one.spots] + [x for x, _ in ends]
     ys = [one.rate for one in chart.kernels] + [rate for _, rate in ends]
@@ -529,43 +521,43 @@ def domain(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
     if not tops and chart.bandwidths:
         tops = [max(xs) * one.bytes_s for one in chart.bandwidths]
     low_x, high_x = min([*xs, *corners]) / 3.5, max([*xs, *corners]) * 4.5
-    if corners:  # the slope has to be seen: a decade of it under the lowest ridge
+    if corners:  # show a decade of the slope below the lowest ridge
         low_x = min(low_x, min(corners) / 10)
         ys = [*ys, min(tops) / 10]
     return (low_x, high_x), (min(ys or [min(tops) / 10]) / 2.5, max([*ys, *tops]) * 2.6)
 
 
 def diameters(chart: Chart) -> tuple[float, ...]:
-    """A marker's diameter for each kernel: its area by its share of the time, all alike where there are no shares."""
+    """Return a marker diameter per kernel: area by share of the time, uniform without shares."""
     shares = [one.share for one in chart.kernels]
     known = [one for one in shares if one]
     crowd = len(shares) > CROWD
     if not known or len(known) * 2 < len(shares):
-        return tuple(_ALIKE * (2 / 3 if crowd else 1) for _ in shares)
+        return tuple(_UNIFORM * (2 / 3 if crowd else 1) for _ in shares)
     top, largest = max(known), LARGEST / 2 if crowd else LARGEST
-    found = []
+    sizes = []
     for share in shares:
         wide = math.sqrt(SMALLEST**2 + (largest**2 - SMALLEST**2) * (share or 0.0) / top)
         step = round((wide - SMALLEST) / (largest - SMALLEST) * STEPS)
-        found.append(SMALLEST + (largest - SMALLEST) * step / STEPS)
-    return tuple(found)
+        sizes.append(SMALLEST + (largest - SMALLEST) * step / STEPS)
+    return tuple(sizes)
 
 
-def footer(left: Sequence[Excluded], wide: float) -> tuple[str, ...]:
-    """What is listed and not drawn, a kind at a time, the first few by name."""
+def footer(excluded: Sequence[Excluded], wide: float) -> tuple[str, ...]:
+    """Return the lines on excluded rows, by kind, the first few by name."""
     kinds: dict[str, list[Excluded]] = {}
-    for one in left:
+    for one in excluded:
         kinds.setdefault(one.kind, []).append(one)
     lines: list[str] = []
     for kind, group in kinds.items():
-        told = "; ".join(f"{one.name if len(one.name) < 40 else one.name[:39] + '…'} ({one.why})" for one in group[:3])
+        names = "; ".join(f"{one.name if len(one.name) < 40 else one.name[:39] + '…'} ({one.why})" for one in group[:3])
         rest = f"; and {len(group) - 3} more" if len(group) > 3 else ""
-        lines += wrap_text(f"Listed, not drawn: {kind}, {len(group)}: {told}{rest}", wide, SMALL, 2, "    ")
+        lines += wrap_text(f"Listed, not drawn: {kind}, {len(group)}: {names}{rest}", wide, SMALL, 2, "    ")
     return tuple(lines)
 
 
 def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
-    """The drawing of a chart."""
+    """Place everything of a chart in one drawing."""
     unit = unit_of([one.flops_s for one in chart.ceilings] or [one.rate for one in chart.kernels] or [1e10])
     wide = size.width - 32
     title = wrap_text(chart.title, wide / 1.1, TITLE, 3)  # bold
@@ -590,8 +582,8 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         place_compute_bound(chart, plane),
     )
     taken = [one.box for one in tags] + ([box] if size.inside and legend else [])
-    slopes, text_boxes = place_slopes(chart, plane, sizes, taken)
-    taken += [*text_boxes, *([flat[1]] if flat else []), *(one.box for one in levels)]
+    slopes, slope_boxes = place_slopes(chart, plane, sizes, taken)
+    taken += [*slope_boxes, *([flat[1]] if flat else []), *(one.box for one in levels)]
     labels = place_labels(chart, plane, sizes, taken)
     return Layout(
         size=Size(size.width, height, size.inside),
@@ -613,7 +605,7 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
 
 
 def _headroom(chart: Chart, plane: Plane) -> Plane:
-    """With room for two lines of words over the highest ceiling, however many decades there are."""
+    """Return the plane with room for two lines of text above the highest ceiling."""
     top = max((one.flops_s for one in chart.ceilings), default=None)
     if top is None:
         return plane
@@ -623,7 +615,7 @@ def _headroom(chart: Chart, plane: Plane) -> Plane:
 
 
 def _clear(chart: Chart, plane: Plane, box: Box) -> Plane:
-    """With lower rates at its lower edge, until no point is under the legend."""
+    """Return the plane extended downwards until no point is under the legend."""
     room = box.grown(12)
     for _ in range(40):
         if not any(room.hits(plane.disc(x, one.rate, 0.01)) for one in chart.kernels for _, x in one.spots):

@@ -1,4 +1,4 @@
-/* What the page adds to plotpress' tools: the row of a picked kernel, filters, keys, and the exports. No request leaves it. */
+/* Adds to plotpress' tools: the row of a picked kernel, filters, keys and exports. It sends no request. */
 (function () {
   'use strict';
   var byId = function (id) { return document.getElementById(id); };
@@ -7,7 +7,7 @@
   function start() {
     var page = read('roofline-page');
     var lite = read('roofline-vega-lite');
-    var points = lite.datasets.kernels; /* one for each kernel and level, in the order of the drawing's kernels */
+    var points = lite.datasets.kernels; /* one per kernel and memory level, in the order of the drawing's kernels */
     var svg = byId('plotpress-svg');
     var drawing = page.drawings[byId('figure').dataset.drawing];
     var kernels = [];
@@ -67,18 +67,18 @@
     function show(kernel) {
       var list = document.createElement('dl');
       details(kernel).forEach(function (line) {
-        var term = document.createElement('dt'), told = document.createElement('dd');
+        var term = document.createElement('dt'), definition = document.createElement('dd');
         term.textContent = line[0];
-        told.textContent = line[1];
+        definition.textContent = line[1];
         if (line[2]) { term.title = line[2]; }
-        list.append(term, told);
+        list.append(term, definition);
       });
       byId('row-content').replaceChildren(list);
       byId('row-content').className = '';
       byId('row').dataset.kernel = kernel;
     }
 
-    /* ---- picking: plotpress pins, and what a pin is of ---- */
+    /* ---- picking: which kernel a plotpress pin belongs to ---- */
     function picked(pin) {
       if (!pin || pin.classList.contains('plotpress-note') || pin.dataset.kind !== 'points') { return; }
       var kernel = page.kernel_of_point[+pin.dataset.index];
@@ -128,7 +128,7 @@
       svg.querySelectorAll('.plotpress-cscale').forEach(function (node, at) {
         var owner = drawing.labels[at];
         if (owner === null || owner === undefined) { return; }
-        var of = drawing.levels[at]; /* of a tag, its level; a label is of the level that its percent is of */
+        var of = drawing.levels[at]; /* the memory level of a tag; a label belongs to the level of its percent */
         hide(node, !visible(owner) || (of && level ? of !== level : !of && !binding(owner)));
       });
       if (window.plotpressUpdatePick) {
@@ -172,7 +172,7 @@
     byId('search').parentElement.hidden = kernels.length < 2;
     ['dtype', 'level', 'share', 'search'].forEach(function (id) { byId(id).addEventListener('input', filter); });
 
-    /* ---- the table: every kernel can be reached by keyboard ---- */
+    /* ---- the table: reaches every kernel by keyboard ---- */
     var LISTED = 100;
     function list() {
       var body = byId('kernels-body'), rows = [], count = 0;
@@ -198,7 +198,7 @@
       var all = kernels.length + (kernels.length === 1 ? ' kernel' : ' kernels');
       byId('count').textContent = (count === kernels.length ? all : count + ' of ' + all) + more;
     }
-    function spot(kernel) { /* where a kernel is on the screen now */
+    function spot(kernel) { /* the position of a kernel on the screen */
       var found = null;
       Object.keys(drawing.spots).forEach(function (number) {
         var at = drawing.series[number].indexOf(kernel);
@@ -227,7 +227,7 @@
       setTimeout(function () { circle.remove(); }, 4000);
     }
 
-    /* ---- keys on the figure, once a tool is chosen ---- */
+    /* ---- keys on the figure, when a tool is active ---- */
     svg.setAttribute('tabindex', '0');
     function mode() {
       var active = document.querySelector('.plotpress-toolbar button.active');
@@ -273,13 +273,13 @@
       var json = JSON.stringify(spec).replace(/</g, '\\u003c');
       return engine.split(page.marker).join(json);
     }
-    function link(id, make) { /* made when it is followed */
+    function link(id, make) { /* created on click */
       var anchor = byId(id);
       if (!anchor) { return; }
       var prepare = function () { if (!anchor.dataset.made) { anchor.href = make(); anchor.dataset.made = '1'; } };
       ['pointerdown', 'focus', 'click'].forEach(function (kind) { anchor.addEventListener(kind, prepare, true); });
     }
-    function seen() { /* the figure as it is seen now, with notes and without what is filtered out, as an SVG of its own */
+    function snapshot() { /* the current view as a standalone SVG, with notes and without filtered kernels */
       var copy = svg.cloneNode(true), style = document.createElementNS('http://www.w3.org/2000/svg', 'style');
       copy.querySelectorAll('.roofline-hidden, #ring').forEach(function (node) { node.remove(); });
       copy.querySelectorAll('.plotpress-pin.selected').forEach(function (node) { node.classList.remove('selected'); });
@@ -288,7 +288,7 @@
       copy.prepend(style);
       return new XMLSerializer().serializeToString(copy);
     }
-    function save(id, make) { /* made anew each time, since the view changes */
+    function save(id, make) { /* created on each click, since the view changes */
       byId(id).addEventListener('click', function (event) {
         event.preventDefault();
         make(function (address) {
@@ -299,7 +299,7 @@
         });
       });
     }
-    save('figure-svg', function (done) { done(url(seen(), 'image/svg+xml')); });
+    save('figure-svg', function (done) { done(url(snapshot(), 'image/svg+xml')); });
     save('figure-png', function (done) {
       var image = new Image(), box = svg.viewBox.baseVal, canvas = document.createElement('canvas');
       image.onload = function () {
@@ -308,7 +308,7 @@
         canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
         done(canvas.toDataURL('image/png'));
       };
-      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(seen());
+      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(snapshot());
     });
     link('vega-lite-json', function () { return url(JSON.stringify(lite, null, 1), 'application/json'); });
     link('vega-json', function () { return url(JSON.stringify(vega(), null, 1), 'application/json'); });

@@ -1,4 +1,4 @@
-"""The interactive page: plotpress' live figure with the row of each kernel, filters, and the exports, in one file."""
+"""Write the interactive page: plotpress' live figure with kernel rows, filters and exports, in one file."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .draw import Drawing
 from .layout import NARROW, WIDE, Layout, arrange
 from .model import Chart, times
 
-#: Stands in vl-convert's bundled page where the specification goes.
+#: The place of the specification in vl-convert's bundled page.
 MARKER = '{"roofline":"specification"}'
-#: Nothing is fetched, whatever is written in a name. Vega's engine builds its functions from text.
+#: The page loads nothing from the network, whatever a name contains. Vega's engine compiles functions from text.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
-#: With more kernels the page has one drawing, which a narrow screen scrolls.
+#: With more kernels the page has one drawing, and a narrow screen scrolls.
 _TWO_DRAWINGS = 1000
 
 
 class Live(NamedTuple):
-    """plotpress' document taken apart: the SVG, its data by id, and the script that makes it live."""
+    """The parts of plotpress' document: the SVG, its data by id, and the script that makes it interactive."""
 
     svg: str
     data: dict[str, str]
@@ -36,9 +36,9 @@ class Live(NamedTuple):
 
 
 def page(chart: Chart, engine: str | None) -> str:
-    """The page as one HTML document.
+    """Return the page as one HTML document.
 
-    engine: a page that vl-convert bundled bounding_box ``MARKER``, for the live exports; None leaves those two links out.
+    engine: vl-convert's bundled page with ``MARKER``, for the live exports; None drops those two links.
     """
     legend = draw.legend(chart)
     layouts = {"wide": arrange(chart, legend, WIDE)}
@@ -46,7 +46,7 @@ def page(chart: Chart, engine: str | None) -> str:
         layouts["narrow"] = arrange(chart, legend, NARROW)
     wide = layouts["wide"]
     spec = vega.specification(chart, wide)
-    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is another process' work, and starts slowly
+    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is a slow child process
         compiling = beside.submit(vega.compile_spec, spec, rows=False)
         drawn = {name: draw.draw_chart(chart, layout) for name, layout in layouts.items()}
         live = {name: _live(one, layouts[name]) for name, one in drawn.items()}
@@ -105,7 +105,7 @@ def _style() -> str:
 def _live(drawn: Drawing, layout: Layout) -> Live:
     document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
     head, end, rest = document.partition("</svg>")
-    svg = drawn.laid(head[head.index("<svg ") :] + end)
+    svg = drawn.add_overlay(head[head.index("<svg ") :] + end)
     data = {}
     script = ""
     for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", rest, re.DOTALL):
@@ -115,9 +115,9 @@ def _live(drawn: Drawing, layout: Layout) -> Live:
         elif not text.startswith("window.PLOTPRESS_"):
             script = text
     if not script or "plotpress-meta" not in data:
-        raise ValueError("this version of plotpress writes another page than this one is made for: 0.42 is known to do")
+        raise ValueError("plotpress writes a page of an unknown form. Install plotpress 0.42")
     meta = json.loads(data["plotpress-meta"])
-    for one in meta.values():  # six digits after the point, which is none of a small intensity's
+    for one in meta.values():  # plotpress keeps six decimals, none of a small intensity
         (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
         ends = {"xmin": x0, "xmax": x1, "ymin": y0 / scale, "ymax": y1 / scale}
         one.update({name: vega.short(value) for name, value in ends.items()})
@@ -135,7 +135,7 @@ def _json(name: str, text: str) -> str:
 
 
 def _inert(text: str) -> str:
-    """A whole page as the text of a script element; ``page.js`` undoes it."""
+    """Escape a whole page for a script element. ``page.js`` reverses it."""
     return re.sub(r"</(script)", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--")
 
 
@@ -144,8 +144,8 @@ def _controls(live: bool) -> str:
     if live:
         links += [("vega-lite-live", "Vega-Lite live ↗"), ("vega-live", "Vega live ↗")]
     anchors = "".join(f'<a id="{key}" href="#{key}" target="_blank">{text}</a>' for key, text in links)
-    seen = "".join(
-        f'<a id="figure-{kind}" href="#figure-{kind}" download="roofline.{kind}" title="as it is seen now, with notes">'
+    snapshots = "".join(
+        f'<a id="figure-{kind}" href="#figure-{kind}" download="roofline.{kind}" title="the current view, with notes">'
         f"{kind.upper()}</a>"
         for kind in ("svg", "png")
     )
@@ -156,7 +156,7 @@ def _controls(live: bool) -> str:
         '<label hidden>share of time at least <input id="share" type="number" min="0" max="100" step="any" value="0"> %</label>'
         '<label hidden>name <input id="search" type="search" size="14"></label>'
         f'<span id="count" class="faint" aria-live="polite"></span>'
-        f'<nav id="links" aria-label="exports">{seen}{anchors}</nav></div>'
+        f'<nav id="links" aria-label="exports">{snapshots}{anchors}</nav></div>'
     )
 
 
@@ -172,7 +172,7 @@ def _sections(chart: Chart) -> str:
         for one in chart.excluded[:200]
     )
     notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in chart.notes)
-    notes = f"<h2>Of the roofs</h2>{notes}" if notes else ""
+    notes = f"<h2>Notes on the roofs</h2>{notes}" if notes else ""
     if rows:
         more = f" (the first 200 of {len(chart.excluded)})" if len(chart.excluded) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
@@ -183,7 +183,7 @@ def _sections(chart: Chart) -> str:
 
 
 def _pick(chart: Chart, layout: Layout) -> dict[str, Any]:
-    """What plotpress snaps to: each kernel at each of its levels, in the order of the specification's rows."""
+    """Return what picking snaps to: each kernel at each of its levels, in the order of the specification's rows."""
     xs = [vega.short(x) for one in chart.kernels for _, x in one.spots]
     ys = [vega.short(one.rate / layout.unit[0]) for one in chart.kernels for _ in one.spots]
     names = [shorten(one.name, 48) for one in chart.kernels for _ in one.spots]
@@ -224,14 +224,16 @@ def _marks(drawn: Drawing) -> dict[str, Any]:
 
 
 def packed(values: Sequence[Any]) -> dict[str, Any]:
-    """A column, short: one value where all are alike, words by number since they repeat, figures to five digits.
+    """Pack a column: one value when all are equal, repeated texts by number, numbers to five digits.
 
-    Notes and lists of words are taken apart, whose parts repeat where the whole does not.
+    Notes and lists are split, since their parts repeat more often than the whole.
     """
     if all(one == values[0] for one in values):
         return {"all": _digits(values[0])}
-    said = [one for one in values if one is not None]
-    if not all(isinstance(one, str) or (isinstance(one, list) and all(isinstance(part, str) for part in one)) for one in said):
+    present = [one for one in values if one is not None]
+    if not all(
+        isinstance(one, str) or (isinstance(one, list) and all(isinstance(part, str) for part in one)) for one in present
+    ):
         return {"at": [_digits(one) for one in values]}
     number: dict[str, int] = {}
     at = []

@@ -1,6 +1,6 @@
-"""The figure as a small Vega-Lite specification: exact vertices, a legend, tooltips, and zoom by drag and wheel.
+"""Write a chart as a small Vega-Lite specification: exact vertices, a legend, tooltips, zoom by drag and wheel.
 
-The Vega of it is compiled by vl-convert, whose engine renders either.
+vl-convert compiles it to Vega, and its engine renders both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .model import Bandwidth, Ceiling, Chart, readable
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
-#: Pixels of one line of a legend, as Vega sets it at this size.
+#: Height of a legend line in Vega at this font size, in pixels.
 ROW = 10.8
 LEGEND = {
     "title": None,
@@ -50,7 +50,7 @@ _HALO = {"stroke": draw.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 
 def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
-    """The Vega-Lite specification of one drawing; ``datasets`` holds all figures, in FLOP/byte and the unit of the axis."""
+    """Return the Vega-Lite specification of one drawing. ``datasets`` holds the values in FLOP/byte and the axis unit."""
     unit, plane = layout.unit[1], layout.plane
     x = _axis(
         "intensity",
@@ -110,25 +110,25 @@ def _axis(field: str, title: str, domain: tuple[float, float]) -> dict[str, Any]
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Decades, thinned where there are many; with 2 and 5 between them where there are few."""
+    """Return the decades, fewer when there are many, with 2 and 5 between them when there are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     step = max(1, math.ceil((last - first) / 12))
-    found = [float(f"1e{one}") for one in range(first, last + 1, step)]
-    if sum(low <= one <= high for one in found) < 3:
-        found = [float(f"{digit}e{one}") for one in range(first, last + 1) for digit in (1, 2, 5)]
-    return [one for one in found if low <= one <= high]
+    values = [float(f"1e{one}") for one in range(first, last + 1, step)]
+    if sum(low <= one <= high for one in values) < 3:
+        values = [float(f"{digit}e{one}") for one in range(first, last + 1) for digit in (1, 2, 5)]
+    return [one for one in values if low <= one <= high]
 
 
 def short(value: float) -> float:
-    """Seven digits: more than a pixel, fewer bytes."""
+    """Round to seven digits: finer than a pixel, fewer bytes."""
     return float(f"{value:.7g}")
 
 
 def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each layer."""
+    """Return the rows of each layer."""
     scale = layout.unit[0]
     roofs: list[dict[str, Any]] = []
-    names = draw.names(chart)
+    names = draw.roof_names(chart)
     for wide, _, _ in draw.bandwidths(chart):
         start, end = slope_ends(chart, wide, layout.plane)
         if start < end:
@@ -173,9 +173,9 @@ def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
 
 
 def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
-    """One row for each point: a kernel has one at each level of memory that was make_subtitle."""
-    found = []
-    several = len(chart.levels) > 1
+    """Return one row per point: a kernel has a point at each counted memory level."""
+    rows = []
+    has_levels = len(chart.levels) > 1
     for one, wide in zip(chart.kernels, layout.diameters):
         for level, x in one.spots:
             row = {
@@ -187,7 +187,7 @@ def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
                 "bound": draw.BOUNDS[one.bound][2],
                 "area": round(0.785 * wide * wide),
             }
-            if several:
+            if has_levels:
                 row["level"] = level.upper()
             for key, value in (
                 ("basis", one.basis),
@@ -201,18 +201,18 @@ def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
                 row["share"] = short(one.share)
             if one.below_ceiling is not None:
                 row["below"] = one.explanation
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
-    """Each label where the layout has it, as pixels from its point."""
-    found = []
+    """Return each label at its place in the layout, as pixels from its point."""
+    rows = []
     for label in layout.labels:
         one = chart.kernels[label.kernel]
         box = label.box
         for at, words in enumerate(label.lines):
-            found.append(
+            rows.append(
                 {
                     "intensity": short(one.intensity),
                     "rate": short(one.rate / layout.unit[0]),
@@ -222,11 +222,11 @@ def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
                     "dy": round(box.y + LINE * (at + 1) - 2 - layout.plane.py(one.rate), 1),
                 }
             )
-    return found
+    return rows
 
 
 def _named(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
-    """The words of the roofs and levels, each at the place that the layout gives it."""
+    """Return the texts of roofs and memory levels at their places in the layout."""
     colors = {one: color for one, color, _ in draw.bandwidths(chart)}
     shades = {top: color for top, color, _ in draw.ceilings(chart)}
     spots = [(one.words, one.x, one.y, -one.angle, colors[one.bandwidth], "left") for one in layout.slopes]
@@ -239,11 +239,11 @@ def _named(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     for level in layout.levels:
         middle, line = level.box.x + level.box.w / 2, level.box.y + level.box.h - 1
         spots.append((level.words, middle, line, 0.0, draw.FAINT, "center"))
-    found = []
+    rows = []
     for words, px, py, angle, color, align in spots:
         row = _vertex("", layout.plane.back_x(px), layout.plane.back_y(py) / layout.unit[0])
-        found.append({**row, "text": words, "angle": round(angle, 2), "colour": color, "align": align})
-    return found
+        rows.append({**row, "text": words, "angle": round(angle, 2), "color": color, "align": align})
+    return rows
 
 
 def _vertex(roof: str, intensity: float, rate: float) -> dict[str, Any]:
@@ -257,8 +257,8 @@ def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
 
 def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
     roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*draw.ceilings(chart), *draw.bandwidths(chart)]
-    told = draw.names(chart)
-    names = [told[one] for one, _, _ in roofs]
+    by_roof = draw.roof_names(chart)
+    names = [by_roof[one] for one, _, _ in roofs]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
     return {
@@ -283,7 +283,7 @@ def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any
 
 
 def _legend(layout: Layout, kind: str) -> dict[str, Any]:
-    """A legend where the layout has the lines of its kind."""
+    """Return a legend at the place of its kind of lines in the layout."""
     kinds = [one.kind for one in layout.legend]
     box, frame = layout.legend_box, layout.plane.frame
     before = kinds.index(kind)
@@ -346,7 +346,7 @@ def _points(chart: Chart, layout: Layout, place: dict[str, Any], rows: list[dict
                 "field": "verdict",
                 "type": "nominal",
                 "scale": {"domain": [text for _, text in verdicts], "range": [color for color, _ in verdicts]},
-                "legend": None if plain else {**_legend(layout, "colour"), "symbolType": "circle", "symbolStrokeWidth": 0},
+                "legend": None if plain else {**_legend(layout, "color"), "symbolType": "circle", "symbolStrokeWidth": 0},
             },
             "shape": {
                 "field": "bound",
@@ -372,7 +372,7 @@ def _points(chart: Chart, layout: Layout, place: dict[str, Any], rows: list[dict
 
 
 def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each label twice: a halo of paper, then the letters."""
+    """Return each text twice: a halo in the color of the paper, then the letters."""
     shape = {
         "type": "text",
         "clip": True,
@@ -385,7 +385,7 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
     text = {**place, "text": {"field": "text", "type": "nominal"}}
     roof = {"type": "text", "clip": True, "align": {"expr": "datum.align"}, "baseline": "alphabetic", "fontSize": SMALL}
     text_boxes = {**roof, "angle": {"expr": "datum.angle"}}
-    color = {"color": {"field": "colour", "type": "nominal", "scale": None}}
+    color = {"color": {"field": "color", "type": "nominal", "scale": None}}
     return [
         {"data": {"name": "names"}, "mark": {**text_boxes, **_HALO}, "encoding": text},
         {"data": {"name": "names"}, "mark": text_boxes, "encoding": {**text, **color}},
@@ -395,26 +395,26 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def compile_spec(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
-    """The Vega of a specification.
+    """Compile a specification to Vega.
 
-    Its form alone is compiled, whose time does not grow with the rows; they are put in after, or left out for ``rows`` False.
+    It is compiled without rows, so that the time does not grow with them. rows: whether to insert them afterwards.
     """
     hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
-    found = _compile_in_child(hollow) or _compile(hollow)
-    for one in found["data"]:
+    vega = _compile_in_child(hollow) or _compile(hollow)
+    for one in vega["data"]:
         if one["name"] in spec["datasets"]:
             one["values"] = spec["datasets"][one["name"]] if rows else []
-    return found
+    return vega
 
 
 def _compile(spec: dict[str, Any]) -> dict[str, Any]:
     import vl_convert
 
-    found: dict[str, Any] = vl_convert.vegalite_to_vega(spec, vl_version=VERSION)
-    return found
+    vega: dict[str, Any] = vl_convert.vegalite_to_vega(spec, vl_version=VERSION)
+    return vega
 
 
-#: Reads a specification and writes its Vega. Arguments: the folder that vl-convert is in, the version of Vega-Lite.
+#: Program that reads a specification and writes its Vega. Arguments: the folder of vl-convert, the version of Vega-Lite.
 _COMPILE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -424,9 +424,9 @@ json.dump(vl_convert.vegalite_to_vega(json.load(sys.stdin), vl_version=sys.argv[
 
 
 def _compile_in_child(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """The same by a Python of its own, while this one draws; None where that did not come about.
+    """Compile in a child process while this one draws. Return None when the child fails.
 
-    vl-convert's engine takes most of a second to start, and holds the interpreter's lock until it has.
+    vl-convert's engine takes most of a second to start and holds the interpreter lock meanwhile.
     """
     import vl_convert
 
@@ -434,14 +434,14 @@ def _compile_in_child(spec: dict[str, Any]) -> dict[str, Any] | None:
     command = [sys.executable, "-I", "-S", "-c", _COMPILE, str(folder), VERSION]
     try:
         done = subprocess.run(command, input=json.dumps(spec), capture_output=True, text=True, check=True, encoding="utf-8")
-        found: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # a Python inside of another program, say
+        vega: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # for example an embedded Python
         return None
-    return found
+    return vega
 
 
 def text(spec: dict[str, Any]) -> str:
-    """A specification as JSON in ASCII, a row of data a line, that no name ends when it stands in a script of a page."""
+    """Return a specification as ASCII JSON with one data row a line, safe inside a script element of a page."""
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
     def lines(rows: list[Any]) -> str:
@@ -450,8 +450,8 @@ def text(spec: dict[str, Any]) -> str:
     parts = []
     for key, value in spec.items():
         if key == "datasets":
-            told = ",\n".join(f"{encode(name)}: {lines(rows)}" for name, rows in value.items())
-            parts.append(f"{encode(key)}: {{\n{told}\n}}")
+            data = ",\n".join(f"{encode(name)}: {lines(rows)}" for name, rows in value.items())
+            parts.append(f"{encode(key)}: {{\n{data}\n}}")
         elif isinstance(value, list):
             parts.append(f"{encode(key)}: {lines(value)}")
         else:

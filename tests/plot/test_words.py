@@ -114,7 +114,7 @@ def test_where_some_rows_have_a_verdict_one_without_is_unknown() -> None:
     rows = [{**row, "name": "a", "headroom_class": "moderate"}, {**row, "name": "b"}]
     made = model({**GPU, "kernels": rows})
     assert [one.verdict for one in made.kernels] == ["moderate", "unknown"]
-    shown = [entry.text for entry in draw.legend(made) if entry.kind == "colour"]
+    shown = [entry.text for entry in draw.legend(made) if entry.kind == "color"]
     assert shown == ["moderate", "verdict unknown"]
     assert [one.verdict for one in model({**GPU, "kernels": rows[1:]}).kernels] == ["none"]
 

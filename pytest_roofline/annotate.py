@@ -17,10 +17,11 @@ from roofline_engine.units import number, printable
 
 from . import declare
 from .baselines import is_here, read_baselines, read_predictions
-from .config import KINDS, TYPES, SettingsError, resolve
+from .config import TYPES, SettingsError, resolve
 from .declare import Declared, first_said
 from .devices import AUTO, Devices, Host
-from .evaluate import Annotator, gate, unchecked
+from .evaluate import Annotator
+from .gate import TEST_KINDS, list_gaps
 from .names import short_name
 from .report import write_reports
 from .report.document import Document
@@ -40,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--predictions", metavar="PATH", help="a profile_roofline.json to compare the measurements with")
     parser.add_argument("--baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the times before")
     parser.add_argument("--report", metavar="TYPE:DEST", action="append", help=f"{', '.join(TYPES)}; repeatable")
-    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(TEST_KINDS)}")
     parser.add_argument("--fail-under", metavar="PCT", help="exit 1 where a row is under this percent of its roof")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="print the basis of each figure; twice: the notes")
@@ -84,12 +85,11 @@ def run(options: Namespace) -> int:
             case = {**case, "baseline": earlier.baseline, "baseline_device": earlier.device}
         case_with_time = Case(**case)
         row = annotator.annotate(case_with_time)
-        failed = gate(row, settings, case_with_time.declared.min_pct)
-        rows.append(dataclasses.replace(row, failed=failed))
+        rows.append(dataclasses.replace(row, gates=settings.gates.evaluate(row, case_with_time.declared.min_pct)))
     document.add(
         rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.found.items()}
     )
-    document.problems += unchecked(document.rows, settings, baselines)
+    document.problems += list_gaps(document.rows, settings.gates, settings.baseline, baselines)
     found = document.to_dict()
     write_reports(document, found, settings, annotations=True)
     if options.json:

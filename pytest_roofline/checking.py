@@ -17,17 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline_engine import peaks_measured, peaks_table
-from roofline_engine.check import (
-    AGREES,
-    EXPERIMENTS,
-    NOT_FALSIFIABLE,
-    Baseline,
-    Check,
-    Measurement,
-    Prediction,
-    check,
-    overhead,
-)
+from roofline_engine.check import Check, Prediction, check
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import Peaks, named
@@ -36,12 +26,13 @@ from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, in_cache
 
 from .declare import build
-from .evaluate import claim_of, facts_of, times
+from .evaluate import facts_of, find_mismatch, times
+from .gate import RECORD_KINDS
 from .records.registry import adapters, choose
 from .records.row import RecordRow
 from .records.source import SAMPLE, Adapter, RefusedError, open_source
 from .report.checked import Tally
-from .row import Refused, Result
+from .row import Refusal, Row
 
 if TYPE_CHECKING:
     from .baselines import Predictions
@@ -53,8 +44,7 @@ _REMEMBERED = 4096
 class Checker:
     """What all rows of a run share: the peak table, the devices found so far, the works of shapes seen before.
 
-    device: of rows whose file names none. given: peaks in place of the table's, for every row. brief: where only counts are
-    wanted of ordinary rows, under the roof with nothing to compare them with, they all are the same two objects.
+    device: of rows whose file names none. given: peaks in place of the table's, for every row.
     """
 
     def __init__(
@@ -64,50 +54,44 @@ class Checker:
         device: str | None = None,
         given: Peaks | None = None,
         predictions: Predictions | None = None,
-        brief: bool = False,
     ) -> None:
-        self.brief = brief
         self.table, self.device, self.given, self.predictions = table, device, given, predictions
         self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
         self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
 
-    def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Result | Refused]:
-        """The results of one file's rows, in their order."""
+    def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Row]:
+        """Return the rows of one file, in their order."""
         for record in records:
-            if record.refused:
-                yield Refused(source=source, row=record.row, reason=record.refused)
-            else:
-                yield self.row(source, record)
+            yield _refuse(source, record, record.refused) if record.refused else self.row(source, record)
 
-    def row(self, source: str, record: RecordRow) -> Result | Refused:
-        """The result of one row."""
+    def row(self, source: str, record: RecordRow) -> Row:
+        """Check one record."""
         peaks = self._of(record)
         if isinstance(peaks, str):
-            return Refused(source=source, row=record.row, reason=peaks)
+            return _refuse(source, record, peaks)
         shape, why = self._shape(record, peaks)
-        plain = shape is not None and record.baseline_t_s is None and record.speedup is None and self.predictions is None
-        plain = plain and record.wall_s is None
-        if plain and shape is not None and record.t_s is not None and shape.roof_s <= record.t_s and _agrees(record, shape):
-            if self.brief:
-                return _SMALL if shape.falsifiable(record.launches, peaks) is False else _PLAIN
-            return _ordinary(source, record, shape, peaks, record.t_s)
-        done = shape.work if shape else None
         facts = facts_of(record)
         measurement, baseline = times(record)
-        entry = Entry(
-            name=record.name,
-            stage="B",
-            launches_per_unit=record.launches,
-            falsifiable=None if shape is None else shape.falsifiable(record.launches, peaks),
-            target_eff=TARGET_EFF.get(done.op) if done else None,
-        )
+        entry = _entry(record, shape, peaks)
+        work = shape.work if shape else None
         prediction = self._predicted(record.name) if self.predictions and record.name else None
-        outcome = check(entry, done, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+        outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
         if outcome.cause == "placeholder":
-            decided = outcome.message.partition("; ")[2]
-            return Refused(source=source, row=record.row, reason=f"placeholder: {decided}", cause="placeholder")
-        claim = claim_of(record, done, peaks, facts)
-        return _result(source, record, done, why, peaks, outcome, claim, measurement, baseline, prediction)
+            return _refuse(source, record, f"placeholder: {outcome.decided}", "placeholder")
+        if outcome.status == "not_checked" and work is None:
+            outcome = outcome._replace(message=why)
+        return Row(
+            nodeid=record.row,
+            path=source,
+            entry=entry,
+            check=outcome,
+            device=peaks.product or peaks.gfx,
+            measurement=measurement,
+            baseline=baseline,
+            prediction=prediction,
+            mismatch=find_mismatch(record, work, peaks, facts),
+            correct=record.correct,
+        )
 
     def _predicted(self, name: str) -> Prediction | None:
         assert self.predictions is not None
@@ -181,100 +165,39 @@ def _shape(done: Work, peaks: Peaks) -> _Shape:
     return _Shape(done, rate, least, own)
 
 
-def _agrees(record: RecordRow, shape: _Shape) -> bool:
-    """Whether the printed rates are those of the figure: the ordinary row, which needs no more looking into."""
-    if record.timed_flops is not None or record.counted is not None:
-        return False
-    first = shape.work.candidates[0]
-    for claim in record.claims:
-        recomputed = (first.bytes if claim.axis == "memory" else first.flops) / (record.t_s or 1.0)
-        if not recomputed or abs(claim.claimed / recomputed - 1) > max(AGREES, claim.digits):
-            return False
-    return True
+def _refuse(source: str, record: RecordRow, reason: str, cause: str | None = None) -> Row:
+    entry = Entry(name=record.name)
+    return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=Refusal(reason, cause))
 
 
-def _counted(status: str) -> Result:
-    return Result(source="", row="", name="", device=None, op=None, dtype=None, t_s=None, status=status, message="")
-
-
-_SMALL, _PLAIN = _counted("not_falsifiable"), _counted("not_checked")
-
-
-def _ordinary(source: str, record: RecordRow, shape: _Shape, peaks: Peaks, t_s: float) -> Result:
-    """A row under the roof with nothing to compare it with."""
-    done = shape.work
-    first = done.candidates[0]
-    p = point(first.bytes, first.flops, t_s, peaks.hbm_bw_bytes_s, shape.rate, streaming=done.engine == "vector")
-    small = shape.falsifiable(record.launches, peaks) is False
-    return Result(
-        source=source,
-        row=record.row,
+def _entry(record: RecordRow, shape: _Shape | None, peaks: Peaks) -> Entry:
+    if shape is None:
+        return Entry(name=record.name, stage="B", launches_per_unit=record.launches)
+    work = shape.work
+    first = work.candidates[0]
+    raw = axis = None
+    limiter = "unknown"
+    if record.t_s is not None:
+        p = point(first.bytes, first.flops, record.t_s, peaks.hbm_bw_bytes_s, shape.rate, streaming=work.engine == "vector")
+        raw, axis, limiter = p.raw, p.roof_axis, bound(p)
+    return Entry(
         name=record.name,
-        device=peaks.product or peaks.gfx,
-        op=done.op,
-        dtype=done.dtype.name,
-        t_s=t_s,
-        status="not_falsifiable" if small else "not_checked",
-        message=NOT_FALSIFIABLE if small else "no baseline",
-        roofline_pct=p.raw,
-        roof_axis=p.roof_axis,
-        bound_type=bound(p),
-        utilisation=shape.roof_s / t_s,
-        correct=record.correct,
-    )
-
-
-def _result(
-    source: str,
-    record: RecordRow,
-    done: Work | None,
-    why: str,
-    peaks: Peaks,
-    outcome: Check,
-    claim: dict[str, Any] | None,
-    measurement: Measurement | None,
-    baseline: Baseline | None,
-    prediction: Prediction | None,
-) -> Result:
-    pct = axis = None
-    binds = "unknown"
-    if done is not None and measurement is not None:
-        _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-        first = done.candidates[0]
-        p = point(first.bytes, first.flops, measurement.t_s, peaks.hbm_bw_bytes_s, rate, streaming=done.engine == "vector")
-        pct, axis, binds = p.raw, p.roof_axis, bound(p)
-    message = outcome.message
-    if outcome.status == "not_checked" and done is None:
-        message = why
-    return Result(
-        source=source,
-        row=record.row,
-        name=record.name,
-        device=peaks.product or peaks.gfx,
-        op=done.op if done else None,
-        dtype=done.dtype.name if done else None,
-        t_s=record.t_s,
-        status=outcome.status,
-        message=message,
-        cause=outcome.cause,
-        decided=message.partition("; ")[2] if outcome.cause else None,
-        experiment=EXPERIMENTS[outcome.cause] if outcome.cause else None,
-        roofline_pct=pct,
+        op=work.op,
+        op_class=work.op_class,
+        modeled=True,
+        stage="B",
+        dtype=work.dtype.name,
+        launches_per_unit=record.launches,
         roof_axis=axis,
-        bound_type=binds,
-        utilisation=outcome.utilisation,
-        limit=outcome.limit,
-        speedup=outcome.speedup,
-        attainable=outcome.attainable,
-        correct=record.correct,
-        baseline_kind=baseline.kind if baseline else None,
-        prediction=prediction,
-        claim=claim,
-        overhead=overhead(measurement, record.launches) if measurement is not None else None,
+        bound_type=limiter,
+        roofline_pct=None if raw is None else min(raw, 1.0),
+        roofline_pct_raw=raw,
+        suspect=raw is not None and raw > 1.0,
+        target_eff=TARGET_EFF.get(work.op),
+        falsifiable=shape.falsifiable(record.launches, peaks),
     )
 
 
-KINDS = ("beyond_roof", "exceeds_target", "regression", "claim", "refused")
 #: Files over this get a progress bar, where there is a terminal.
 _LONG = 5_000_000
 
@@ -287,7 +210,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
     parser.add_argument("--ledger", metavar="FILE", help="append predicted and measured speedups to this ledger")
     parser.add_argument("--format", metavar="NAME", help="read as this format, whatever the content is; list prints the names")
-    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(RECORD_KINDS)}")
     parser.add_argument("--markdown", metavar="FILE", help="also write the summary to FILE")
     parser.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
     parser.add_argument("--json", action="store_true", help="print every row as one JSON document")
@@ -306,9 +229,9 @@ def run(options: Namespace) -> int:
         print("\n".join(adapter.NAME for adapter in known))
         return 0
     kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
     if unknown:
-        raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(KINDS)}")
+        raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(RECORD_KINDS)}")
     named = [adapter for adapter in known if options.format == adapter.NAME]
     if options.format is not None and not named:
         raise ValueError(f"--format: there are {', '.join(adapter.NAME for adapter in known)}")
@@ -318,14 +241,14 @@ def run(options: Namespace) -> int:
 
         predictions = read_predictions(Path(options.predictions))
     table, given = _peaks(options.peaks, options.device)
-    checker = Checker(table, device=options.device, given=given, predictions=predictions, brief=not options.json)
-    tally, predicted = Tally(keep=options.json), list[Result]()
+    checker = Checker(table, device=options.device, given=given, predictions=predictions)
+    tally, predicted = Tally(keep=options.json), list[Row]()
     read = 0
     for path in map(Path, options.records):
         try:
             for item in _of_file(path, checker, named[0] if named else None, more):
                 tally.add(item)
-                if isinstance(item, Result) and item.prediction is not None:
+                if item.prediction is not None:
                     predicted.append(item)
             read += 1
         except RefusedError as error:
@@ -333,9 +256,12 @@ def run(options: Namespace) -> int:
     if not read and tally.total == 0:
         raise ValueError("; ".join(tally.said))
     if options.ledger:
-        from .ledger import append, of_result
+        from .ledger import append, pair_of
 
-        append(Path(options.ledger), [pair for item in predicted if (pair := of_result(item)) is not None])
+        append(
+            Path(options.ledger),
+            [pair for item in predicted if (pair := pair_of(item, source=f"{item.path} {item.nodeid}")) is not None],
+        )
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:
@@ -361,7 +287,7 @@ def _happened(kind: str, tally: Tally) -> bool:
     return tally.counts[kind] > 0
 
 
-def _of_file(path: Path, checker: Checker, named: Adapter | None, more: list[Adapter]) -> Iterator[Result | Refused]:
+def _of_file(path: Path, checker: Checker, named: Adapter | None, more: list[Adapter]) -> Iterator[Row]:
     source = open_source(path)
     with source, _progress(path) as tick:
         adapter = named or choose(source.start(SAMPLE), path.suffix, more)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
+from .gate import TEST_KINDS, Gates
 from .values import percent
 
 if sys.version_info >= (3, 11):
@@ -21,7 +22,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-KINDS = ("beyond_roof", "exceeds_target", "infeasible", "regression", "unmodelled")
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
 ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
@@ -61,6 +61,11 @@ class Settings:
     scripts: tuple[str, ...] = ()
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     root: Path = Path()
+
+    @property
+    def gates(self) -> Gates:
+        """The gates that this run applies to each row."""
+        return Gates(self.fail_on, self.fail_under)
 
     @property
     def gated(self) -> bool:
@@ -222,9 +227,9 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
 def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
     given = [value] if isinstance(value, str) else list(value or ())
     kinds = [kind.strip() for text in given for kind in text.split(",") if kind.strip()]
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    unknown = [kind for kind in kinds if kind not in TEST_KINDS]
     if unknown:
-        raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(KINDS)}")
+        raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(TEST_KINDS)}")
     return frozenset(kinds)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from roofline_engine import advice
 from roofline_engine.check import (
-    COMPARABLE,
     HOST,
     NOTHING,
     SHORT,
@@ -30,10 +29,9 @@ from roofline_engine.check import (
     overhead,
     untimely,
 )
-from roofline_engine.fields import Entry, Note, first_text, note, tidy_notes
+from roofline_engine.fields import Entry, Note, note, tidy_notes
 from roofline_engine.peaks import Peaks
 from roofline_engine.roofline import assess, roof_time, unmodelled
-from roofline_engine.units import quantity
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, in_cache
 
 from .baselines import Predictions
@@ -41,7 +39,7 @@ from .config import Settings
 from .devices import AUTO, Devices, UnknownDeviceError
 from .names import short_name
 from .records.row import RecordRow
-from .row import Row
+from .row import Mismatch, Row
 
 if TYPE_CHECKING:
     from .testcase import Case
@@ -122,7 +120,8 @@ class Annotator:
                 entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
             )
         if case.record is not None:
-            notes.append(note(printed(case.record, work, peaks or Peaks(source="derived")), "claim"))
+            mismatch = find_mismatch(case.record, work, peaks or Peaks(source="derived"), facts_of(case.record))
+            notes += [] if mismatch is None else [note(f"its own figure: {mismatch.describe()}", "claim")]
         if case.measurement is not None:
             notes += map(note, case.measurement.notes)
             if case.measurement.wall_s is not None and overhead(case.measurement) is None:
@@ -261,80 +260,6 @@ def _roof(work: Work, peaks: Peaks) -> float | None:
     return roof_time(work.bytes, work.flops, peaks, rate) or None
 
 
-def gate(row: Row, settings: Settings, min_pct: float | None) -> str | None:
-    """Why a gate that the user asked for fails this test; None when it passes.
-
-    A row of low confidence gates ``unmodelled`` and ``beyond_roof`` alone: its ratio is for display.
-    """
-    entry, outcome = row.entry, row.check
-    sure = entry.confidence != "low"
-    if "beyond_roof" in settings.fail_on and outcome.status == "beyond_roof":
-        return f"beyond_roof: {outcome.message}"
-    if "unmodelled" in settings.fail_on and not entry.modeled:
-        return f"unmodelled: {first_text(entry.notes)}"
-    for kind in ("exceeds_target", "regression"):  # without a model it is two times alone, which no peak can make doubtful
-        if kind in settings.fail_on and outcome.status == kind and (sure or not entry.modeled):
-            return f"{kind}: {outcome.message}"
-    if "regression" in settings.fail_on and (sure or not entry.modeled) and slower(row):  # whatever the roof says of the row
-        return f"regression: {outcome.speedup:.3f}x: slower than the baseline by more than noise ({outcome.status})"
-    if "infeasible" in settings.fail_on and entry.unknown_reason == "infeasible" and sure:
-        return f"infeasible: {entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof"
-    limits = [limit for limit in (min_pct, settings.fail_under) if limit is not None]
-    if limits and held(row) and entry.roofline_pct and 100 * entry.roofline_pct < max(limits):
-        return (
-            f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {max(limits):g} % is asked for "
-            f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
-        )
-    return None
-
-
-def slower(row: Row) -> bool:
-    """Whether a row took longer than its own earlier or live baseline by more than noise."""
-    speedup, band = row.check.speedup, row.check.band
-    comparable = row.baseline is not None and row.baseline.kind in COMPARABLE
-    return comparable and speedup is not None and band is not None and speedup < 1 / (1 + band)
-
-
-def held(row: Row) -> bool:
-    """Whether a percent can be asked of a row: it has one, sure enough to fail a test by."""
-    entry = row.entry
-    no_evidence = entry.unknown_reason in ("unvalidated_peak", "dispatch_bound")
-    return entry.confidence != "low" and not entry.suspect and not no_evidence and entry.roofline_pct is not None
-
-
-def proven(row: Row) -> bool:
-    """Whether a row that passes a limit on its percent has shown it: out of a cache it is no percent of memory's roof."""
-    return held(row) and row.entry.unknown_reason != "cache_resident"
-
-
-def unchecked(rows: Iterable[Row], settings: Settings, matched: Collection[str] = ()) -> list[str]:
-    """What the gates of the run could not look at, a line each: a green run is to say how much of it was checked.
-
-    matched: the nodeids that the baseline file has.
-    """
-    rows, found = list(rows), []
-    if settings.fail_under is not None:
-        free = [short_name(row.nodeid) for row in rows if not (row.failed or proven(row))]
-        if free:
-            found.append(
-                f"--roofline-fail-under={settings.fail_under:g} says nothing of {_first(free)}: no percent that is sure enough"
-            )
-    if "beyond_roof" in settings.fail_on:
-        free = [short_name(row.nodeid) for row in rows if row.measurement is not None and row.roof_s is None]
-        if free:
-            found.append(f"beyond_roof is not checked of {_first(free)}: no roof is known")
-    if settings.baseline is not None and matched:  # one that could not be read has its own line
-        free = [short_name(row.nodeid) for row in rows if row.measurement is not None and row.nodeid not in matched]
-        if free:
-            found.append(f"{settings.baseline.name} has no earlier time of {_first(free)}")
-    return found
-
-
-def _first(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
-
-
 def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
     """The time of a row and what it is compared with."""
     measurement = None
@@ -370,85 +295,54 @@ def facts_of(record: RecordRow) -> Facts:
     )
 
 
-def printed(record: RecordRow, done: Work | None, peaks: Peaks) -> str:
-    """What is wrong with the rates that a row prints, as a line; empty where all agree with its shape and time."""
-    claim = claim_of(record, done, peaks, facts_of(record))
-    return f"its own figure: {told(claim)}" if claim is not None else ""
-
-
-def claim_of(record: RecordRow, done: Work | None, peaks: Peaks, facts: Facts) -> dict[str, Any] | None:
-    """The printed rate that differs most from what shape and time give, or that no device allows; None where all agree."""
-    worst: tuple[float, dict[str, Any]] | None = None
+def find_mismatch(record: RecordRow, work: Work | None, peaks: Peaks, facts: Facts) -> Mismatch | None:
+    """Return the printed rate that differs most from what shape and time give, or that no device allows."""
+    worst: tuple[float, Mismatch] | None = None
     for claim in record.claims:
-        recomputed, finding = _held(claim, record, done, peaks, facts)
+        recomputed, finding = _check_claim(claim, record, work, peaks, facts)
         if finding is None:
             continue
         factor = claim.claimed / recomputed if recomputed else None
-        told = {
-            "axis": claim.axis,
-            "claimed": claim.claimed,
-            "recomputed": recomputed,
-            "factor": factor,
-            "cause": finding.cause,
-            "decided": finding.decided,
-            "experiment": finding.experiment,
-        }
         size = max(factor, 1 / factor) if factor else float("inf")
         if worst is None or size > worst[0]:
-            worst = size, told
-    if worst is None and facts.counted is not None and facts.counted < SHORT:
-        short = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
-        return _told("memory", short)
-    if worst is None and done is not None:
-        unit = of_unit(done.flops, facts)
-        if unit is not None:
-            return _told("compute", unit)
-    return worst[1] if worst else None
+            worst = size, Mismatch(claim.axis, claim.claimed, recomputed, factor, *finding[:3])
+    if worst is not None:
+        return worst[1]
+    axis, finding = "memory", None
+    if facts.counted is not None and facts.counted < SHORT:
+        finding = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
+    elif work is not None and facts.timed_flops is not None:
+        axis, finding = "compute", of_unit(work.flops, facts)
+    if finding is None:
+        return None
+    return Mismatch(axis, None, None, finding.factor, *finding[:3])
 
 
-def _told(axis: str, finding: Finding) -> dict[str, Any]:
-    return {
-        "axis": axis,
-        "claimed": None,
-        "recomputed": None,
-        "factor": finding.factor,
-        "cause": finding.cause,
-        "decided": finding.decided,
-        "experiment": finding.experiment,
-    }
-
-
-def _held(
-    claim: Claim, record: RecordRow, done: Work | None, peaks: Peaks, facts: Facts
+def _check_claim(
+    claim: Claim, record: RecordRow, work: Work | None, peaks: Peaks, facts: Facts
 ) -> tuple[float | None, Finding | None]:
-    """What shape and time give in the claim's place, and what is wrong with the claim."""
-    if done is not None and record.t_s is not None:
-        models = [model for model in done.candidates if model.in_range or model.model in WITHOUT_ACTIVATIONS]
-        rates = [(model.bytes if claim.axis == "memory" else model.flops) / record.t_s for model in models]
-        findings = [(rate, of_claim(claim, rate, facts)) for rate in rates if rate > 0]
-        if not findings or any(finding is None for _, finding in findings):
-            return None, None  # one of the byte models that are possible gives it
-        return findings[0]
-    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute(done, peaks)
+    """Return the rate that shape and time give, and what is wrong with the printed one."""
+    if work is not None and record.t_s is not None:
+        first: tuple[float, Finding] | None = None
+        for model in work.candidates:
+            rate = (model.bytes if claim.axis == "memory" else model.flops) / record.t_s
+            if rate > 0 and (model.in_range or model.model in WITHOUT_ACTIVATIONS):
+                finding = of_claim(claim, rate, facts)
+                if finding is None:
+                    return None, None  # one of the possible byte models gives it
+                first = first or (rate, finding)
+        return first or (None, None)
+    axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute_peak(work, peaks)
     if not peak or claim.claimed <= peak * limit(peaks, axis, peak)[0] * 1.05:
         return None, None
     return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
 
 
-def _compute(done: Work | None, peaks: Peaks) -> tuple[str, float | None]:
-    """The compute peak of a claim's dtype; the highest where no shape says which."""
-    if done is not None:
-        return peaks.compute_axis(done.engine, done.dtype.peak)
+def _compute_peak(work: Work | None, peaks: Peaks) -> tuple[str, float | None]:
+    """Return the compute peak for the dtype of a claim; the highest peak where no shape names the dtype."""
+    if work is not None:
+        return peaks.compute_axis(work.engine, work.dtype.peak)
     axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
     axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
     best = max(axes, key=lambda axis: axes[axis], default=None)
     return (best, axes[best]) if best else ("matrix.none", None)
-
-
-def told(claim: Mapping[str, Any]) -> str:
-    """A claim as a line for people."""
-    unit = "B/s" if claim["axis"] == "memory" else "FLOP/s"
-    parts = [f"{quantity(claim['claimed'], unit)} is printed"] if claim["claimed"] is not None else []
-    if claim["recomputed"] is not None:
-        parts.append(f"shape and time give {quantity(claim['recomputed'], unit)}")
-    return f"{claim['cause']}: {', '.join(parts)}{': ' if parts else ''}{claim['decided']}"

@@ -1,49 +1,110 @@
-"""One row of a run: the engine's entry of a test, with where its figures come from and what the check says."""
+"""One row of a report, of a checked file or of an annotated benchmark, and the only reader and writer of its JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from roofline_engine.check import Baseline, Check, Measurement, Overhead, Prediction, overhead
-from roofline_engine.fields import ByteModel, Entry, read_notes, to_dict
-from roofline_engine.units import number, parse_dtype
+from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, overhead
+from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
+from roofline_engine.units import number, parse_dtype, quantity
 from roofline_engine.work import Work
 
 from .declare import Declared
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+REPORT_SCHEMA = "roofline-report/1"
+
+GATE_STATUSES = ("passed", "failed", "skipped")
+
+T = TypeVar("T")
+
+
+class GateOutcome(NamedTuple):
+    """What one gate said of one row."""
+
+    gate: str  # a kind of --roofline-fail-on, or fail_under, or min_pct
+    status: str  # one of GATE_STATUSES
+    code: str = ""  # why the gate skipped the row: a key of gate.SKIPS
+    text: str = ""  # why the gate failed the row: the line to report
+
+
+class Mismatch(NamedTuple):
+    """A printed rate that differs from the rate that shape and time give."""
+
+    axis: str  # memory or compute
+    claimed: float | None  # the printed rate (B/s or FLOP/s)
+    recomputed: float | None  # the rate from shape and time
+    factor: float | None  # claimed over recomputed
+    cause: str  # one of roofline_engine.check.CAUSES
+    decided: str  # the figures that decided
+    experiment: str  # what would confirm the cause
+
+    def describe(self) -> str:
+        """Return one line for people."""
+        unit = "B/s" if self.axis == "memory" else "FLOP/s"
+        parts = [] if self.claimed is None else [f"{quantity(self.claimed, unit)} is printed"]
+        if self.recomputed is not None:
+            parts.append(f"shape and time give {quantity(self.recomputed, unit)}")
+        return f"{self.cause}: {', '.join(parts)}{': ' if parts else ''}{self.decided}"
+
+
+class Refusal(NamedTuple):
+    """Why a row of a file could not be used."""
+
+    reason: str
+    cause: str | None = None  # one of roofline_engine.check.CAUSES, where one applies
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measured, or at least declared, kernel.
+    """One kernel that was measured, or whose work is at least known."""
 
-    device: the key of its peaks in the report. roof_s: seconds at the roof, the least that its work can take. work_source:
-    ``marker``, ``fixture``, ``hook``, ``config``, ``extra_info``, ``properties``, ``captured``, ``returned``, ``names``, what a
-    collected file calls it, or None. engine: the units its FLOPs run on, ``matrix`` or ``vector``. group: its benchmark group.
-    failed: the line with which a gate failed its test. path, line: of the test, for messages.
-    """
-
-    nodeid: str
+    nodeid: str  # of the test; for a row of a file, its place ("line 12")
     entry: Entry
     check: Check
-    device: str | None = None
-    roof_s: float | None = None
-    work_source: str | None = None
-    engine: str | None = None
+    device: str | None = None  # the key of its peaks in the report
+    roof_s: float | None = None  # seconds at the roof: the shortest time that the work can take
+    work_source: str | None = None  # marker, fixture, hook, config, extra_info, properties, captured, returned, names, ...
+    engine: str | None = None  # the units that the FLOPs run on: matrix or vector
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     prediction: Prediction | None = None
-    group: str | None = None
-    kernel: str | None = None
-    failed: str | None = None
-    path: str = ""
+    group: str | None = None  # the benchmark group
+    kernel: str | None = None  # the kernel's name, where a declaration gives one
+    gates: tuple[GateOutcome, ...] = ()  # one outcome for each gate that the user asked for
+    path: str = ""  # of the test's file, or the file that the row is from
     line: int = 0
+    mismatch: Mismatch | None = None  # the worst of the rates that a checked file prints
+    correct: bool | None = None  # what a checked file says about the output
+    refusal: Refusal | None = None  # set when the row of a checked file cannot be used
+
+    @property
+    def failed(self) -> str | None:
+        """The line with which a gate failed the test; None when all gates passed."""
+        return next((outcome.text for outcome in self.gates if outcome.status == "failed"), None)
+
+    def without_failures(self) -> Row:
+        """Return the row of a test that was expected to fail: no gate reports it."""
+        return replace(self, gates=tuple(outcome for outcome in self.gates if outcome.status != "failed"))
+
+    @property
+    def reason(self) -> str:
+        """The first note: for a row without a work model, why it has none."""
+        return first_text(self.entry.notes)
+
+    @property
+    def overhead(self) -> Overhead | None:
+        """The launch overhead of the call, where its wall time and its device time are known."""
+        return None if self.measurement is None else overhead(self.measurement, self.entry.launches_per_unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of the report, plain builtins: the skill's fields first, then pytest's."""
-        measurement = self.measurement
+        """Return the row as the report has it, plain builtins: the fields of the skill's entry first."""
         return {
             **to_dict(self.entry),
             "nodeid": self.nodeid,
@@ -51,33 +112,28 @@ class Row:
             "group": self.group,
             "device": self.device,
             "roof_s": self.roof_s,
-            "measurement": None if measurement is None else _plain(measurement),
-            "overhead": None if self.overhead is None else _plain(self.overhead),
+            "measurement": _to_plain(self.measurement),
+            "overhead": _to_plain(self.overhead),
             "work": {"source": self.work_source, "engine": self.engine},
-            "baseline": None if self.baseline is None else _plain(self.baseline),
-            "prediction": None if self.prediction is None else _plain(self.prediction),
-            "check": _plain(self.check),
+            "baseline": _to_plain(self.baseline),
+            "prediction": _to_plain(self.prediction),
+            "check": _to_plain(self.check),
             "failed": self.failed,
+            "gates": [outcome._asdict() for outcome in self.gates],
             "path": self.path,
             "line": self.line,
         }
 
-    @property
-    def overhead(self) -> Overhead | None:
-        """What of the call's wall time is no device time, where both are known."""
-        launches = self.entry.launches_per_unit
-        return None if self.measurement is None else overhead(self.measurement, launches)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
-        """The row that ``to_dict`` wrote."""
-        entry = {key: _tuple(value) for key, value in data.items() if key in Entry._fields}
+        """Return the row that ``to_dict`` wrote."""
+        entry = {key: _to_tuple(value) for key, value in data.items() if key in Entry._fields}
         entry["notes"] = read_notes(data["notes"], data.get("note_codes", ()))
         entry["byte_models"] = tuple(ByteModel(**model) for model in data["byte_models"])
 
         def part(key: str, kind: Any) -> Any:
             value = data.get(key)
-            return None if value is None else kind(**{name: _tuple(item) for name, item in value.items()})
+            return None if value is None else kind(**{name: _to_tuple(item) for name, item in value.items()})
 
         return cls(
             entry=Entry(**entry),
@@ -87,80 +143,93 @@ class Row:
             prediction=part("prediction", Prediction),
             work_source=data["work"]["source"],
             engine=data["work"]["engine"],
-            **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "failed", "path", "line")},
+            gates=tuple(GateOutcome(**outcome) for outcome in data["gates"]),
+            **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "path", "line")},
         )
 
     def to_json(self) -> str:
-        """One string of plain builtins: what travels from an xdist worker to the controller."""
+        """Return ``to_dict`` as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Row:
-        """The row that ``to_json`` wrote."""
+        """Return the row that ``to_json`` wrote."""
         return cls.from_dict(json.loads(text))
 
+    def to_checked_dict(self) -> dict[str, Any]:
+        """Return the row as ``roofline check --json`` prints it."""
+        entry, check, refusal = self.entry, self.check, self.refusal
+        if refusal is not None:
+            return {"source": self.path, "row": self.nodeid, "reason": refusal.reason, "cause": refusal.cause}
+        return {
+            "source": self.path,
+            "row": self.nodeid,
+            "name": entry.name,
+            "device": self.device,
+            "op": entry.op if entry.modeled else None,
+            "dtype": entry.dtype,
+            "t_s": None if self.measurement is None else self.measurement.t_s,
+            "status": check.status,
+            "message": check.message,
+            "cause": check.cause,
+            "decided": check.decided if check.cause else None,
+            "experiment": EXPERIMENTS[check.cause] if check.cause else None,
+            "roofline_pct": entry.roofline_pct_raw,
+            "roof_axis": entry.roof_axis,
+            "bound_type": entry.bound_type,
+            "utilisation": check.utilisation,
+            "limit": check.limit,
+            "speedup": check.speedup,
+            "attainable": check.attainable,
+            "correct": self.correct,
+            "baseline_kind": None if self.baseline is None else self.baseline.kind,
+            "prediction": _to_plain(self.prediction),
+            "claim": _to_plain(self.mismatch),
+            "overhead": _to_plain(self.overhead),
+        }
 
-def _plain(record: Any) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in record._asdict().items()}
+
+def _to_plain(record: Any) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in zip(record._fields, record)}
 
 
-def _tuple(value: Any) -> Any:
+def _to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@dataclass(slots=True, kw_only=True)  # not frozen: a frozen one takes three times as long to make, and files have many rows
-class Result:
-    """One row with what was found. ``claim``: axis, claimed, recomputed, factor, cause, and why; None where all agree."""
+def read_part(kind: type[T], data: object, where: str) -> T:
+    """Validate what a file says of one of the engine's records; keys that the record lacks are ignored.
 
-    source: str
-    row: str
-    name: str
-    device: str | None
-    op: str | None
-    dtype: str | None
-    t_s: float | None
-    status: str
-    message: str
-    cause: str | None = None
-    decided: str | None = None
-    experiment: str | None = None
-    roofline_pct: float | None = None
-    roof_axis: str | None = None
-    bound_type: str = "unknown"
-    utilisation: float | None = None
-    limit: float | None = None
-    speedup: float | None = None
-    attainable: float | None = None
-    correct: bool | None = None
-    baseline_kind: str | None = None
-    prediction: Prediction | None = None
-    claim: Mapping[str, Any] | None = None
-    overhead: Overhead | None = None
+    Raises:
+        ValueError: one line with ``where``, the field, and what is wrong with it.
+    """
+    from pydantic import ValidationError  # 0.1 s: only files need it
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain builtins."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        found["overhead"] = None if self.overhead is None else dict(self.overhead._asdict())
-        found["prediction"] = None if self.prediction is None else dict(self.prediction._asdict())
-        return found
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{where}: is {type(data).__name__}, expected an object")
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    try:
+        return cast(T, _adapter(cast(Any, kind)).validate_python({key: data[key] for key in fields if key in data}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join((where, *map(str, first['loc'])))}: {first['msg']}") from None
 
 
-@dataclass(slots=True, kw_only=True)
-class Refused:
-    """A row that could not be used, and why; the cause where one of the closed set fits."""
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
 
-    source: str
-    row: str
-    reason: str
-    cause: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain builtins."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
 
 
 def declaration_in(row: Mapping[str, Any]) -> Declared:
-    """The declaration behind a row of a report."""
+    """Return the declaration behind a row that a run left in a file.
+
+    Raises:
+        ValueError, KeyError, TypeError: for a row that was edited by hand.
+    """
     kernel, device = row.get("kernel"), row.get("device")
     launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))
     work = None

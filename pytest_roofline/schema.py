@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from roofline_engine import check, fields
 
+from .gate import TEST_KINDS
+from .row import GATE_STATUSES, REPORT_SCHEMA, GateOutcome
+
 #: Record, closed sets of its fields, meanings of its fields, fields that the document leaves out.
 _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
     "byte-model": (fields.ByteModel, {}, {}),
@@ -29,6 +32,7 @@ _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]
         {"headroom_class": fields.HEADROOM_CLASSES, "confidence": fields.CONFIDENCES, "roof_axis": fields.ROOF_AXES},
         {},
     ),
+    "gate": (GateOutcome, {"gate": (*TEST_KINDS, "fail_under", "min_pct"), "status": GATE_STATUSES}, {}),
     "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}, {}),
 }
 
@@ -75,24 +79,23 @@ def model(name: str) -> type[BaseModel]:
 
 def _of_record(name: str) -> type[BaseModel]:
     record, sets, meanings = _RECORDS[name]
-    fields: dict[str, Any] = {}
-    for key, kind in get_type_hints(record).items():
-        if key == "notes" and name == "entry":  # in JSON one text, and a list of codes
-            fields["notes"] = (str, Field("", description=meanings["notes"].doc))
-            fields["note_codes"] = (list[str], Field([], description=meanings["note_codes"].doc))
-            continue
-        if key == "byte_models":
-            kind = tuple[model("byte-model"), ...]  # type: ignore[misc]  # a model made at run time
+    hints = get_type_hints(record)
+    members: dict[str, Any] = {}
+    for key in record._fields:
+        kind, default = hints[key], record._field_defaults.get(key, ...)
+        if record is fields.Entry and key == "notes":  # JSON has one text and a list of codes
+            members["note_codes"] = (list[str], Field([], description=meanings["note_codes"].doc))
+            kind, default = str, ""
+        elif record is fields.Entry and key == "byte_models":
+            kind = tuple[model("byte-model"), ...]  # type: ignore[misc]
         elif key in sets:
             closed: Any = Literal[sets[key]]
             kind = closed | None if type(None) in get_args(kind) else closed
         meaning = meanings.get(key)
         extra = {"unit": meaning.unit} if meaning is not None and meaning.unit else None
-        default = record._field_defaults.get(key, ...)
-        fields[key] = (kind, Field(default, description=meaning.doc if meaning else None, json_schema_extra=extra))
-    return create_model(
-        name, __config__=ConfigDict(extra="forbid", title=name), __doc__=(record.__doc__ or "").partition("\n")[0], **fields
-    )
+        members[key] = (kind, Field(default, description=meaning.doc if meaning else None, json_schema_extra=extra))
+    doc = (record.__doc__ or "").partition("\n")[0]
+    return create_model(name, __config__=ConfigDict(extra="forbid", title=name), __doc__=doc, **members)
 
 
 class Work(BaseModel):
@@ -112,6 +115,7 @@ def _row() -> type[BaseModel]:
         "work": (Work, ...),
         "check": (model("check"), ...),
         "failed": (str | None, None),
+        "gates": (list[model("gate")], []),  # type: ignore[misc]
         "path": (str, ""),
         "line": (int, 0),
         **{key: (model(key) | None, None) for key in ("measurement", "overhead", "baseline", "prediction")},
@@ -154,7 +158,7 @@ def _report() -> type[BaseModel]:
         "report",
         "``roofline-report/1``, what ``pytest --roofline`` writes.",
         model("row"),
-        schema_=(Literal["roofline-report/1"], Field(alias="schema")),
+        schema_=(Literal[REPORT_SCHEMA], Field(alias="schema")),
         created=(str, ...),
         version=(str, ...),
         machine=(dict[str, str | None], ...),

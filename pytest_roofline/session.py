@@ -30,9 +30,9 @@ from .collect.functions import ProblemItem
 from .config import Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
 from .devices import AUTO, Devices, Host
-from .evaluate import Annotator, gate, proven, unchecked
+from .evaluate import Annotator
 from .fixture import Recorder
-from .names import short_name
+from .gate import list_gaps
 from .recorded import catching, of_records, returned_records
 from .report import write_reports
 from .report.document import Document, properties
@@ -336,9 +336,7 @@ class Session:
         rows = []
         for case in self.cases.of(item, item.stash.get(_recorder_key, None), ran):
             row = self.annotator.annotate(case)
-            row = dataclasses.replace(row, failed=gate(row, self.settings, case.declared.min_pct))
-            if case.declared.min_pct is not None and not (row.failed or proven(row)):
-                self.annotator.tell(f"{short_name(row.nodeid)}: min_pct is not checked: no percent that is sure enough")
+            row = dataclasses.replace(row, gates=self.settings.gates.evaluate(row, case.declared.min_pct))
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows
@@ -381,7 +379,7 @@ class Session:
             told = self._told.pop(report.nodeid, None) or _sent(report)
             if told is not None:
                 if hasattr(report, "wasxfail"):  # a gap that its author knows of is no error of this run
-                    told = told._replace(rows=[dataclasses.replace(row, failed=None) for row in told.rows])
+                    told = told._replace(rows=[row.without_failures() for row in told.rows])
                 self.document.add(*told, report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
@@ -393,7 +391,12 @@ class Session:
         if self.is_worker or self.config.option.collectonly:
             return
         told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
-        told += unchecked(self.document.rows, self.settings, self.cases.baselines)
+        told += list_gaps(
+            self.document.rows,
+            self.settings.gates,
+            self.settings.baseline,
+            self.cases.baselines,
+        )
         self.document.problems = list(dict.fromkeys(told))
         self._remember()
         document = self.document.to_dict()
@@ -410,10 +413,10 @@ class Session:
         """Append the outcome of this run's predictions to the ledger that was named."""
         if self.settings.ledger is None:
             return
-        from .ledger import append, of_annotation
+        from .ledger import append, pair_of
 
         try:
-            pairs = [pair for row in self.document.rows if (pair := of_annotation(row)) is not None]
+            pairs = [pair for row in self.document.rows if (pair := pair_of(row)) is not None]
             append(self.settings.ledger, pairs)
             if not pairs:
                 self.document.problems.append("ledger: nothing to append: no row has both a prediction and a speedup")

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from roofline_engine.check import EXPERIMENTS
 from roofline_engine.report import code, table
 from roofline_engine.report import text as plain_text
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
-from ..evaluate import told
-from ..row import Refused, Result
+from ..row import Row
 from .columns import duration, overhead_told
 
 #: Worst rows, and refusals and claims of a kind, that are told one by one.
@@ -33,53 +33,55 @@ class Tally:
         self.refused: list[dict[str, Any]] = []
         self.said: list[str] = []
         self._keep = keep
-        self._worst: list[tuple[float, int, Result]] = []
-        self._hidden: list[tuple[float, int, Result]] = []
-        self._of_claim: dict[str, list[Result]] = {}
-        self._of_reason: dict[str, list[Refused]] = {}
+        self._worst: list[tuple[float, int, Row]] = []
+        self._hidden: list[tuple[float, int, Row]] = []
+        self._of_claim: dict[str, list[Row]] = {}
+        self._of_reason: dict[str, list[Row]] = {}
         self._seen = 0
 
-    def add(self, item: Result | Refused) -> None:
+    def add(self, item: Row) -> None:
         """Take one row."""
         self._seen += 1
-        if isinstance(item, Refused):
-            kind = item.cause or _kind(item.reason)
+        if item.refusal is not None:
+            kind = item.refusal.cause or _kind(item.refusal.reason)
             self.reasons[kind] += 1
-            if item.cause:
-                self.causes[item.cause] += 1
+            if item.refusal.cause:
+                self.causes[item.refusal.cause] += 1
             told_of = self._of_reason.setdefault(kind, [])
             if len(told_of) < _OF_A_KIND:
                 told_of.append(item)
             if self._keep:
-                self.refused.append(item.to_dict())
+                self.refused.append(item.to_checked_dict())
             return
-        self.counts[item.status] += 1
-        if item.cause:
-            self.causes[item.cause] += 1
-        if item.claim:
-            cause = str(item.claim["cause"])
+        status = item.check.status
+        self.counts[status] += 1
+        if item.check.cause:
+            self.causes[item.check.cause] += 1
+        if item.mismatch:
+            cause = item.mismatch.cause
             self.claims[cause] += 1
-            if not item.cause:
+            if not item.check.cause:
                 self.causes[cause] += 1
             of_claim = self._of_claim.setdefault(cause, [])
             if len(of_claim) < _OF_A_KIND:
                 of_claim.append(item)
-        if item.status in ("beyond_roof", "near_roof", "exceeds_target", "regression"):
+        if status in ("beyond_roof", "near_roof", "exceeds_target", "regression"):
             heapq.heappush(self._worst, (_badness(item), -self._seen, item))
             if len(self._worst) > _WORST:
                 heapq.heappop(self._worst)
-        if item.overhead and item.overhead.graph_speedup > 1 + ISOLATED_NOISE:
-            heapq.heappush(self._hidden, (item.overhead.share, -self._seen, item))
+        overhead = item.overhead
+        if overhead and overhead.graph_speedup > 1 + ISOLATED_NOISE:
+            heapq.heappush(self._hidden, (overhead.share, -self._seen, item))
             if len(self._hidden) > _OF_A_KIND:
                 heapq.heappop(self._hidden)
         if self._keep:
-            self.rows.append(item.to_dict())
+            self.rows.append(item.to_checked_dict())
 
     @property
     def total(self) -> int:
         return self._seen
 
-    def worst(self) -> list[Result]:
+    def worst(self) -> list[Row]:
         """The worst first."""
         return [item for _, _, item in sorted(self._worst, reverse=True)]
 
@@ -100,20 +102,21 @@ class Tally:
             f"; {refused} refused" if refused else ""
         )
         for item in self.worst():
-            yield f"{item.status}: {_place(item)}: {printable(item.message)}"
-            if item.experiment:
-                yield f"    to confirm: {item.experiment}"
+            yield f"{item.check.status}: {_place(item)}: {printable(item.check.message)}"
+            if item.check.cause:
+                yield f"    to confirm: {EXPERIMENTS[item.check.cause]}"
         for _, _, item in sorted(self._hidden, reverse=True):
             if item.overhead:
                 yield f"launch overhead: {_place(item)}: {overhead_told(item.overhead)}"
         for cause, count in self.claims.most_common():
             yield f"printed figures that differ, {count} by {cause}:"
             for item in self._of_claim[cause]:
-                yield f"    {_place(item)}: {printable(told(item.claim or {}))}"
+                yield f"    {_place(item)}: {printable(_describe(item))}"
         for kind, count in self.reasons.most_common():
             yield f"refused, {count}: {printable(kind)}"
-            for refusal in self._of_reason[kind]:
-                yield f"    {printable(refusal.source)} {printable(refusal.row)}: {printable(refusal.reason)}"
+            for item in self._of_reason[kind]:
+                reason = item.refusal.reason if item.refusal else ""
+                yield f"    {printable(item.path)} {printable(item.nodeid)}: {printable(reason)}"
 
     def markdown(self) -> str:
         """The summary as Markdown."""
@@ -126,12 +129,12 @@ class Tally:
             head = ["row", "kernel", "time", "of the peak", "status", "cause"]
             rows = [
                 [
-                    plain_text(f"{item.source} {item.row}"),
-                    code(item.name, longest=44),
-                    duration(item.t_s),
-                    f"{item.utilisation:.3g}" if item.utilisation else "-",
-                    item.status,
-                    item.cause or "-",
+                    plain_text(f"{item.path} {item.nodeid}"),
+                    code(item.entry.name, longest=44),
+                    duration(_seconds(item)),
+                    f"{item.check.utilisation:.3g}" if item.check.utilisation else "-",
+                    item.check.status,
+                    item.check.cause or "-",
                 ]
                 for item in self.worst()
             ]
@@ -140,7 +143,7 @@ class Tally:
             parts.append("## Printed figures that differ")
             lines = [
                 f"- {cause}, {count} rows; for example {plain_text(_place(self._of_claim[cause][0]))}: "
-                f"{plain_text(told(self._of_claim[cause][0].claim or {}))}"
+                f"{plain_text(_describe(self._of_claim[cause][0]))}"
                 for cause, count in self.claims.most_common()
             ]
             parts.append("\n".join(lines))
@@ -155,13 +158,14 @@ class Tally:
         from .markdown import escaped, escaped_property
 
         for item in self.worst():
-            title = escaped_property(f"roofline: {item.status}")
-            yield f"::warning file={escaped_property(item.source)},title={title}::{escaped(f'{_place(item)}: {item.message}')}"
+            title = escaped_property(f"roofline: {item.check.status}")
+            message = escaped(f"{_place(item)}: {item.check.message}")
+            yield f"::warning file={escaped_property(item.path)},title={title}::{message}"
 
 
-def _badness(item: Result) -> float:
-    over = (item.utilisation or 0.0) / (item.limit or 1.0)
-    return {"beyond_roof": 3e9, "near_roof": 0.0, "exceeds_target": 2e9, "regression": 1e9}[item.status] + min(over, 1e8)
+def _badness(item: Row) -> float:
+    over = (item.check.utilisation or 0.0) / (item.check.limit or 1.0)
+    return {"beyond_roof": 3e9, "near_roof": 0.0, "exceeds_target": 2e9, "regression": 1e9}[item.check.status] + min(over, 1e8)
 
 
 def _kind(reason: str) -> str:
@@ -173,7 +177,16 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
 
-def _place(item: Result) -> str:
-    rate = f", {100 * item.roofline_pct:.3g} % of the roof" if item.roofline_pct is not None else ""
-    name = f" {item.name[:40]}" if item.name else ""
-    return printable(f"{item.source} {item.row}{name} ({duration(item.t_s)}{rate})")
+def _place(item: Row) -> str:
+    ratio = item.entry.roofline_pct_raw
+    rate = "" if ratio is None else f", {100 * ratio:.3g} % of the roof"
+    name = f" {item.entry.name[:40]}" if item.entry.name else ""
+    return printable(f"{item.path} {item.nodeid}{name} ({duration(_seconds(item))}{rate})")
+
+
+def _seconds(item: Row) -> float | None:
+    return None if item.measurement is None else item.measurement.t_s
+
+
+def _describe(item: Row) -> str:
+    return "" if item.mismatch is None else item.mismatch.describe()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +11,8 @@ from roofline_engine.fields import first_text, has_note, join_notes
 from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
-from ..evaluate import IDLE, SHARED, UNTIMELY, gate
+from ..evaluate import IDLE, SHARED, UNTIMELY
+from ..gate import TEST_KINDS, skipped_rows
 from ..names import distinct_labels
 from ..row import Row
 from .columns import ALARMS, COLUMNS, duration, overhead_told
@@ -118,11 +118,7 @@ def _moved(row: Row) -> str:
 def _gates(document: Document, rows: Sequence[Row]) -> Iterator[Line]:
     """What a gate that was asked for did not look at: silence would read as passed."""
     settings = document.settings
-    spared = []
-    for row in rows:
-        sure = dataclasses.replace(row, entry=row.entry._replace(confidence="high"))
-        if row.failed is None and gate(row, settings, None) is None and gate(sure, settings, None) is not None:
-            spared.append(document.name(row))
+    spared = [document.name(row) for row in skipped_rows(rows, [*TEST_KINDS, "fail_under"], "low_confidence")]
     if spared:
         yield Line(f"not gated for low confidence, {len(spared)}: {_some(spared, False)}", ("yellow",))
     kinds = sorted(settings.fail_on & {"exceeds_target", "regression"})

@@ -306,6 +306,7 @@ class Check(NamedTuple):
     attainable: float | None = None
     band: float | None = None
     cause: str | None = None
+    decided: str | None = None  # the figures that decided the cause
 
 
 def limit(peaks: Peaks, axis: str, rated: float) -> tuple[float, str]:
@@ -474,6 +475,8 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
     if entry.falsifiable is False:
         return out._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
     placed = _placed(out)
+    if placed is out:
+        return out
     held = axis == "memory" and resident(measurement, nbytes, peaks)
     told = f"its {quantity(nbytes, 'B')} may have stayed in {quantity(cache_bytes(peaks), 'B')} of cache: flush between rounds"
     if placed.status == "beyond_roof":
@@ -481,10 +484,10 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
         beside = facts._replace(cold=measurement.cache == "cold", working_set=nbytes if again else facts.working_set)
         finding = of_excess(axis, utilisation, nbytes, peaks, beside)
         why = {"unexplained": _SUSPECTS, "cache_resident": told}.get(finding.cause, finding.decided)
-        return placed._replace(cause=finding.cause, message=f"{placed.message}; {why}")
+        return placed._replace(cause=finding.cause, decided=why, message=f"{placed.message}; {why}")
     if placed.status == "near_roof" and held and peaks.product == HOST:
         # Not against the roof of the memory, so it says nothing: what the baseline says stands.
-        return out._replace(cause="cache_resident", message=f"{utilisation:.3g} times the memory roof; {told}")
+        return out._replace(cause="cache_resident", decided=told, message=f"{utilisation:.3g} times the memory roof; {told}")
     return placed
 
 

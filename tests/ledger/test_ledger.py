@@ -25,7 +25,7 @@ from pytest_roofline.ledger import (
     group,
     locate,
     markdown,
-    of_annotation,
+    pair_of,
     outcome,
     propose,
     read,
@@ -650,7 +650,7 @@ def test_a_tests_row_is_a_pair_when_it_was_predicted_and_measured() -> None:
         baseline=Baseline("live", t_s=1e-4),
         prediction=Prediction("k|1", 1.3, roofline_pct=0.75, roof_axis="memory", confidence="medium"),
     )
-    found = of_annotation(row, date="2026-07-29", stack="vLLM")
+    found = pair_of(row, date="2026-07-29", stack="vLLM")
     assert found == Pair(
         kernel="k|1",
         op="gemm",
@@ -676,4 +676,4 @@ def test_a_tests_row_is_a_pair_when_it_was_predicted_and_measured() -> None:
         {"check": Check("beyond_roof", speedup=9.0)},
         {"check": Check("not_checked")},
     ):
-        assert of_annotation(dataclasses.replace(row, **change)) is None
+        assert pair_of(dataclasses.replace(row, **change)) is None

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_roofline.checking import Checker
 from pytest_roofline.records.row import RecordRow
-from pytest_roofline.row import Refused, Result
+from pytest_roofline.row import Row
 from roofline_engine import peaks_table
 from roofline_engine.check import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
 from roofline_engine.ops.matmul import experts_hit
@@ -32,9 +32,9 @@ def table() -> peaks_table.Table:
     return peaks_table.load(path)
 
 
-def result(table: peaks_table.Table, record: RecordRow, **keys: Any) -> Result:
+def result(table: peaks_table.Table, record: RecordRow, **keys: Any) -> Row:
     found = Checker(table, **keys).row("f", record)
-    assert isinstance(found, Result), found
+    assert found.refusal is None, found
     return found
 
 
@@ -179,12 +179,12 @@ TRAPS = {
 def test_public_mistakes_get_their_name(table: peaks_table.Table, name: str) -> None:
     record, cause, factor = TRAPS[name]
     found = result(table, record)
-    assert found.claim is not None
-    assert found.claim["cause"] == cause
-    assert found.claim["experiment"] == EXPERIMENTS[cause]
+    assert found.mismatch is not None
+    assert found.mismatch.cause == cause
+    assert found.mismatch.experiment == EXPERIMENTS[cause]
     if factor is not None:
-        assert found.claim["factor"] == pytest.approx(factor, rel=0.02)
-    assert found.status != "beyond_roof"  # what is printed decides nothing
+        assert found.mismatch.factor == pytest.approx(factor, rel=0.02)
+    assert found.check.status != "beyond_roof"  # what is printed decides nothing
 
 
 def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
@@ -193,11 +193,11 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
     wrong = wrong._replace(unvalidated={"matrix.fp8": "0.40 of what units, clock and rate give"})
     shape = {"op": "gemm", "M": 4096, "N": 4096, "K": 4096, "dtype": "fp8", "out_dtype": "bf16"}
     found = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
-    assert isinstance(found, Result)
-    assert (found.status, found.cause) == ("beyond_roof", "wrong_peak")
+    assert found.refusal is None
+    assert (found.check.status, found.check.cause) == ("beyond_roof", "wrong_peak")
     claimed = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, claims=(Claim("compute", 773e12),)))
-    assert isinstance(claimed, Result)
-    assert (claimed.claim or {})["cause"] == "wrong_peak"
+    assert claimed.mismatch is not None
+    assert claimed.mismatch.cause == "wrong_peak"
 
 
 def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_table.Table) -> None:
@@ -205,21 +205,21 @@ def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_t
     shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
     record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
     found = Checker(table).row("f", record)
-    assert isinstance(found, Refused)
-    assert (found.cause, found.row) == ("placeholder", "line 1292")
+    assert found.refusal is not None
+    assert (found.refusal.cause, found.nodeid) == ("placeholder", "line 1292")
     small = {**shape, "M": 1, "N": 64, "K": 64}
     honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, hand_written=True))
-    assert isinstance(honest, Result)  # exactly 1 us, and possible
+    assert honest.refusal is None  # exactly 1 us, and possible
 
 
 def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaks_table.Table) -> None:
     copy = {"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"}  # 1.07 GB: 134 us at 8 TB/s
     base = {"row": "1", "work": copy, "device": "MI355X", "t_s": 250e-6}
-    assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).status == "not_comparable"
-    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=252e-6)).status == "no_change"
+    assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).check.status == "not_comparable"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=252e-6)).check.status == "no_change"
     # 0.357 of the roof before: a target of 0.875 leaves 2.45x, and 1.5x is within it.
-    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=375e-6)).status == "consistent"
-    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=200e-6)).status == "regression"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=375e-6)).check.status == "consistent"
+    assert result(table, RecordRow(**base, baseline_kind="previous", baseline_t_s=200e-6)).check.status == "regression"
 
 
 @pytest.mark.parametrize(("printed", "digits", "cause"), [(100.4, 0.0, None), (103.0, 0.05, None), (103.0, 0.0, "unexplained")])
@@ -366,7 +366,7 @@ def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
 ) -> None:
     work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
     found = result(table, RecordRow(row="1", work=work, t_s=2 * 4 * 2**30 / rate, device=device, units=units, cache="cold"))
-    assert found.status == status
+    assert found.check.status == status
 
 
 @pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])

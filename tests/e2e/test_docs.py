@@ -57,7 +57,7 @@ def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path, ce
         json.loads(block)
         (tmp_path / "before.json").write_text(block)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    environment = {**os.environ, "PATH": path, "COLUMNS": "120", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
     environment["ROOFLINE_CACHE_DIR"] = str(ceilings)
     shown, ran = "", 0
     for line in "".join(blocks(page, "console")).splitlines():

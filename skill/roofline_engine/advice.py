@@ -16,7 +16,7 @@ from .roofline import ISOLATED_NOISE, SERVING_NOISE, STREAMING_FRACTION, cache_b
 from .units import parse_dtype, printable, quantity
 from .work import TARGET_EFF
 
-_NEIGHBOURS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
+_NEIGHBORS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
 _NAMED = 3
 _LOSSY = "lossy, must pass the accuracy gate"
 
@@ -32,9 +32,9 @@ ROUTES = {
 }
 
 
-def neighbours(rows: Iterable[Row]) -> list[Row]:
+def find_neighbors(rows: Iterable[Row]) -> list[Row]:
     """The rows of a profile that are small prologues or epilogues of other kernels, the largest few first."""
-    small = (row for row in rows if classify(row.name, row.classification).op in _NEIGHBOURS)
+    small = (row for row in rows if classify(row.name, row.classification).op in _NEIGHBORS)
     return sorted(small, key=lambda row: -row.pct)[: _NAMED + 1]
 
 

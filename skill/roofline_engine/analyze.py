@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from . import advice, inputs, kernels, peaks, peaks_measured, peaks_table
-from .config import guess, model
+from . import advice, inputs, peaks_measured, peaks_table
+from .config.guess import ShapeGuess, find_context
 from .config.model import ModelConfig
-from .counters.apply import Book
+from .config.model import read as read_config
+from .counters.apply import CounterSet
 from .fields import STAGES, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
+from .kernels import Hint, classify
 from .ops import OPS, op_class, work
-from .peaks import Peaks
+from .peaks import Peaks, resolve
 from .roofline import HEAD_MAX, HEAD_PCT, assess, roof_axes, route, unmodelled
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
@@ -139,148 +141,155 @@ def _is_counters(folder: str, name: str) -> bool:
     return low.endswith(".json") and "counter" in low
 
 
-def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX) -> Report | None:
-    """Analyse one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report."""
-    errors: list[str] = []
-    env = _read_env(sources.env, errors)
-    if env.analysis_skill == "none":
-        return None
-    peaks = _targeted(_resolve(sources, env, errors), sources.targets, errors)
-    report = Report(peaks, errors, head_pct, head_max)
-    config = _read_config(sources.config, errors)
-    shapes = _read_shapes(sources.shapes, errors)
-    try:
-        topn = _read_topn(sources.topn)
-    except ValueError as error:
-        errors.append(f"L5: {error}")
-        return report
-    errors += [f"L5: {problem}" for problem in topn.problems]
-    _name_strangers(shapes, topn, errors)
-    head = select_head(topn.rows, head_pct, head_max)
-    report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
-    book = _read_counters(sources.counters, topn, env, report.peaks)
-    judge = Judge(topn, env, config, shapes, report.peaks, book)
-    report.entries = [judge.entry(row) for row in head]
-    report.degraded += judge.degraded + (book.degraded if book else [])
-    errors += judge.errors
-    return report
-
-
-def _read_topn(path: str) -> TopN:
-    label = os.path.basename(path)
-    if not path.lower().endswith(".csv"):
-        return inputs.read_topn(read_json(path), label)
-    return inputs.read_topn_csv(read_text(path), printable(label))
-
-
-def _read_counters(paths: tuple[str, ...], topn: TopN, env: Env, peaks: Peaks) -> Book | None:
-    """The counters of the run; loaded only where there are some, since most runs have none."""
-    if not paths:
-        return None
-    return Book(paths, topn.rows, peaks.gfx or env.device.gfx, env.rocm_version)
-
-
 def select_head(rows: Iterable[Row], head_pct: float, head_max: int) -> list[Row]:
-    """Rows at or over the share, biggest first, at most ``head_max`` (0 is off for either)."""
+    """Return the rows at or over the share, biggest first, at most ``head_max`` (0 is off for either)."""
     head = sorted((row for row in rows if row.pct >= head_pct), key=lambda row: -row.pct)
     return head[:head_max] if head_max else head
 
 
-def _read_env(path: str | None, errors: list[str]) -> Env:
-    if path is None:
-        errors.append(f"L1: no {inputs.ENV_NAME}: the device, the dtype and the workload are unknown")
-        return Env()
-    try:
-        env = inputs.read_env(read_json(path), os.path.basename(path))
-    except ValueError as error:
-        errors.append(f"L5: {error}")
-        return Env()
-    errors += [f"L5: {problem}" for problem in env.problems]
-    return env
+def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX) -> Report | None:
+    """Analyze one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report."""
+    reader = _Reader(sources)
+    env = reader.env()
+    if env.analysis_skill == "none":
+        return None
+    report = Report(reader.peaks(env), reader.errors, head_pct, head_max)
+    config, shapes = reader.config(), reader.shapes()
+    topn = reader.topn()
+    if topn is None:
+        return report
+    reader.drop_ambiguous(shapes, topn)
+    head = select_head(topn.rows, head_pct, head_max)
+    report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
+    gfx = report.peaks.gfx or env.device.gfx
+    counters = CounterSet(sources.counters, topn.rows, gfx, env.rocm_version) if sources.counters else None
+    run = Run(topn, env, config, shapes, report.peaks, counters)
+    for row in head:
+        builder = EntryBuilder(run, row)
+        report.entries.append(builder.build())
+        report.degraded += builder.degraded
+        report.skill_errors += builder.errors
+    report.degraded += counters.degraded if counters else []
+    return report
 
 
-def _resolve(sources: Sources, env: Env, errors: list[str]) -> Peaks:
-    table, measured, path, shipped = None, None, sources.peaks, sources.peaks_shipped
-    if path is not None and not shipped:
-        given, path = path, peaks_table.locate()  # measured ceilings lie over the shipped table
+class _Reader:
+    """Reads the files of one run. ``errors`` has a line for each that cannot be read, or only in part."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self.errors: list[str] = []
+
+    def _refuse(self, problems: Iterable[object], level: str = "L5") -> None:
+        self.errors += [f"{level}: {problem}" for problem in problems]
+
+    def env(self) -> Env:
+        path = self._sources.env
+        if path is None:
+            self._refuse([f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown"], "L1")
+            return Env()
         try:
-            measured = peaks_measured.read_ceilings(given, sources.peaks_device)
-            path = given if measured is None else path
-        except (OSError, ValueError) as error:
-            errors.append(f"L1: peaks: {error}")
-        shipped = path != given
-    if path is None:
-        errors.append("L1: no peaks.md was found: peaks are null unless the device's properties give them")
-    else:
-        try:
-            table = peaks_table.load(path, shipped=shipped)
-        except (OSError, ValueError) as error:
-            errors.append(f"L1: peaks: {error}")
-    try:
-        found = peaks.resolve(table, env.device)
-    except Exception as error:  # a table of the user's may hold anything
-        errors.append(f"L1: peaks: {error}")
-        return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
-    if measured is not None:
-        try:
-            found, refused = peaks_measured.lay_over(found, measured, table)
-            errors += [f"L1: peaks: {line}" for line in refused]
+            env = inputs.read_env(read_json(path), os.path.basename(path))
         except ValueError as error:
-            errors.append(f"L1: peaks: {error}")
-    return found
+            self._refuse([error])
+            return Env()
+        self._refuse(env.problems)
+        return env
 
+    def peaks(self, env: Env) -> Peaks:
+        """The peaks of the device, under measured ceilings and with observed targets where the caller named such files."""
+        peaks = self._rated_peaks(env)
+        if self._sources.targets is None:
+            return peaks
+        try:
+            return peaks._replace(targets=inputs.read_targets(self._sources.targets))
+        except (OSError, ValueError) as error:
+            self._refuse([f"targets not used: {error}"])
+            return peaks
 
-def _targeted(peaks: Peaks, path: str | None, errors: list[str]) -> Peaks:
-    """The peaks with the observed targets of the file that was named."""
-    if path is None:
+    def _rated_peaks(self, env: Env) -> Peaks:
+        table, ceilings = None, None
+        path, shipped = self._sources.peaks, self._sources.peaks_shipped
+        if path is not None and not shipped:
+            given, path = path, peaks_table.locate()  # measured ceilings lie over the shipped table
+            try:
+                ceilings = peaks_measured.read_ceilings(given, self._sources.peaks_device)
+                path = given if ceilings is None else path
+            except (OSError, ValueError) as error:
+                self._refuse([f"peaks: {error}"], "L1")
+            shipped = path != given
+        if path is None:
+            self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
+        else:
+            try:
+                table = peaks_table.load(path, shipped=shipped)
+            except (OSError, ValueError) as error:
+                self._refuse([f"peaks: {error}"], "L1")
+        try:
+            peaks = resolve(table, env.device)
+        except Exception as error:  # a user's table may hold anything
+            self._refuse([f"peaks: {error}"], "L1")
+            return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
+        if ceilings is not None:
+            try:
+                peaks, refused = peaks_measured.lay_over(peaks, ceilings, table)
+                self._refuse([f"peaks: {line}" for line in refused], "L1")
+            except ValueError as error:
+                self._refuse([f"peaks: {error}"], "L1")
         return peaks
-    try:
-        return peaks._replace(targets=inputs.read_targets(path))
-    except (OSError, ValueError) as error:
-        errors.append(f"L5: targets not used: {error}")
-        return peaks
 
+    def config(self) -> ModelConfig | None:
+        path = self._sources.config
+        if path is None:
+            return None
+        try:
+            config = read_config(read_json(path))
+        except ValueError as error:
+            self._refuse([error])
+            return None
+        if config is None:
+            self._refuse([f"{printable(path)}: not a model's config.json (no hidden_size)"])
+            return None
+        self._refuse(config.problems)
+        return config
 
-def _read_config(path: str | None, errors: list[str]) -> ModelConfig | None:
-    if path is None:
-        return None
-    try:
-        config = model.read(read_json(path))
-    except ValueError as error:
-        errors.append(f"L5: {error}")
-        return None
-    if config is None:
-        errors.append(f"L5: {printable(path)}: not a model's config.json (no hidden_size)")
-        return None
-    errors += [f"L5: {problem}" for problem in config.problems]
-    return config
+    def shapes(self) -> dict[str, list[dict[str, object]]]:
+        path = self._sources.shapes
+        if path is None:
+            return {}
+        try:
+            shapes, problems = inputs.read_shapes(read_json(path), os.path.basename(path))
+        except ValueError as error:
+            self._refuse([error])
+            return {}
+        self._refuse(problems)
+        return shapes
 
+    def topn(self) -> TopN | None:
+        path = self._sources.topn
+        label = printable(os.path.basename(path))
+        try:
+            is_csv = path.lower().endswith(".csv")
+            topn = inputs.read_topn_csv(read_text(path), label) if is_csv else inputs.read_topn(read_json(path), label)
+        except ValueError as error:
+            self._refuse([error])
+            return None
+        self._refuse(topn.problems)
+        return topn
 
-def _read_shapes(path: str | None, errors: list[str]) -> dict[str, list[dict[str, object]]]:
-    if path is None:
-        return {}
-    try:
-        shapes, problems = inputs.read_shapes(read_json(path), os.path.basename(path))
-    except ValueError as error:
-        errors.append(f"L5: {error}")
-        return {}
-    errors += [f"L5: {problem}" for problem in problems]
-    return shapes
-
-
-def _name_strangers(shapes: dict[str, list[dict[str, object]]], topn: TopN, errors: list[str]) -> None:
-    """Shapes for a kernel that no row names, or that several do, would be lost or misplaced in silence."""
-    counts: dict[str, int] = {}
-    for row in topn.rows:
-        for name in {row.name, row.short_name}:
-            counts[name] = counts.get(name, 0) + 1
-    for name in list(shapes):
-        count = counts.get(name, 0)
-        if count == 0:
-            errors.append(f"L5: {inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}")
-        elif count > 1:
-            errors.append(f"L5: {inputs.SHAPES_NAME}: {count} rows are named {printable(name)[:60]}: not used")
-            del shapes[name]
+    def drop_ambiguous(self, shapes: dict[str, list[dict[str, object]]], topn: TopN) -> None:
+        """Report shapes for a kernel that no row names, and drop those that several rows name."""
+        counts: dict[str, int] = {}
+        for row in topn.rows:
+            for name in {row.name, row.short_name}:
+                counts[name] = counts.get(name, 0) + 1
+        for name in list(shapes):
+            count = counts.get(name, 0)
+            if count == 0:
+                self._refuse([f"{inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}"])
+            elif count > 1:
+                self._refuse([f"{inputs.SHAPES_NAME}: {count} rows are named {printable(name)[:60]}: not used"])
+                del shapes[name]
 
 
 #: Captured calls are the row's launches when they add up to them within this.
@@ -291,16 +300,16 @@ _FAR = 2.0
 
 
 class Case(NamedTuple):
-    """One captured shape: its work, how often it ran, its own time (s) and launches where they were given."""
+    """One captured shape."""
 
     work: Work
-    calls: float
-    t_s: float | None
-    launches: float | None
+    calls: float  # how often it ran
+    t_s: float | None = None  # its own time, where given
+    launches: float | None = None  # its launches, where given
 
 
-class Judge:
-    """What every entry of one run needs, and the lines about what could not be done."""
+class Run:
+    """What every entry of one run needs."""
 
     def __init__(
         self,
@@ -309,20 +318,39 @@ class Judge:
         config: ModelConfig | None,
         shapes: dict[str, list[dict[str, object]]],
         peaks: Peaks,
-        counters: Book | None = None,
+        counters: CounterSet | None = None,
     ) -> None:
         self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
         self.counters = counters
-        self._beside: list[Row] | None = None
+        self._neighbors: list[Row] | None = None
+
+    def neighbors(self) -> list[Row]:
+        """The small kernels of the profile; only a saturated entry asks, and a long profile has many names to look at."""
+        if self._neighbors is None:
+            self._neighbors = advice.find_neighbors(self.topn.rows)
+        return self._neighbors
+
+
+class EntryBuilder:
+    """Builds the entry of one row: its time, its work, its unit, its verdict. A row that fails costs only itself."""
+
+    def __init__(self, run: Run, row: Row) -> None:
+        self.run, self.row = run, row
+        self.notes: list[Note] = []
         self.degraded: list[dict[str, str]] = []
         self.errors: list[str] = []
 
-    def entry(self, row: Row) -> Entry:
-        """The entry of one row."""
-        captured = self.shapes.get(row.name) or self.shapes.get(row.short_name)
-        notes = [note(f"pct_gpu_time computed from times, of {row.pct_basis}")] if row.pct_basis else []
-        regime, t_ms = self._time(row, notes)
-        hint = kernels.classify(row.name, row.classification, regime)
+    def _note(self, text: str) -> None:
+        self.notes.append(note(text))
+
+    def build(self) -> Entry:
+        """Return the entry; ``degraded`` and ``errors`` hold what could not be done."""
+        row, run = self.row, self.run
+        captured = run.shapes.get(row.name) or run.shapes.get(row.short_name)
+        if row.pct_basis:
+            self._note(f"pct_gpu_time computed from times, of {row.pct_basis}")
+        regime = self._regime()
+        hint = classify(row.name, row.classification, regime)
         entry = Entry(
             name=row.name,
             short_name=row.short_name,
@@ -331,120 +359,110 @@ class Judge:
             op=hint.op,
             stage="B" if captured else "A",
             editable=row.editable,
-            t_ms=t_ms,
+            t_ms=self._launch_ms(regime),
             launches_per_step=row.launches_per_step,
         )
         try:
-            entry, said = self._judged(entry, row, hint, captured, notes)
-            notes = [*said, *notes, *advice.remarks(entry, self.peaks)]
+            cases = self._captured_cases(captured) if captured else [self._guessed_case(hint, regime)]
+            entry = self._assess(entry, cases)
+            self.notes += advice.remarks(entry, run.peaks)
         except ValueError as error:  # L2, CannotModelError included
-            entry = self._unmodelled(entry, hint, note(f"L2: {error}", "no_work_model"), notes)
-        except Exception as error:  # L5: a fault of ours must not cost the other entries
+            entry = self._unmodeled(entry, hint, note(f"L2: {error}", "no_work_model"))
+        except Exception as error:  # L5: a bug of the engine must not cost the other entries
             what = f"{type(error).__name__}: {error}"
-            self.errors.append(f"L5: fault of the helper at {printable(row.name)[:60]}: {what}")
-            entry = self._unmodelled(entry, hint, note(f"L5: {type(error).__name__} while modelling it", "model_error"), notes)
-        entry = entry._replace(route=route(entry), notes=tidy_notes(notes))
-        return advice.attach(entry, self._neighbours, self.env.backends)
+            self.errors.append(f"L5: the helper failed at {printable(row.name)[:60]}: {what}")
+            entry = self._unmodeled(entry, hint, note(f"L5: {type(error).__name__} while modeling it", "model_error"))
+        entry = entry._replace(route=route(entry), notes=tidy_notes(self.notes))
+        return advice.attach(entry, run.neighbors, run.env.backends)
 
-    def _neighbours(self) -> list[Row]:
-        if self._beside is None:  # only a saturated entry asks, and a long profile has many names to look at
-            self._beside = advice.neighbours(self.topn.rows)
-        return self._beside
+    def _unmodeled(self, entry: Entry, hint: Hint, reason: Note) -> Entry:
+        self.degraded.append({"name": entry.name, "reason": reason.text})
+        self.notes.insert(0, reason)
+        return unmodelled(entry, hint.op, op_class(hint.op))
 
-    def _judged(
-        self, entry: Entry, row: Row, hint: kernels.Hint, captured: list[dict[str, object]] | None, notes: list[Note]
-    ) -> tuple[Entry, tuple[Note, ...]]:
-        cases = self._captured(captured, notes) if captured else [self._guessed(row, hint, entry.regime, notes)]
-        launches, known = self._launches(row, cases, notes)
-        done, conflict = cases[0].work, not known
+    def _assess(self, entry: Entry, cases: list[Case]) -> Entry:
+        launches, is_known = self._launches(cases)
+        done, conflict = cases[0].work, not is_known
         if len(cases) > 1:
-            entry, done, same_roof = self._folded(entry, row, cases, launches, notes)
+            entry, done, same_roof = self._combine(entry, cases, launches)
             conflict = conflict or not same_roof
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
-        if self.counters is not None:
-            texts: list[str] = []
-            entry = self.counters.assess(entry, done, self.peaks, texts, conflict=conflict, shapes=len(cases))
-            notes += map(note, texts)
-        else:
-            entry = assess(entry, done, self.peaks, conflict=conflict)
-        return entry, done.notes
+        self.notes[:0] = done.notes
+        if self.run.counters is None:
+            return assess(entry, done, self.run.peaks, conflict=conflict)
+        entry, notes = self.run.counters.assess(entry, done, self.run.peaks, conflict=conflict, shapes=len(cases))
+        self.notes += notes
+        return entry
 
-    def _folded(
-        self, entry: Entry, row: Row, cases: list[Case], launches: float, notes: list[Note]
-    ) -> tuple[Entry, Work, bool]:
-        """Several shapes as one, and whether one ratio can speak for them.
+    def _combine(self, entry: Entry, cases: list[Case], launches: float) -> tuple[Entry, Work, bool]:
+        """Combine several shapes into one work, and say whether one ratio can describe them.
 
         With a time for each, their rates are weighted by calls x time on the roof where most of it goes, dispatch-bound
-        shapes apart, and the share left out is said. With the Top-N's one time, shapes on different roofs give no verdict.
+        shapes apart; a note gives the share left out. With the Top-N's one time, shapes on different roofs give no verdict.
         """
-        labels = roof_axes([case.work for case in cases], self.peaks)
+        floor_s = self.run.peaks.dispatch_floor_s
+        roofs = roof_axes([case.work for case in cases], self.run.peaks)
         if entry.t_ms is not None and all(case.t_s for case in cases):
             times = [case.t_s or 0.0 for case in cases]
-            labels = ["dispatch" if t / launches <= self.peaks.dispatch_floor_s else label for t, label in zip(times, labels)]
-            weights = [case.calls * t for case, t in zip(cases, times)]
-            kept, excluded = heaviest_label(labels, weights)
-            t_unit = entry.t_ms / 1e3 * launches
-            chosen = [at for at, label in enumerate(labels) if label == kept]
-            rates = [scale_work(cases[at].work, t_unit / times[at]) for at in chosen]
-            notes.append(note("the shapes' rates are weighted by calls x t_us"))
+            roofs = ["dispatch" if t_s / launches <= floor_s else roof for t_s, roof in zip(times, roofs)]
+            weights = [case.calls * t_s for case, t_s in zip(cases, times)]
+            main_roof, excluded = heaviest_label(roofs, weights)
+            t_unit_s = entry.t_ms / 1e3 * launches
+            chosen = [at for at, roof in enumerate(roofs) if roof == main_roof]
+            rates = [scale_work(cases[at].work, t_unit_s / times[at]) for at in chosen]
+            self._note("the shapes' rates are weighted by calls x t_us")
             if excluded > 0:
-                notes.append(
-                    note(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
-                )
+                self._note(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
             return entry, combine_shapes(rates, [weights[at] for at in chosen]), True
         calls = sum(case.calls for case in cases)
         done = combine_shapes([case.work for case in cases], [case.calls for case in cases])
-        if row.avg_ms is not None and row.calls and abs(calls / row.calls - 1) <= _SAME_CALLS:
-            entry = entry._replace(t_ms=row.avg_ms)
-            notes.append(note("the shapes cover all launches, so the average over all launches is the time of one"))
+        if self.row.avg_ms is not None and self.row.calls and abs(calls / self.row.calls - 1) <= _SAME_CALLS:
+            entry = entry._replace(t_ms=self.row.avg_ms)
+            self._note("the shapes cover all launches, so the average over all launches is the time of one")
         else:
             done = widen_range(done, [case.work for case in cases])
-            notes.append(note("one time for several shapes: each shape is in the range"))
-        if len(set(labels)) > 1:
-            notes.append(note("the shapes stand on different sides of the ridge point: no one ratio speaks for them"))
-        return entry, done, len(set(labels)) == 1
+            self._note("one time for several shapes: each shape is in the range")
+        same_roof = len(set(roofs)) == 1
+        if not same_roof:
+            self._note("the shapes are on different sides of the ridge point: no one ratio describes them")
+        return entry, done, same_roof
 
-    def _unmodelled(self, entry: Entry, hint: kernels.Hint, reason: Note, notes: list[Note]) -> Entry:
-        self.degraded.append({"name": entry.name, "reason": reason.text})
-        notes.insert(0, reason)
-        return unmodelled(entry, hint.op, op_class(hint.op))
-
-    def _time(self, row: Row, notes: list[Note]) -> tuple[str, float | None]:
-        """The regime that carries the launches, and the time of one launch in it."""
-        latency = row.base_latency_ms
-        decode, prefill = self.topn.decode_steps, self.topn.prefill_steps
-        low = row.name.lower()
+    def _regime(self) -> str:
+        """The regime that carries the launches."""
+        row, topn = self.row, self.run.topn
+        low, latency = row.name.lower(), row.base_latency_ms
         if row.regime:
-            regime = row.regime
-        elif decode is not None or prefill is not None:
-            regime = "prefill" if (prefill or 0) > (decode or 0) else "decode"
-        elif len(latency) == 1 and next(iter(latency)) in ("decode", "prefill"):
-            regime = next(iter(latency))
-        elif "prefill" in low and "decode" not in low:
-            regime = "prefill"
-        else:
-            regime = "decode"
-            if "decode" not in low:
-                notes.append(note("no step counts: decode assumed"))
+            return row.regime
+        if topn.decode_steps is not None or topn.prefill_steps is not None:
+            return "prefill" if (topn.prefill_steps or 0) > (topn.decode_steps or 0) else "decode"
+        if len(latency) == 1 and next(iter(latency)) in ("decode", "prefill"):
+            return next(iter(latency))
+        if "prefill" in low and "decode" not in low:
+            return "prefill"
+        if "decode" not in low:
+            self._note("no step counts: decode assumed")
+        return "decode"
+
+    def _launch_ms(self, regime: str) -> float | None:
+        """The time of one launch in ``regime``."""
+        latency, average = self.row.base_latency_ms, self.row.avg_ms
         given = latency.get(regime, latency.get(""))
         if given is not None:
-            if row.avg_ms is not None and not 1 / _FAR <= given / row.avg_ms <= _FAR:
-                notes.append(
-                    note(
-                        f"base_latency_ms is {given / row.avg_ms:.2g} times the average over all launches "
-                        f"({row.avg_ms:.4g} ms): it is used, check that it is of this kernel and in ms"
-                    )
+            if average is not None and not 1 / _FAR <= given / average <= _FAR:
+                self._note(
+                    f"base_latency_ms is {given / average:.2g} times the average over all launches ({average:.4g} ms): "
+                    "it is used, check that it is of this kernel and in ms"
                 )
-            return regime, given
-        if row.avg_ms is not None:
+            return given
+        if average is not None:
             missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
-            notes.append(note(f"{missing}: the average over all launches is used as the time of one"))
-            return regime, row.avg_ms
-        notes.append(note("no usable time: no base_latency_ms, avg_us or calls with a total"))
-        return regime, None
+            self._note(f"{missing}: the average over all launches is used as the time of one")
+            return average
+        self._note("no usable time: no base_latency_ms, avg_us or calls with a total")
+        return None
 
-    def _captured(self, captured: list[dict[str, object]], notes: list[Note]) -> list[Case]:
+    def _captured_cases(self, captured: list[dict[str, object]]) -> list[Case]:
         """Stage B: the captured shapes."""
         cases = []
         if len({raw.get("calls") is None for raw in captured}) > 1:
@@ -456,11 +474,11 @@ class Judge:
             if not isinstance(op, str) or op not in OPS:
                 raise ValueError(f"{where}: no work model for op {op!r:.40}; there are {', '.join(sorted(OPS))}")
             calls, t_us, launches = (values.pop(key, None) for key in ("calls", "t_us", "launches"))
-            self._context(op, values, notes)
+            self._fill_context(op, values)
             try:
                 cases.append(
                     Case(
-                        work(op, self.peaks.l2_bytes, **values),
+                        work(op, self.run.peaks.l2_bytes, **values),
                         1.0 if calls is None else number(calls, "calls", minimum=0),
                         None if t_us is None else number(t_us, "t_us", above=0) / 1e6,
                         None if launches is None else number(launches, "launches", minimum=1),
@@ -468,60 +486,62 @@ class Judge:
                 )
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
-        ran = [case for case in cases if case.calls > 0]
-        if not ran:
+        called = [case for case in cases if case.calls > 0]
+        if not called:
             raise ValueError(f"{inputs.SHAPES_NAME}: no case has calls")
-        return ran
+        return called
 
-    def _guessed(self, row: Row, hint: kernels.Hint, regime: str, notes: list[Note]) -> Case:
+    def _guessed_case(self, hint: Hint, regime: str) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
-        texts: list[str] = []
+        guess = ShapeGuess(self.row, hint, regime, self.run.env, self.run.config)
         try:
-            op, values = guess.parameters(row, hint, regime, self.env, self.config, texts)
+            op, values = guess.parameters()
         finally:
-            notes += map(note, texts)
-        self._context(op, values, notes)
-        return Case(work(op, self.peaks.l2_bytes, **values), 1.0, None, None)
+            self.notes += guess.notes
+        self._fill_context(op, values)
+        return Case(work(op, self.run.peaks.l2_bytes, **values), 1.0)
 
-    def _context(self, op: str, values: dict[str, object], notes: list[Note]) -> None:
-        """A missing seq_len comes from the workload, with its range, a missing kv_dtype from env_report.json."""
+    def _fill_context(self, op: str, values: dict[str, object]) -> None:
+        """Take a missing seq_len from the workload, with its range, and a missing kv_dtype from env_report.json."""
         if op not in ("attn_decode", "mla_decode"):
             return
-        if values.get("kv_dtype") is None and self.env.kv_dtype not in (None, "auto"):
-            values["kv_dtype"] = self.env.kv_dtype
+        if values.get("kv_dtype") is None and self.run.env.kv_dtype not in (None, "auto"):
+            values["kv_dtype"] = self.run.env.kv_dtype
         if values.get("seq_len") is None and values.get("seq_lens") is None:
-            mean, span, basis = guess.context(self.env)
-            values.update(seq_len=mean, seq_len_range=span)
-            notes.append(note(basis))
+            mean, ends, basis = find_context(self.run.env)
+            values.update(seq_len=mean, seq_len_range=ends)
+            self.notes.append(basis)
 
-    def _launches(self, row: Row, cases: list[Case], notes: list[Note]) -> tuple[float, bool]:
+    def _launches(self, cases: list[Case]) -> tuple[float, bool]:
         """Launches of one unit, and whether that is known: as captured; one for a staged MoE; per step over layers.
 
-        A whole MoE layer may be one launch or several, which is a factor in its ratio: without evidence it is not known.
+        A whole MoE layer may be one launch or several, which is a factor in its ratio: without evidence it is unknown.
         """
+        config, per_step = self.run.config, self.row.launches_per_step
         given = {case.launches for case in cases if case.launches is not None}
         if len(given) > 1:
             raise ValueError(f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(given)))})")
         if given:
             (launches,) = given
-            notes.insert(0, note(f"unit: {_launches(launches)} (shapes.json)", "unit"))
-            return launches, True
+            return self._unit(launches, f"{_show_launches(launches)} (shapes.json)")
         done = cases[0].work
         if done.launches is not None:
-            notes.insert(0, note("unit: one launch, one stage of one layer", "unit"))
-            return done.launches, True
-        layers = self.config.layers_of(done.op, row.launches_per_step) if self.config is not None else None
-        if row.launches_per_step and layers:
-            per_layer = row.launches_per_step / layers
-            if per_layer >= 1 and per_layer == int(per_layer):
-                notes.insert(0, note(f"unit: one of {layers} layers, {_launches(per_layer)}", "unit"))
-                return per_layer, True
-            notes.append(note(f"{row.launches_per_step:g} launches a step do not divide over {layers} layers"))
-        known = done.op != "moe"
-        doubt = "" if known else ": a whole MoE layer may take several, give launches or stage in shapes.json"
-        notes.insert(0, note(f"unit: one launch (assumed){doubt}", "unit"))
-        return 1, known
+            return self._unit(done.launches, "one launch, one stage of one layer")
+        layers = config.layers_of(done.op, per_step) if config is not None else None
+        if per_step and layers:
+            launches = per_step / layers
+            if launches >= 1 and launches == int(launches):
+                return self._unit(launches, f"one of {layers} layers, {_show_launches(launches)}")
+            self._note(f"{per_step:g} launches a step do not divide over {layers} layers")
+        if done.op != "moe":
+            return self._unit(1, "one launch (assumed)")
+        self._unit(1, "one launch (assumed): a whole MoE layer may take several, give launches or stage in shapes.json")
+        return 1, False
+
+    def _unit(self, launches: float, text: str) -> tuple[float, bool]:
+        self.notes.insert(0, note(f"unit: {text}", "unit"))
+        return launches, True
 
 
-def _launches(count: float) -> str:
+def _show_launches(count: float) -> str:
     return "one launch" if count == 1 else f"{count:g} launches"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .units import number, printable, whole
 
 if TYPE_CHECKING:
-    from .counters.base import Counters
+    from .counters.base import CounterFile
     from .peaks_table import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
@@ -315,9 +315,9 @@ def _counters_show(options: argparse.Namespace) -> int:
         for name, value in kernel.corroboration.items():
             print(f"  share  {name} {value:.4g} %")
         for problem in kernel.problems:
-            print(f"  note   {printable(problem)}")
-    for problem in counted.remarks:
-        print(printable(problem), file=sys.stderr)
+            print(f"  note   {printable(str(problem))}")
+    for line in counted.remarks:
+        print(printable(line), file=sys.stderr)
     return DONE
 
 
@@ -330,7 +330,7 @@ def _counters_check(options: argparse.Namespace) -> int:
     return DONE if holds else FAILED
 
 
-def _counters(options: argparse.Namespace) -> Counters:
+def _counters(options: argparse.Namespace) -> CounterFile:
     from .counters import read
 
     return read.read(options.path, options.gfx, options.rocm, whole(options.skip, "--skip", minimum=0))

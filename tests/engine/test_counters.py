@@ -21,7 +21,7 @@ from support.tool import run_tool
 
 
 def said(kernel: base.Measured) -> str:
-    return "\n".join(kernel.problems)
+    return "\n".join(map(str, kernel.problems))
 
 
 # rocprofv3, long format

@@ -375,11 +375,11 @@ def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) ->
         ("fused_moe_kernel", {"workload": {"conc": 8}}, {"num_experts": 8}, "does not give inter, top_k"),
         ("fused_moe_prefill", {"workload": {"conc": 8}}, {}, "tokens of one launch unknown"),
         ("paged_attention", {"workload": {"conc": 8}}, {"kv_lora_rank": 512}, "multi-head latent attention"),
-        ("paged_attention", {"workload": {"conc": 8}}, {"num_attention_heads": 8, "head_dim": 64}, "isl and workload.osl"),
+        ("paged_attention", {"workload": {"conc": 8}}, {"num_attention_heads": 8, "head_dim": 64}, "isl or workload.osl"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias", {}, {}, "gemm without usable shapes"),
         ("chunk_gated_delta_rule_fwd_kernel", {}, {}, "linear attention"),
         ("topk_transform_decode_kernel", {}, {}, "top-k or sampling"),
-        ("fused_add_rms_norm_quant", {"workload": {"conc": 8}}, {}, "fused with quantisation"),
+        ("fused_add_rms_norm_quant", {"workload": {"conc": 8}}, {}, "fused with quantization"),
         ("paged_attention", {"workload": {"conc": 8}}, {"compress_ratios": [4]}, "compressed or sparse attention"),
         (
             "paged_attention",

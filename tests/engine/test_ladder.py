@@ -61,7 +61,7 @@ def test_l1_without_peaks_md(run: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     artifact = json.loads(done.out)
     assert artifact["peaks"]["hbm_bw_bytes_s"] is None
-    assert any(line.startswith("L1: no peaks.md") for line in artifact["skill_errors"])
+    assert any(line.startswith("L1: peaks.md is missing") for line in artifact["skill_errors"])
     assert artifact["entries"][0]["bytes_est"] > 0
 
 
@@ -168,7 +168,7 @@ def test_unwritable_output_still_prints_the_result(run: Run, tmp_path: Path) -> 
         (["peaks", "show", "NVIDIA GeForce RTX 5060 Ti"], "is not in peaks.md"),
         (["peaks", "show", "H100"], "H100 is not in peaks.md: is it h100-sxm or h100-pcie or h100-nvl? `roofline peaks list`"),
         (["peaks", "show", "MI335X"], "is not in peaks.md: is it mi355x or "),
-        (["frobnicate"], "unknown command 'frobnicate', expected one of analyze, validate"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
     ],
 )
 def test_bad_usage_is_exit_2_with_one_clear_line(args: list[str], says: str, run: Run) -> None:

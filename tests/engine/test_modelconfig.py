@@ -261,20 +261,21 @@ def test_mla_ranks_and_the_tokens_a_device_reads() -> None:
     assert (config.mla.kv_lora_rank, config.mla.rope_dim, config.mla.q_lora_rank) == (512, 64, 1536)
     assert config.head_dim == 128 + 64  # of a query and key, whatever hidden / heads is
     env = Env(isl=1024, osl=1024, conc=64, tensor_parallel=8)
-    row, notes = Row("mla_decode_stage1", "", 10.0), []
-    got = guess.latent(row, Hint("mla"), "decode", env, config, notes)
+    row = Row("mla_decode_stage1", "", 10.0)
+    got = guess.ShapeGuess(row, Hint("mla"), "decode", env, config).latent_attention()
     assert (got["n_q_heads"], got["kv_lora_rank"], got["rope_dim"]) == (2, 512, 64)  # the cache does not split over heads
     assert (got["seq_len"], got["seq_len_range"]) == (1536, [1024, 2048])
-    sparse = guess.latent(row, Hint("mla"), "decode", env, read(**MLA, index_topk=1280), notes)
+    narrow = guess.ShapeGuess(row, Hint("mla"), "decode", env, read(**MLA, index_topk=1280))
+    sparse = narrow.latent_attention()
     assert (sparse["seq_len"], sparse["seq_len_range"]) == (1280, [1024, 1280])
-    assert "at most index_topk = 1280" in notes[-2]
+    assert "at most index_topk = 1280" in narrow.notes[-2].text
     for name, regime, says in (
         ("mqa_logits_kernel_mla", "decode", "indexer"),
-        ("mla_decode_reduce", "decode", "a step beside"),
+        ("mla_decode_reduce", "decode", "a helper step"),
         ("flash_mla", "prefill", "at prefill"),
     ):
         with pytest.raises(guess.CannotModelError, match=says):
-            guess.latent(row._replace(name=name), Hint("mla"), regime, env, config, notes)
+            guess.ShapeGuess(row._replace(name=name), Hint("mla"), regime, env, config).latent_attention()
 
 
 # What is stored narrow

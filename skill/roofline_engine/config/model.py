@@ -45,7 +45,7 @@ class ModelConfig(NamedTuple):
 
     kinds: number of layers by kind. attention: one item per kind that reads a KV cache. attention_kind: why the attention
     has no work model, empty where it has. weight_dtype: of the routed experts, else of the MLP, block scales included.
-    excluded: parts that keep the model's dtype under a quantisation (None: all layers).
+    excluded: parts that keep the model's dtype under a quantization (None: all layers).
     """
 
     layers: int | None = None
@@ -71,7 +71,7 @@ class ModelConfig(NamedTuple):
     weight_dtype: Dtype | None = None
     activation_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
-    quantisation: Quantization | None = None
+    quantization: Quantization | None = None
     excluded: Mapping[str, frozenset[int] | None] = {}
     problems: tuple[str, ...] = ()
 
@@ -81,10 +81,10 @@ class ModelConfig(NamedTuple):
             return self.moe_layers
         if not op.startswith(("attn", "mla")):
             return None
-        alone = self.kind_alone(launches)
+        alone = self.kind_with(launches)
         return alone.layers if alone is not None else self.attention_layers
 
-    def kind_alone(self, launches: float | None) -> Attention | None:
+    def kind_with(self, launches: float | None) -> Attention | None:
         """The one kind of attention layer whose number the launches of a step are."""
         found = [group for group in self.attention if group.layers == launches]
         return found[0] if len(found) == 1 else None
@@ -159,7 +159,7 @@ def _holds_models(value: Mapping[str, object]) -> bool:
 
 
 def _dtype(top: Keys, keys: Keys) -> Dtype | None:
-    """The model's own dtype: that of whatever a quantisation leaves alone."""
+    """The model's own dtype: that of whatever a quantization leaves alone."""
     for where in (keys, top):
         key = where.first("dtype", "torch_dtype")
         if key is not None:
@@ -319,7 +319,7 @@ def _weights(keys: Keys, made: ModelConfig, found: Quantization | None, flags: l
         elif set(left) != {"none"}:
             keys.wrong("config.json: quantization_config leaves some of the experts alone: the weights' width differs by layer")
             dtype = None
-    return made._replace(weight_dtype=dtype, activation_dtype=fed, kv_dtype=found.kv, quantisation=found, excluded=excluded)
+    return made._replace(weight_dtype=dtype, activation_dtype=fed, kv_dtype=found.kv, quantization=found, excluded=excluded)
 
 
 def _left(excluded: Mapping[str, frozenset[int] | None], part: str, ran: frozenset[int]) -> str:

@@ -33,7 +33,7 @@ _PLAIN = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "fbgemm_fp8": "f
 
 
 class Quantization(NamedTuple):
-    """One quantisation of a checkpoint.
+    """One quantization of a checkpoint.
 
     dtype: of what is converted, its width with the share of block scales; None where it cannot be told.
     activations: the dtype the matrix units are fed, None where activations stay at the model's. kv: of the KV cache, where

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..files import Table, condense, read_table
 from ..kernels import clean_name
 from ..units import number, printable
-from .base import Counters, Dispatch, Group, Measured, duration, grouped, plausible
+from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, plausible_levels, read_duration
 
 #: Bytes of one L1 lookup or L1-to-L2 read (rocprofiler-compute#598, rocm-systems#6339); an L1-to-L2 write or atomic is 64 B
 #: on all (vecCopy of 8 MiB on MI300X: 131,072 write requests, 65,536 read requests).
@@ -60,20 +60,20 @@ def version(text: object) -> tuple[int, ...] | None:
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
-def measure(group: Group, tool: Tool, source: str) -> Measured:
+def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
     read, written = _reads(group, tool), _writes(group)
     levels: dict[str, float] = {}
     if read is not None:
         levels["hbm_read"] = read
     if written is not None:
         levels["hbm_write"] = written
-    if read is not None and written is not None and group.alike("hbm", "hbm reads", "hbm writes"):
+    if read is not None and written is not None and group.may_add("hbm", "hbm reads", "hbm writes"):
         levels["hbm"] = read + written
     levels.update(_caches(group, tool))
     flops = _flops(group)
     utilisation = {name: value for name, value in ((name, group.mean(name)) for name in PERCENTAGES) if value is not None}
-    levels = plausible(levels, group.problems)
-    return Measured(
+    levels = plausible_levels(group, levels)
+    return KernelCounts(
         group.name,
         len(group.dispatches),
         group.time(),
@@ -87,7 +87,7 @@ def measure(group: Group, tool: Tool, source: str) -> Measured:
     )
 
 
-def _reads(group: Group, tool: Tool) -> float | None:
+def _reads(group: DispatchGroup, tool: Tool) -> float | None:
     """Bytes read from memory by one dispatch."""
     gfx = tool.gfx or ""
     prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}RDREQ")), None)
@@ -95,87 +95,88 @@ def _reads(group: Group, tool: Tool) -> float | None:
     if not counted and group.has("FETCH_SIZE"):
         if gfx == "gfx950" and (tool.rocm is None or tool.rocm < GFX950_ROCM):
             known = "unknown" if tool.rocm is None else ".".join(map(str, tool.rocm))
-            group.problems.append(
-                f"hbm reads: FETCH_SIZE on gfx950 is half before ROCm {'.'.join(map(str, GFX950_ROCM))}, this one is {known}: "
-                "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)"
+            group.refuse(
+                "hbm reads",
+                f"FETCH_SIZE on gfx950 is half before ROCm {'.'.join(map(str, GFX950_ROCM))}, this one is {known}: "
+                "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)",
             )
             return None
-        found = group.together("hbm reads", "FETCH_SIZE")
+        found = group.means("hbm reads", "FETCH_SIZE")
         return found["FETCH_SIZE"] * _KIB if found else None
     if prefix is None:
         if group.has("GL2C_EA_RDREQ"):
             return _rdna_reads(group, gfx)
         if any(group.has(name) for name in ("WRITE_SIZE", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")):
-            group.problems.append("hbm reads: FETCH_SIZE was not collected, nor TCC_EA0_RDREQ")
+            group.refuse("hbm reads", "FETCH_SIZE was not collected, nor TCC_EA0_RDREQ")
         return None
     all_of, small = f"{prefix}RDREQ", f"{prefix}RDREQ_32B"
     if group.has(f"{prefix}RDREQ_128B"):
         large: str | None = f"{prefix}RDREQ_128B"
     elif gfx == "gfx950":
-        group.problems.append(f"hbm reads: {prefix}RDREQ_128B was not collected; TCC_BUBBLE does not count 128 B on gfx950")
+        group.refuse("hbm reads", f"{prefix}RDREQ_128B was not collected; TCC_BUBBLE does not count 128 B on gfx950")
         return None
     else:
         large = "TCC_BUBBLE" if prefix == "TCC_EA0_" else None
         if large and not gfx:
-            group.problems.append("hbm reads: the gfx is not known: read as gfx942, wrong on gfx950 (name it with --gfx)")
-    found = group.together("hbm reads", *filter(None, (all_of, small, large)), quiet=(small,))
+            group.refuse("hbm reads", "the gfx is not known: read as gfx942, wrong on gfx950 (name it with --gfx)")
+    found = group.means("hbm reads", *filter(None, (all_of, small, large)), may_be_zero=(small,))
     if found is None:
         return None
     big = found[large] if large else 0.0
     middle = found[all_of] - big - found[small]
     if middle < 0:
-        group.problems.append(f"hbm reads: {middle:.6g} requests of 64 B: a negative count, so {large} is not what it says")
+        group.refuse("hbm reads", f"{middle:.6g} requests of 64 B: a negative count, so {large} is not what it says")
         return None
     return 128 * big + 64 * middle + 32 * found[small]
 
 
-def _rdna_reads(group: Group, gfx: str) -> float | None:
+def _rdna_reads(group: DispatchGroup, gfx: str) -> float | None:
     if not gfx.startswith("gfx12"):
-        group.problems.append("hbm reads: GL2C_EA_RDREQ has a known size on gfx12 only")
+        group.refuse("hbm reads", "GL2C_EA_RDREQ has a known size on gfx12 only")
         return None
-    found = group.together("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
+    found = group.means("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
     return found["GL2C_EA_RDREQ"] * 256 if found else None
 
 
-def _writes(group: Group) -> float | None:
+def _writes(group: DispatchGroup) -> float | None:
     prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}WRREQ")), None)
     if group.has("WRITE_SIZE"):
-        found = group.together("hbm writes", "WRITE_SIZE", quiet=("WRITE_SIZE",))
+        found = group.means("hbm writes", "WRITE_SIZE", may_be_zero=("WRITE_SIZE",))
         return found["WRITE_SIZE"] * _KIB if found else None
     if prefix is None:
         if any(group.has(name) for name in ("FETCH_SIZE", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "GL2C_EA_RDREQ")):
-            group.problems.append("hbm writes: WRITE_SIZE was not collected")
+            group.refuse("hbm writes", "WRITE_SIZE was not collected")
         return None
-    found = group.together("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
+    found = group.means("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
     if found is None:
         return None
     whole = found[f"{prefix}WRREQ_64B"]
     return 64 * whole + 32 * (found[f"{prefix}WRREQ"] - whole)
 
 
-def _caches(group: Group, tool: Tool) -> dict[str, float]:
+def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
     levels: dict[str, float] = {}
     if not any(group.has(name) for name in ("TCP_TCC_READ_REQ", "TCP_TOTAL_CACHE_ACCESSES")):
         return levels
     new, old = (any(group.has(f"TCC_{ea}_{way}REQ") for way in ("RD", "WR")) for ea in ("EA0", "EA"))
     gfx = tool.gfx or ("gfx942" if new else "gfx90a" if old else None)
     if gfx is None:
-        group.problems.append("l1, l2: the line size depends on the gfx, which is not known (name it with --gfx)")
+        group.refuse("l1, l2", "the line size depends on the gfx, which is not known (name it with --gfx)")
         return levels
     line = LINE_BYTES.get(gfx, 64)
     if group.has("TCP_TCC_READ_REQ") and group.has("TCP_TCC_WRITE_REQ"):
         names = [f"TCP_TCC_{kind}_REQ" for kind in ("READ", "WRITE", "ATOMIC_WITH_RET", "ATOMIC_WITHOUT_RET")]
         names = [name for name in names if group.has(name)]
-        found = group.together("l2", *names, quiet=names)
+        found = group.means("l2", *names, may_be_zero=names)
         if found:
             levels["l2"] = sum(value * (line if "READ" in name else _WRITE_BYTES) for name, value in found.items())
     if group.live("TCP_TOTAL_CACHE_ACCESSES"):
         levels["l1"] = (group.mean("TCP_TOTAL_CACHE_ACCESSES") or 0.0) * line
-        group.problems.append("l1: an upper bound, each lookup counted as a whole line")  # vecCopy of doubles: 2 to 4 times
+        group.refuse("l1", "an upper bound, each lookup counted as a whole line")  # vecCopy of doubles: 2 to 4 times
     return levels
 
 
-def _flops(group: Group) -> dict[str, float]:
+def _flops(group: DispatchGroup) -> dict[str, float]:
     """FLOPs of one dispatch by dtype; a dtype that counted nothing is left out."""
     flops: dict[str, float] = {}
     for suffix, dtype in _MOPS.items():
@@ -192,18 +193,18 @@ def _flops(group: Group) -> dict[str, float]:
         present = {kind: name for kind, name in names.items() if group.has(name)}
         if not present:
             continue
-        found = group.together(dtype, *present.values(), quiet=list(present.values()))
+        found = group.means(dtype, *present.values(), may_be_zero=list(present.values()))
         if found is None:
             continue
         count = sum(found[name] * (2 if kind == "FMA" else 1) for kind, name in present.items())
         if count:
             flops[dtype] = count * _LANES
             if len(present) < len(names):
-                group.problems.append(f"{dtype}: a lower bound, not all of ADD, MUL, FMA and TRANS were collected")
+                group.refuse(dtype, "a lower bound, not all of ADD, MUL, FMA and TRANS were collected")
     return flops
 
 
-def from_table(text: str, label: str, tool: Tool, skip: int) -> Counters:
+def from_table(text: str, label: str, tool: Tool, skip: int) -> CounterFile:
     """Any of the CSV forms. Raises ValueError when it holds no dispatches of kernels."""
     table = read_table(text, label, lambda header: "Kernel_Name" in header or "KernelName" in header)
     if not table.rows:
@@ -220,17 +221,17 @@ def from_table(text: str, label: str, tool: Tool, skip: int) -> Counters:
 
 def evaluate(
     label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool, problems: list[str], skip: int = 0
-) -> Counters:
+) -> CounterFile:
     """The kernels of a file from its dispatches."""
     if not dispatches:
         raise ValueError(f"{label}: no dispatch of a kernel in it" + (f": {problems[0]}" if problems else ""))
     names = {name for dispatch in dispatches for name in dispatch.values}
-    lacks = ""
+    no_bytes = ""
     if not any(BYTES_COUNTERS.match(name) for name in names):
         listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
-        lacks = f"{label}: no byte counters in it{listed}"
-    kernels = tuple(measure(group, tool, source) for group in grouped(dispatches, skip))
-    return Counters(label, source, tool.gfx, kernels, condense(problems), lacks=lacks)
+        no_bytes = f"{label}: no byte counters in it{listed}"
+    kernels = tuple(measure(group, tool, source) for group in group_dispatches(dispatches, skip))
+    return CounterFile(label, source, tool.gfx, kernels, condense(problems), no_bytes=no_bytes)
 
 
 def _canonical(name: str) -> str:
@@ -316,7 +317,7 @@ def _value(text: str, what: str, problems: list[str]) -> float | None:
 
 def _time(start: str, end: str, where: str, problems: list[str]) -> float | None:
     try:
-        t_s, why = duration(start, end)
+        t_s, why = read_duration(start, end)
     except ValueError as error:
         t_s, why = None, str(error)
     if why:
@@ -324,7 +325,7 @@ def _time(start: str, end: str, where: str, problems: list[str]) -> float | None
     return t_s
 
 
-def from_json(data: object, label: str, tool: Tool, skip: int) -> Counters:
+def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     """rocprofv3's results JSON. Raises ValueError when it holds none."""
     tools = data.get("rocprofiler-sdk-tool") if isinstance(data, Mapping) else None
     if not isinstance(tools, list) or not tools:

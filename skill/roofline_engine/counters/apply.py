@@ -1,4 +1,4 @@
-"""Stage C: what counters say of an entry takes the place of its model, where it holds; where it does not, the line why (L4)."""
+"""Stage C: let the counts of an entry take the place of its model, where they hold; where not, say why (L4)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .. import roofline
-from ..fields import ByteModel, Entry
+from ..fields import ByteModel, Entry, Note, note
 from ..inputs import Row
-from ..kernels import stem as stem_of
+from ..kernels import stem
 from ..peaks import Peaks
+from ..roofline import assess
 from ..units import printable, quantity
 from ..work import Work
 from . import read
-from .base import Counters, Measured
+from .base import HBM_FIGURES, CounterFile, KernelCounts
 
 #: Counted bytes or FLOPs under this part of what the op must move or compute were not all counted.
 COMPULSORY = 0.9
@@ -22,201 +22,191 @@ COMPULSORY = 0.9
 _MORE = 1.1
 #: Launches whose counted time is this far from the profile's were not the same work.
 _SAME_TIME = 1.5
-#: Counting serialises launches and may lock clocks; beyond this it is worth a note.
+#: Counting serializes launches and may lock clocks; a difference in time over this is worth a note.
 _NOTED_TIME = 0.1
-_STANDS = "the analytic result stands"
 
 
-class _Found(NamedTuple):
-    """The counters of one kernel in one file."""
+class _Match(NamedTuple):
+    """The counts of an entry's kernel in one file."""
 
     label: str
-    kernel: Measured
+    counts: KernelCounts
 
 
-class Book:
+class CounterSet:
     """The counter files of one run. ``assess`` judges an entry with them; ``degraded`` has a line for each refusal."""
 
     def __init__(self, paths: Sequence[str], rows: Sequence[Row], gfx: str | None, rocm: str | None) -> None:
         self.gfx = gfx
         self.degraded: list[dict[str, str]] = []
-        self._files: list[Counters] = []
+        self._files: list[CounterFile] = []
         self._stems: dict[str, int] = {}
         for row in rows:
-            stem = stem_of(row.name)
-            self._stems[stem] = self._stems.get(stem, 0) + 1
+            self._stems[stem(row.name)] = self._stems.get(stem(row.name), 0) + 1
         for path in paths:
             label = printable(os.path.basename(path))
             try:
-                found = read.read(path, gfx, rocm)
+                file = read.read(path, gfx, rocm)
             except ValueError as error:
                 self._refuse(label, str(error))
                 continue
-            except Exception as error:  # a fault of ours must not cost the analysis
+            except Exception as error:  # a bug of the engine must not cost the analysis
                 self._refuse(label, f"{type(error).__name__}: {error}")
                 continue
-            nvidia = found.source.startswith("ncu")
-            if gfx is not None and nvidia == gfx.startswith("gfx"):
-                self._refuse(label, f"{found.source} is not of this device ({gfx})")
+            if gfx is not None and file.is_nvidia == gfx.startswith("gfx"):
+                self._refuse(label, f"{file.source} is not of this device ({gfx})")
                 continue
-            self._files.append(found)
-            self.degraded += [{"name": label, "reason": f"L4: {_bare(line, label)}"} for line in found.problems]
-            if not any(self._match(found, row.name) for row in rows):
+            self._files.append(file)
+            self.degraded += [{"name": label, "reason": f"L4: {_without_label(line, label)}"} for line in file.problems]
+            if not any(self._find(file, row.name) for row in rows):
                 self._refuse(label, "no kernel of the Top-N is in it by name")
 
     def _refuse(self, label: str, why: str, kernel: str = "") -> None:
         where = f"{printable(kernel)[:60]}: " if kernel else ""
-        self.degraded.append({"name": label, "reason": f"L4: {where}{_bare(why, label)}; {_STANDS}"})
+        self.degraded.append({"name": label, "reason": f"L4: {where}{_without_label(why, label)}; the analytic result stands"})
 
-    def _match(self, file: Counters, name: str) -> Measured | None:
-        exact = [one for one in file.kernels if one.name == name]
+    def _find(self, file: CounterFile, name: str) -> KernelCounts | None:
+        exact = [kernel for kernel in file.kernels if kernel.name == name]
         if exact:
             return exact[0]
-        stem = stem_of(name)
-        near = [one for one in file.kernels if stem_of(one.name) == stem and _cut(one.name, name)]
-        return near[0] if len(near) == 1 and self._stems.get(stem) == 1 else None
+        base = stem(name)
+        near = [kernel for kernel in file.kernels if stem(kernel.name) == base and _is_cut_name(kernel.name, name)]
+        return near[0] if len(near) == 1 and self._stems.get(base) == 1 else None
 
-    def assess(self, entry: Entry, work: Work, peaks: Peaks, notes: list[str], *, conflict: bool, shapes: int) -> Entry:
-        """The entry by its counters where they hold, else by its model. shapes: captured shapes under the name."""
-        plain = roofline.assess(entry, work, peaks, conflict=conflict)
-        matched = ((file.label, self._match(file, entry.name)) for file in self._files)
-        found = [_Found(label, kernel) for label, kernel in matched if kernel is not None]
-        if not found:
-            return plain
-        nbytes, flops = self._bytes(entry, work, found, shapes), self._flops(entry, work, found, shapes)
-        source = nbytes or flops
+    def assess(self, entry: Entry, work: Work, peaks: Peaks, *, conflict: bool, shapes: int) -> tuple[Entry, list[Note]]:
+        """Assess the entry by its counters where they hold, else by its model; the notes say what was counted.
+
+        shapes: how many captured shapes run under the name.
+        """
+        by_model = assess(entry, work, peaks, conflict=conflict)
+        kernels = ((file.label, self._find(file, entry.name)) for file in self._files)
+        matches = [_Match(label, counts) for label, counts in kernels if counts is not None]
+        if not matches:
+            return by_model, []
+        for_bytes = self._first(entry, matches, lambda match: self._doubt_bytes(entry, work, match, shapes))
+        for_flops = self._first(entry, matches, lambda match: self._doubt_flops(entry, work, match, shapes))
+        source = for_bytes or for_flops
         if source is None:
-            return plain
+            return by_model, []
         launches = entry.launches_per_unit
-        counted = _replaced(
+        counted = _counted_work(
             work,
-            nbytes.kernel.bytes["hbm"] * launches if nbytes else None,
-            sum(flops.kernel.flops.values()) * launches if flops else None,
+            for_bytes.counts.bytes["hbm"] * launches if for_bytes else None,
+            sum(for_flops.counts.flops.values()) * launches if for_flops else None,
         )
-        basis = "counters" if nbytes and flops else "mixed"
+        basis = "counters" if for_bytes and for_flops else "mixed"
         try:
-            judged = roofline.assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and nbytes is None)
-            why = self._impossible(judged, nbytes, flops)
-        except ValueError as error:  # figures that no arithmetic takes
-            judged, why = plain, str(error)
+            by_counters = assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and for_bytes is None)
+            why = _find_impossible(by_counters, for_bytes, for_flops)
+        except ValueError as error:  # counts that no arithmetic takes
+            by_counters, why = by_model, str(error)
         if why:
             self._refuse(source.label, why, entry.name)
-            return plain
-        notes += _said(entry, work, nbytes, flops, found)
-        return judged._replace(measurement_basis=basis)
+            return by_model, []
+        return by_counters._replace(measurement_basis=basis), _notes(entry, work, for_bytes, for_flops, matches)
 
-    def _usable(self, entry: Entry, one: _Found, shapes: int) -> str:
-        """Why no figure of these counters speaks for the entry; empty when they may."""
-        kernel = one.kernel
-        if shapes > 1:
-            return f"{shapes} captured shapes under one name, and counters do not tell them apart"
-        if kernel.grids > 1:
-            return f"dispatches of {kernel.grids} grid sizes under one name: their mean is of no one shape"
-        if kernel.t_s and entry.t_ms:
-            ratio = kernel.t_s * 1e3 / entry.t_ms
-            if not 1 / _SAME_TIME <= ratio <= _SAME_TIME:
-                return f"the counted launches take {ratio:.2f} of the profile's time: not the same work"
-        return ""
-
-    def _first(self, entry: Entry, found: Sequence[_Found], doubt: Callable[[_Found], str | None]) -> _Found | None:
-        """The first file without a doubt (None: it has nothing to say). Doubts are told only where no file is left."""
+    def _first(self, entry: Entry, matches: Sequence[_Match], doubt: Callable[[_Match], str | None]) -> _Match | None:
+        """The first file without a doubt (None: it has nothing to say). Doubts are reported only where no file holds."""
         refused = []
-        for one in found:
-            why = doubt(one)
+        for match in matches:
+            why = doubt(match)
             if why == "":
-                return one
+                return match
             if why:
-                refused.append((one.label, why))
-        for label, why in refused:  # another file may have had what one lacks
+                refused.append((match.label, why))
+        for label, why in refused:
             self._refuse(label, why, entry.name)
         return None
 
-    def _bytes(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
+    def _doubt_bytes(self, entry: Entry, work: Work, match: _Match, shapes: int) -> str | None:
+        counts = match.counts
+        why = _doubt_kernel(entry, counts, shapes)
+        if why:
+            return why
+        counted = counts.bytes.get("hbm")
+        if counted is None:
+            problems = [str(problem) for problem in counts.problems if problem.figure in HBM_FIGURES]
+            if counts.flops and not problems:
+                return None  # a pass for FLOPs alone
+            return "; ".join(problems) or "no byte counters in it"
+        if self.gfx is None:
+            return "the gfx is not known, and what the byte counters count depends on it"
         estimates = [model.bytes for model in work.candidates if model.in_range]
-        need, most = min(estimates), max(estimates)
+        least, most, total = min(estimates), max(estimates), counted * entry.launches_per_unit
+        if total < COMPULSORY * least:
+            return (
+                f"{quantity(total, 'B')} counted are under {COMPULSORY} of the {quantity(least, 'B')} the op must move: "
+                "a warm cache, or counters that miss part"
+            )
+        if total > _MORE * most and not counts.t_s:
+            return _say_untimed(quantity(total, "B"), quantity(most, "B"))
+        return ""
 
-        def doubt(one: _Found) -> str | None:
-            why = self._usable(entry, one, shapes)
-            if why:
-                return why
-            counted = one.kernel.bytes.get("hbm")
-            if counted is None:
-                said = [problem for problem in one.kernel.problems if problem.startswith("hbm")]
-                if one.kernel.flops and not said:
-                    return None  # a pass for FLOPs alone
-                return "; ".join(said) or "no byte counters in it"
-            if self.gfx is None:
-                return "the gfx is not known, and what the byte counters count depends on it"
-            total = counted * entry.launches_per_unit
-            if total < COMPULSORY * need:
-                return (
-                    f"{quantity(total, 'B')} counted are under {COMPULSORY} of the {quantity(need, 'B')} the op must move: "
-                    "a warm cache, or counters that miss part"
-                )
-            if total > _MORE * most and not one.kernel.t_s:
-                return _untimed(quantity(total, "B"), quantity(most, "B"))
-            return ""
-
-        return self._first(entry, found, doubt)
-
-    def _flops(self, entry: Entry, work: Work, found: Sequence[_Found], shapes: int) -> _Found | None:
-        def doubt(one: _Found) -> str | None:
-            flops = one.kernel.flops
-            if not flops or self._usable(entry, one, shapes):
-                return None  # said with the bytes
-            total = sum(flops.values()) * entry.launches_per_unit
-            matrix = {key: value for key, value in flops.items() if not key.startswith(("vector_", "sparse_"))}
-            sparse = [key for key in flops if key.startswith("sparse_")]
-            if sparse:
-                return f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
-            if work.engine == "matrix" and not matrix:
-                return f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
-            if work.engine == "matrix" and not _same_dtype(matrix, work.dtype.peak):
-                return f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
-            if total > _MORE * work.flops and not one.kernel.t_s:
-                return _untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
-            if total < COMPULSORY * work.flops:
-                return f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
-            return ""
-
-        return self._first(entry, found, doubt)
-
-    def _impossible(self, judged: Entry, nbytes: _Found | None, flops: _Found | None) -> str:
-        over = [
-            (judged.hbm_util, "bandwidth", nbytes),
-            (judged.compute_util, "compute", flops),
-        ]
-        for util, roof, counted in over:
-            if counted is not None and util is not None and util > 1:
-                return f"{util:.2f} of the {roof} roof by its counters: passes mixed, or the time is of other work"
-        if (nbytes if judged.roof_axis == "memory" else flops) is None:
-            return f"the verdict stands on the {judged.roof_axis} roof, and only the model speaks for it"
+    def _doubt_flops(self, entry: Entry, work: Work, match: _Match, shapes: int) -> str | None:
+        flops = match.counts.flops
+        if not flops or _doubt_kernel(entry, match.counts, shapes):
+            return None  # reported with the bytes
+        total = sum(flops.values()) * entry.launches_per_unit
+        matrix = {key: value for key, value in flops.items() if not key.startswith(("vector_", "sparse_"))}
+        sparse = [key for key in flops if key.startswith("sparse_")]
+        if sparse:
+            return f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
+        if work.engine == "matrix" and not matrix:
+            return f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
+        if work.engine == "matrix" and not _is_same_dtype(matrix, work.dtype.peak):
+            return f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
+        if total > _MORE * work.flops and not match.counts.t_s:
+            return _say_untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
+        if total < COMPULSORY * work.flops:
+            return f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
         return ""
 
 
-def _bare(line: str, label: str) -> str:
+def _doubt_kernel(entry: Entry, counts: KernelCounts, shapes: int) -> str:
+    """Why no figure of these counters is evidence on the entry; empty when they are."""
+    if shapes > 1:
+        return f"{shapes} captured shapes under one name, which counters do not separate"
+    if counts.grids > 1:
+        return f"dispatches of {counts.grids} grid sizes under one name: their mean is of no one shape"
+    if counts.t_s and entry.t_ms:
+        ratio = counts.t_s * 1e3 / entry.t_ms
+        if not 1 / _SAME_TIME <= ratio <= _SAME_TIME:
+            return f"the counted launches take {ratio:.2f} of the profile's time: not the same work"
+    return ""
+
+
+def _find_impossible(entry: Entry, for_bytes: _Match | None, for_flops: _Match | None) -> str:
+    for util, roof, match in ((entry.hbm_util, "bandwidth", for_bytes), (entry.compute_util, "compute", for_flops)):
+        if match is not None and util is not None and util > 1:
+            return f"{util:.2f} of the {roof} roof by its counters: passes mixed, or the time is of other work"
+    if (for_bytes if entry.roof_axis == "memory" else for_flops) is None:
+        return f"the verdict stands on the {entry.roof_axis} roof, where there are no counts but only the model"
+    return ""
+
+
+def _without_label(line: str, label: str) -> str:
     return line[len(label) + 2 :] if line.startswith(f"{label}: ") else line
 
 
-def _untimed(counted: str, model: str) -> str:
+def _say_untimed(counted: str, model: str) -> str:
     return (
         f"{counted} counted are over the model's {model}, and no time of the counted launches shows that they are the profile's"
     )
 
 
-def _cut(first: str, second: str) -> bool:
+def _is_cut_name(first: str, second: str) -> bool:
     """Whether one name is the other cut short, as profilers do; two sets of template arguments are two kernels."""
     first, second = (name[len("void ") :] if name.startswith("void ") else name for name in (first, second))
     return first.startswith(second.rstrip(".")) or second.startswith(first.rstrip("."))
 
 
-def _same_dtype(matrix: dict[str, float], peak: str | None) -> bool:
+def _is_same_dtype(matrix: dict[str, float], peak: str | None) -> bool:
     """Whether most of the counted matrix work is of the peak's dtype."""
     same = sum(value for key, value in matrix.items() if key == "matrix" or (peak is not None and peak in key))
     return same >= 0.5 * sum(matrix.values())
 
 
-def _replaced(work: Work, nbytes: float | None, flops: float | None) -> Work:
+def _counted_work(work: Work, nbytes: float | None, flops: float | None) -> Work:
     """The work as counted; the model's own candidates stay in the list, out of the range when bytes were counted."""
     models = tuple(model if flops is None else model._replace(flops=flops) for model in work.candidates)
     if nbytes is not None:
@@ -225,25 +215,26 @@ def _replaced(work: Work, nbytes: float | None, flops: float | None) -> Work:
     return work._replace(candidates=models)
 
 
-def _said(entry: Entry, work: Work, nbytes: _Found | None, flops: _Found | None, found: Sequence[_Found]) -> list[str]:
-    launches = entry.launches_per_unit
-    said = []
-    for what, one, unit, model in (("bytes", nbytes, "B", work.bytes), ("FLOPs", flops, "FLOP", work.flops)):
-        if one is None:
-            said.append(f"{what}: the model's, no counters of them hold")
+def _notes(
+    entry: Entry, work: Work, for_bytes: _Match | None, for_flops: _Match | None, matches: Sequence[_Match]
+) -> list[Note]:
+    notes = []
+    for name, match, unit, model in (("bytes", for_bytes, "B", work.bytes), ("FLOPs", for_flops, "FLOP", work.flops)):
+        if match is None:
+            notes.append(note(f"{name}: from the model, since no counters of them hold"))
             continue
-        counted = (one.kernel.bytes["hbm"] if unit == "B" else sum(one.kernel.flops.values())) * launches
-        line = f"{what} counted: {quantity(counted, unit)}, mean of {one.kernel.dispatches} dispatches ({one.label})"
+        counted = (match.counts.bytes["hbm"] if unit == "B" else sum(match.counts.flops.values())) * entry.launches_per_unit
+        line = f"{name} counted: {quantity(counted, unit)}, mean of {match.counts.dispatches} dispatches ({match.label})"
         if model > 0:
             line += f", {counted / model:.3g} of the model's"
             if counted > _MORE * model:
                 line += " (re-reads)" if unit == "B" else " (padding or recomputation is in it)"
-        said.append(line)
-    for one in found:
-        t_ms = one.kernel.t_s * 1e3 if one.kernel.t_s else None
+        notes.append(note(line))
+    for match in matches:
+        t_ms = match.counts.t_s * 1e3 if match.counts.t_s else None
         if t_ms and entry.t_ms and abs(t_ms / entry.t_ms - 1) > _NOTED_TIME:
-            said.append(f"one launch took {t_ms:.4g} ms while counted, {entry.t_ms:.4g} ms in the profile")
-        shares = ", ".join(f"{name} {value:.3g} %" for name, value in one.kernel.corroboration.items())
+            notes.append(note(f"one launch took {t_ms:.4g} ms while counted, {entry.t_ms:.4g} ms in the profile"))
+        shares = ", ".join(f"{name} {value:.3g} %" for name, value in match.counts.corroboration.items())
         if shares:
-            said.append(f"counters beside it: {shares}")
-    return said
+            notes.append(note(f"other counters: {shares}"))
+    return notes

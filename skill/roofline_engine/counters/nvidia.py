@@ -13,7 +13,7 @@ from ..files import Table, condense, read_table
 from ..kernels import clean_name
 from ..peaks import architecture
 from ..units import number, printable
-from .base import Counters, Dispatch, Group, Measured, grouped, plausible
+from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, plausible_levels
 
 _TIME = "gpu__time_duration.sum"
 _CYCLES, _CLOCK = "sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second"
@@ -44,7 +44,7 @@ _THREE_AFTER = re.compile(r"[+-]?\d{1,3}[.,]\d{3}$")
 _COUNTED = re.compile(r"([kKMGTP]i?)?(bytes?|B|inst|cycle|op|ops|request|sector)?$")
 
 
-def from_table(text: str, label: str, skip: int) -> Counters:
+def from_table(text: str, label: str, skip: int) -> CounterFile:
     """Either page. Raises ValueError when it holds no launch."""
     table = read_table(text, label, lambda header: "Kernel Name" in header and ("ID" in header or "Metric Name" in header))
     details = table.column("Metric Name") is not None
@@ -53,10 +53,10 @@ def from_table(text: str, label: str, skip: int) -> Counters:
         raise ValueError(f"{label}: a header without a launch")
     dispatches, volta = _details(table, problems) if details else _raw(table, problems)
     source = f"ncu {'details' if details else 'raw'} page"
-    kernels = tuple(_measure(group, source, volta) for group in grouped(dispatches, skip))
+    kernels = tuple(_measure(group, source, volta) for group in group_dispatches(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: no launch of a kernel in it")
-    return Counters(label, source, None, kernels, condense(problems), _archs(table))
+    return CounterFile(label, source, None, kernels, condense(problems), _archs(table))
 
 
 def _archs(table: Table) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def factor(unit: str) -> float:
     return _BINARY[prefix] if prefix in _BINARY else _PREFIX[prefix]
 
 
-def _measure(group: Group, source: str, volta: bool) -> Measured:
+def _measure(group: DispatchGroup, source: str, volta: bool) -> KernelCounts:
     levels: dict[str, float] = {}
     for key, names in (
         ("hbm_read", ("dram__bytes_read.sum", "dram__bytes.sum.read")),
@@ -212,15 +212,15 @@ def _measure(group: Group, source: str, volta: bool) -> Measured:
                 levels[key] = group.mean(name) or 0.0
     read, write = ("dram__bytes_read.sum", "dram__bytes_write.sum")
     if group.live("dram__bytes.sum"):
-        whole = group.together("hbm", "dram__bytes.sum")
+        whole = group.means("hbm", "dram__bytes.sum")
         if whole:
             levels["hbm"] = whole["dram__bytes.sum"]
     elif group.has(read) or group.has(write):
-        found = group.together("hbm", read, write)
+        found = group.means("hbm", read, write)
         if found:
             levels["hbm"] = found[read] + found[write]
     elif "hbm_read" in levels and "hbm_write" in levels:
-        found = group.together("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
+        found = group.means("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
         if found:
             levels["hbm"] = sum(found.values())
     for level, name in _LEVELS.items():
@@ -228,11 +228,11 @@ def _measure(group: Group, source: str, volta: bool) -> Measured:
             levels[level] = group.mean(name) or 0.0
     flops = _flops(group, volta)
     shares = {label: group.mean(name) for name, label in _SHARES.items()}
-    return Measured(
+    return KernelCounts(
         group.name,
         len(group.dispatches),
         group.time(),
-        plausible(levels, group.problems),
+        plausible_levels(group, levels),
         flops,
         source,
         {label: value for label, value in shares.items() if value is not None},
@@ -242,7 +242,7 @@ def _measure(group: Group, source: str, volta: bool) -> Measured:
     )
 
 
-def _flops(group: Group, volta: bool) -> dict[str, float]:
+def _flops(group: DispatchGroup, volta: bool) -> dict[str, float]:
     names = list(dict.fromkeys(name for dispatch in group.dispatches for name in dispatch.values))
     flops: dict[str, float] = {}
     for name in names:
@@ -257,14 +257,15 @@ def _flops(group: Group, volta: bool) -> dict[str, float]:
         if volta:
             tensor = {"fp16": max(group.mean(name) or 0.0 for name in pipes) * _VOLTA_FLOPS}
         else:
-            group.problems.append(
-                f"flops: {printable(pipes[0])} x 512 holds on a V100 only (CC {_VOLTA}; an A100 instruction is 4096): "
-                "collect sm__ops_path_tensor_*"
+            group.refuse(
+                "flops",
+                f"{printable(pipes[0])} x 512 holds on a V100 only (CC {_VOLTA}; an A100 instruction is 4096): "
+                "collect sm__ops_path_tensor_*",
             )
     return {**tensor, **flops}
 
 
-def _tensor(group: Group, names: Iterable[str]) -> dict[str, float]:
+def _tensor(group: DispatchGroup, names: Iterable[str]) -> dict[str, float]:
     """The tensor paths' own operation counts by source dtype: the total where it was collected, else the sum of its parts."""
     paths: dict[bool, dict[str, dict[str, dict[str, float]]]] = {False: {}, True: {}}
     for name in names:

@@ -11,7 +11,7 @@ from ..kernels import stem
 from ..peaks import architecture
 from ..units import printable
 from . import amd, nvidia
-from .base import KNOWN_COPY_BAND, Counters, Measured
+from .base import KNOWN_COPY_BAND, CounterFile, KernelCounts
 
 #: What the skill collects, by what for. FETCH_SIZE needs a new ROCm on gfx950, where the 128 B request counter does it.
 WANTED = {
@@ -37,7 +37,7 @@ class Available(NamedTuple):
     cut: bool
 
 
-def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
+def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> CounterFile:
     """The kernels that a file of counters holds.
 
     gfx, rocm: the architecture and ROCm's version where the caller knows them; else the files beside it are asked
@@ -58,7 +58,7 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     return found
 
 
-def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> Counters:
+def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> CounterFile:
     """The same from text."""
     tool = amd.Tool(gfx, amd.version(rocm))
     if text.lstrip()[:1] in ("{", "["):
@@ -137,7 +137,7 @@ def show_available(available: Available) -> list[str]:
     return lines
 
 
-def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[bool, str]:
+def check_copy(counters: CounterFile, nbytes: float, kernel: str | None) -> tuple[bool, str]:
     """Whether a copy that moved ``nbytes`` in total is counted as such, within 2 %, and the line that says so.
 
     Raises:
@@ -147,7 +147,7 @@ def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[b
     counted = one.bytes.get("hbm")
     name = printable(one.name)[:60]
     if counted is None:
-        why = "; ".join(one.problems + counters.remarks) or "no byte counters in it"
+        why = "; ".join((*map(str, one.problems), *counters.remarks)) or "no byte counters in it"
         return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
     off = counted / nbytes - 1
     said = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"
@@ -158,7 +158,7 @@ def check_copy(counters: Counters, nbytes: float, kernel: str | None) -> tuple[b
     return False, f"{said}: over {KNOWN_COPY_BAND:.0%}, these counters are L4 on this stack"
 
 
-def _chosen(counters: Counters, kernel: str | None) -> Measured:
+def _chosen(counters: CounterFile, kernel: str | None) -> KernelCounts:
     if kernel is not None:
         found = [one for one in counters.kernels if kernel in (one.name, stem(one.name))]
         if len(found) != 1:

@@ -16,7 +16,7 @@ from roofline_engine.peaks import Device, Peaks
 from roofline_engine.units import number, printable
 
 from . import declare
-from .baselines import is_here, read_baselines, read_predictions
+from .baselines import is_this_machine, read_baselines, read_predictions
 from .config import TYPES, SettingsError, resolve
 from .declare import Declared, first_said
 from .devices import AUTO, Devices, Host
@@ -66,7 +66,7 @@ def run(options: Namespace) -> int:
     baselines = read_baselines(settings.baseline) if settings.baseline else {}
     problems: list[str] = []
     host = Host(problems.append)
-    here = is_here(data.get("machine_info"))
+    here = is_this_machine(data.get("machine_info"))
     devices = Devices(
         settings.device,
         settings.peaks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -199,8 +199,10 @@ def _to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def read_part(kind: type[T], data: object, where: str) -> T:
-    """Validate what a file says of one of the engine's records; keys that the record lacks are ignored.
+def read_part(kind: type[T], data: object, where: str, keys: Collection[str] = ()) -> T:
+    """Validate what a file says of one named tuple; other keys are ignored, and null is the same as missing.
+
+    keys: the fields to read; all of them by default.
 
     Raises:
         ValueError: one line with ``where``, the field, and what is wrong with it.
@@ -209,9 +211,11 @@ def read_part(kind: type[T], data: object, where: str) -> T:
 
     if not isinstance(data, Mapping):
         raise ValueError(f"{where}: is {type(data).__name__}, expected an object")
-    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    names: Collection[str] = keys or kind._fields  # type: ignore[attr-defined]
     try:
-        return cast(T, _adapter(cast(Any, kind)).validate_python({key: data[key] for key in fields if key in data}))
+        return cast(
+            T, _adapter(cast(Any, kind)).validate_python({key: data[key] for key in names if data.get(key) is not None})
+        )
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join((where, *map(str, first['loc'])))}: {first['msg']}") from None

@@ -11,11 +11,11 @@ from roofline_engine.check import HOST
 from roofline_engine.fields import STAGES, first_text
 from roofline_engine.units import printable, quantity
 
-from ..baselines import REPORT_SCHEMA, Predictions, this_machine
+from ..baselines import Predictions, this_machine
 from ..config import Settings
 from ..devices import AUTO, Devices
 from ..names import row_names
-from ..row import Row
+from ..row import REPORT_SCHEMA, Row
 
 
 class Document:

@@ -1,4 +1,4 @@
-"""What the user asked for, resolved once: command line, then ini, then ``[tool.roofline]`` or roofline.toml, then default."""
+"""The settings of a run, resolved once: command line, then ini, then ``[tool.roofline]`` or roofline.toml, then default."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+#: The settings of the command line and of the ini file, by their names without ``roofline_``.
+OPTIONS = (
+    *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger"),
+    *("time", "match", "capture"),
+)
+INI_KEYS = ("device", "peaks", "fail_on", "fail_under", "noise", "junit", "item_timeout", "scripts")
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
 ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
 TYPES = {"term": False, "json": True, "md": True, "github": False}
-#: Of them the figure's, by the suffix of what they are.
+#: The report types that are figures, by the suffix of the file.
 FIGURES = ("html", "svg", "png", "pdf", "vl.json", "vg.json")
 TYPES.update(dict.fromkeys(FIGURES, True))
 
 
 class SettingsError(ValueError):
-    """One line for the user: what was given, where, and what was expected."""
+    """An invalid setting, in one line: its name, its value, and what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One run's settings. ``noise`` is a relative change, ``fail_under`` a percent of the roof.
-
-    work: glob over nodeids to the work of its tests, in the order of the file. reports: type and destination.
-    item_timeout: seconds for one child process of a collected file. scripts: of files that are tests, as ``collect`` reads it.
-    """
+    """The settings of one run."""
 
     device: str = "auto"
     peaks: Path | None = None
@@ -49,28 +51,28 @@ class Settings:
     baseline: Path | None = None
     ledger: Path | None = None
     targets: Path | None = None
-    reports: tuple[tuple[str, str], ...] = (("term", ""),)
-    fail_on: frozenset[str] = frozenset()
-    fail_under: float | None = None
-    noise: float = ISOLATED_NOISE
+    reports: tuple[tuple[str, str], ...] = (("term", ""),)  # type and destination
+    fail_on: frozenset[str] = frozenset()  # keys of gate.TEST_KINDS
+    fail_under: float | None = None  # percent of the roof
+    noise: float = ISOLATED_NOISE  # a relative change
     junit: bool = True
-    time: str | None = None
+    time: str | None = None  # a glob over nodeids
     match: Path | None = None
     capture: bool = True
-    item_timeout: float = ITEM_TIMEOUT
-    scripts: tuple[str, ...] = ()
-    work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    root: Path = Path()
+    item_timeout: float = ITEM_TIMEOUT  # seconds for one child process of a collected file
+    scripts: tuple[str, ...] = ()  # globs of script files to collect, see ``collect.scripts``
+    work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # glob over nodeids: work, in file order
+    root: Path = Path()  # pytest's rootdir
+
+    @property
+    def gated(self) -> bool:
+        """Whether a setting of this run can fail a test."""
+        return bool(self.fail_on) or self.fail_under is not None
 
     @property
     def gates(self) -> Gates:
         """The gates that this run applies to each row."""
         return Gates(self.fail_on, self.fail_under)
-
-    @property
-    def gated(self) -> bool:
-        """Whether a test can fail by a setting of this run."""
-        return bool(self.fail_on) or self.fail_under is not None
 
 
 class Project(BaseModel):

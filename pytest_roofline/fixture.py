@@ -1,4 +1,4 @@
-"""The ``roofline`` fixture of a test under ``--roofline``: what it declared and what it measured."""
+"""The ``roofline`` fixture of a test under ``--roofline``; without the flag ``plugin.NullFixture`` stands in."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """One measurement that a test took, with what had been declared by then, and what one call more of it was seen to do."""
+class Sample:
+    """One measurement of a test."""
 
-    declared: Declared | None
+    declared: Declared | None  # what the fixture had declared by then
     measurement: Measurement
     baseline: Baseline | None = None
-    seen: str | None = None
-    captured: Captured | None = None
+    seen: str | None = None  # where the arrays are: cpu or gpu
+    captured: Captured | None = None  # the work of one more call, where nothing declares it
 
 
 class Recorder:
@@ -40,104 +40,104 @@ class Recorder:
         self.params, self.captures = params, captures
         self.marked = declared(marked, params, "marker")
         self.declared: Declared | None = None
-        self.taken: list[Taken] = []
+        self.samples: list[Sample] = []
 
     def __call__(self, **work: object) -> None:
-        """Declare the work of what is measured next, or of the test's benchmark; keywords as those of the marker.
+        """Declare the work of the next measurement, or of the test's benchmark, by the keywords of the marker.
 
         Raises:
-            ValueError: for keywords that cannot be meant.
+            ValueError: for an invalid keyword.
         """
         __tracebackhide__ = True
-        self.declared = _told(declared, work, self.params, "fixture")
+        self.declared = _at_the_call(declared, work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
         __tracebackhide__ = True
-        if _is_drawn():
+        if _is_in_hypothesis():
             return fn(*args, **kwargs)
         from .timing import measure
 
         value, measurement = measure(fn, *args, settings=self._settings(), **kwargs)
-        self._take(measurement, None, (value, args, kwargs), self._captured(fn, args, kwargs, value))
+        self._add(measurement, None, (value, args, kwargs), self._capture(fn, args, kwargs, value))
         return value
 
     def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Time both by turns and return the candidate's value; the row is the candidate's, over the baseline."""
+        """Time both, alternating, and return the candidate's value. The row is the candidate's, against the baseline."""
         __tracebackhide__ = True
-        if _is_drawn():
+        if _is_in_hypothesis():
             return candidate(*args, **kwargs)
         from .timing import compare
 
         result = compare(baseline, candidate, *args, settings=self._settings(), **kwargs)
         before = result.baseline
-        self._take(
+        self._add(
             result.candidate,
             Baseline("live", t_s=before.t_s, spread=before.spread, source="roofline.compare"),
             (result.value, args, kwargs),
-            self._captured(candidate, args, kwargs, result.value),
+            self._capture(candidate, args, kwargs, result.value),
         )
         return result.value
 
     def first_call(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """``fn``, measured at its first call and plain after it."""
+        """Wrap ``fn``: the first call is measured, later calls are plain."""
 
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return fn(*args, **kwargs) if self.taken else self.measure(fn, *args, **kwargs)
+            return fn(*args, **kwargs) if self.samples else self.measure(fn, *args, **kwargs)
 
         return call
 
     def record(self, t_s: float, **measurement: Any) -> None:
-        """Take a time (s) that the test measured itself, with the fields of ``Measurement`` that say more of it.
+        """Add a time (s) that the test measured itself, with more fields of ``Measurement``.
 
         Raises:
-            ValueError: for a time that is no positive number, or a keyword that is not known.
+            ValueError: for a time that is not a positive number, and for an unknown keyword.
         """
         __tracebackhide__ = True
-        self._take(_told(_measured, t_s, measurement), None, ())
+        self._add(_at_the_call(_measurement, t_s, measurement), None, ())
 
     def _settings(self) -> Settings:
         from .timing import Settings
 
-        said = over(self.declared, self.marked)
-        return Settings(cache=said.cache or "auto", graph=said.graph)  # type: ignore[arg-type]  # one of the three
+        declaration = over(self.declared, self.marked)
+        return Settings(cache=declaration.cache or "auto", graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
 
-    def _captured(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> Captured | None:
-        """The work of what has been measured, where nothing declares it."""
+    def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> Captured | None:
+        """Capture the work of a measured call, where nothing declares it."""
         if not self.captures or over(self.declared, self.marked).work is not None:
             return None
         from .capture.watching import of_timed, shape
 
         return of_timed(fn, args, kwargs, like=shape(value))
 
-    def _take(
+    def _add(
         self, measurement: Measurement, baseline: Baseline | None, values: object, captured: Captured | None = None
     ) -> None:
-        self.taken.append(Taken(self.declared, measurement, baseline, device_kind(values), captured))
+        self.samples.append(Sample(self.declared, measurement, baseline, device_kind(values), captured))
 
 
-def _told(understand: Callable[..., T], *said: Any) -> T:
-    """What a test says, understood; a mistake in it is shown at its own line, without the way through this package."""
+def _at_the_call(parse: Callable[..., T], *arguments: Any) -> T:
+    """Parse a test's arguments. The traceback of a mistake ends at the test's own line."""
     __tracebackhide__ = True
     try:
-        return understand(*said)
+        return parse(*arguments)
     except ValueError as error:
         raise ValueError(str(error)) from None
 
 
-def _is_drawn() -> bool:
-    """Whether an example of hypothesis is running: a hundred of them a test, each with a deadline, are nothing to time."""
+def _is_in_hypothesis() -> bool:
+    """Return whether a Hypothesis example is running. Those are not timed: a test has a hundred, each with a deadline."""
     hypothesis = sys.modules.get("hypothesis")
     return hypothesis is not None and bool(hypothesis.currently_in_test_context())
 
 
-def _measured(t_s: Any, said: Mapping[str, Any]) -> Measurement:
-    known = ("q1_s", "q3_s", "rounds", "clock", "cache", "wall_s")
-    unknown = [key for key in said if key not in known]
+def _measurement(t_s: Any, fields: Mapping[str, Any]) -> Measurement:
+    names = ("q1_s", "q3_s", "rounds", "clock", "cache", "wall_s")
+    unknown = [key for key in fields if key not in names]
     if unknown:
-        raise ValueError(f"record: unknown {', '.join(unknown)}; it takes t_s, {', '.join(known)}")
-    values: dict[str, Any] = {key: plain(value) for key, value in said.items() if value is not None}
+        raise ValueError(f"record: unknown {', '.join(unknown)}; expected t_s, {', '.join(names)}")
+    values: dict[str, Any] = {key: plain(value) for key, value in fields.items() if value is not None}
     for key in ("q1_s", "q3_s", "wall_s"):
         if key in values:
             values[key] = float(number(values[key], key, above=0))

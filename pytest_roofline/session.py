@@ -1,7 +1,8 @@
-"""One run with ``--roofline``: each test's case to its row, rows to the controller, the controller to the reports.
+"""One run with ``--roofline``: each test becomes rows, and the rows become the reports.
 
-Registered by ``plugin`` only when asked for. With pytest-xdist a worker attaches its rows to the test's report as strings of
-JSON, the controller collects them; without it one process does both.
+``plugin`` imports this module only with the flag. A ``Session`` turns tests into rows; it runs in every process that runs
+tests. A ``Reporter`` collects the rows and writes the reports; a pytest-xdist worker has none, and sends its rows with the
+test's report as one JSON document.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -27,7 +27,7 @@ from .baselines import Earlier, Predictions, read_baselines, read_pins, read_pre
 from .capture.watching import Watched, minds_a_watch, seeing, watching
 from .collect.collectors import Collectors
 from .collect.functions import ProblemItem
-from .config import Settings, SettingsError, resolve
+from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
 from .devices import AUTO, Devices, Host
 from .evaluate import Annotator
@@ -38,270 +38,237 @@ from .report import write_reports
 from .report.document import Document, properties
 from .report.terminal import lines, title
 from .row import Row
-from .testcase import Cases, HookError, Ran, benchmark, group, parameters
+from .testcase import CallOutcome, Cases, HookError, benchmark, group, parameters
 from .timing.devices import loaded
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
 
-#: On the test's report, from worker to controller: a JSON list of rows, each a string of JSON.
+#: The attribute of a test's report with which a worker sends a ``WorkerPayload``, as JSON.
 _ATTRIBUTE = "_roofline"
 
 T = TypeVar("T")
 
 _recorder_key = pytest.StashKey[Recorder]()
-_rows_key = pytest.StashKey[list[Any]]()
-#: The properties that are ours: a test may record some whose names begin as ours do.
+_rows_key = pytest.StashKey[list[Row]]()
+#: The properties that this plugin added: a test may record others whose names begin alike.
 _properties_key = pytest.StashKey[list[tuple[str, str]]]()
 
 
 def start(config: pytest.Config) -> None:
-    """Resolve the settings, read what was known before, and register the session.
+    """Resolve the settings, read predictions and baselines, and register the plugins of this run.
 
     Raises:
-        pytest.UsageError: for a setting that cannot be meant, and for an input that a gate needs and that cannot be read.
+        pytest.UsageError: for an invalid setting, and for an unreadable input that a gate needs.
     """
-    given = {name: config.getoption(f"roofline_{name}") for name in _OPTIONS}
+    options = {name: config.getoption(f"roofline_{name}") for name in OPTIONS}
     ini = {}
-    for name in _INI:
+    for name in INI_KEYS:
         try:
             ini[name] = config.getini(f"roofline_{name}")
-        except (TypeError, ValueError, pytest.UsageError) as error:  # of a wrong type, not all versions of pytest name the key
+        except (TypeError, ValueError, pytest.UsageError) as error:  # not every version of pytest names the key
             raise pytest.UsageError(f"roofline: roofline_{name}: {error}") from None
     try:
-        settings = resolve(given, ini, config.rootpath)
+        settings = resolve(options, ini, config.rootpath)
     except SettingsError as error:
         raise pytest.UsageError(f"roofline: {error}") from None
-    problems: list[str] = []
-    predictions = _prior("predictions", read_predictions, settings, problems)
-    pins = _prior("match", read_pins, settings, problems)
-    if pins and predictions is not None:
-        _prior("match", lambda path: predictions.pin(pins, path.name), settings, problems)
-    elif pins:
-        _refused("match not used: it needs --roofline-predictions", settings, problems)
-    baselines = _prior("baseline", read_baselines, settings, problems) or {}
-    session = Session(config, settings, predictions, baselines, problems)
-    session.check_inputs()
+    inputs = _Inputs(settings)
+    session = Session(config, settings, inputs)
+    inputs.check_devices(session.annotator)
     config.pluginmanager.register(session, "roofline-session")
     config.pluginmanager.register(Collectors(config, settings), "roofline-collect")
+    if not hasattr(config, "workerinput"):
+        session.reporter = Reporter(config, settings, inputs, session.annotator)
+        config.pluginmanager.register(session.reporter, "roofline-reporter")
 
 
-_OPTIONS = (
-    *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger"),
-    *("time", "match", "capture"),
-)
-_INI = ("device", "peaks", "fail_on", "fail_under", "noise", "junit", "item_timeout", "scripts")
+class _Inputs:
+    """The files that the settings name. One that cannot be used ends a run with a gate, and is a problem of any other run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problems: list[str] = []
+        self.predictions: Predictions | None = self._read("predictions", read_predictions)
+        self.baselines: Mapping[str, Earlier] = self._read("baseline", read_baselines) or {}
+        pins = self._read("match", read_pins)
+        if pins and self.predictions is not None:
+            pin = self.predictions.pin
+            self._read("match", lambda path: pin(pins, path.name))
+        elif pins:
+            self._refuse("match not used: it needs --roofline-predictions")
+
+    def _read(self, name: str, read: Callable[[Path], Any]) -> Any:
+        path = getattr(self.settings, name)
+        if path is None:
+            return None
+        try:
+            return read(path)
+        except (ValueError, OSError) as error:
+            return self._refuse(f"{name} not used: {error}")
+
+    def _refuse(self, problem: str) -> None:
+        if self.settings.gated:
+            raise pytest.UsageError(f"roofline: {problem}")
+        self.problems.append(problem)
+
+    def check_devices(self, annotator: Annotator) -> None:
+        """Read the targets and the peaks of the chosen device, and drop predictions of another device."""
+        devices, device = annotator.devices, self.settings.device
+        devices.targets = self._read("targets", lambda path: read_targets(os.fspath(path))) or {}
+        try:
+            if device not in (AUTO, "cpu"):
+                peaks = devices.peaks(device)
+                other = self.predictions.other_device(peaks) if self.predictions else None
+                if other:
+                    self._refuse(f"{other}: not used")
+                    annotator.predictions = self.predictions = None
+            elif self.settings.peaks is not None:
+                devices.readable()
+        except (ValueError, OSError) as error:
+            self._refuse(str(error))
 
 
-def _prior(name: str, read: Callable[[Path], Any], settings: Settings, problems: list[str]) -> Any:
-    path = getattr(settings, name)
-    if path is None:
-        return None
-    try:
-        return read(path)
-    except (ValueError, OSError) as error:
-        return _refused(f"{name} not used: {error}", settings, problems)
+class WorkerPayload(NamedTuple):
+    """What one test gives to the report."""
 
-
-def _refused(line: str, settings: Settings, problems: list[str]) -> None:
-    """An input that cannot be used: the run's end where a gate may need it, one line where none does."""
-    if settings.gated:
-        raise pytest.UsageError(f"roofline: {line}")
-    problems.append(line)
-
-
-class _Told(NamedTuple):
-    """What one test has for the report: its rows (in a worker as strings of JSON), what went wrong, the peaks so far."""
-
-    rows: list[Any]
+    rows: list[Row]
     problems: list[str]
-    devices: dict[str, dict[str, Any]]
+    devices: dict[str, dict[str, Any]]  # the peaks of each device so far, as in the report
 
+    def to_json(self) -> str:
+        """Write one JSON document, to travel from a pytest-xdist worker to the controller."""
+        return json.dumps({**self._asdict(), "rows": [row.to_dict() for row in self.rows]})
 
-def _sent(report: pytest.TestReport) -> _Told | None:
-    """What a worker has attached to a report."""
-    text = getattr(report, _ATTRIBUTE, None)
-    if text is None:
-        return None
-    told = _Told(**json.loads(text))
-    return told._replace(rows=[Row.from_json(row) for row in told.rows])
+    @classmethod
+    def from_json(cls, text: str) -> WorkerPayload:
+        """Read what ``to_json`` wrote."""
+        data = json.loads(text)
+        return cls(**{**data, "rows": [Row.from_dict(row) for row in data["rows"]]})
 
 
 class Session:
-    """The plugin object of one run."""
+    """The plugin that turns the tests of a process into rows. reporter: None in a pytest-xdist worker."""
 
-    def __init__(
-        self,
-        config: pytest.Config,
-        settings: Settings,
-        predictions: Predictions | None,
-        baselines: Mapping[str, Earlier],
-        problems: list[str],
-    ) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, inputs: _Inputs) -> None:
         self.config, self.settings = config, settings
-        self.cases = Cases(config, settings, baselines)
-        host = Host(lambda line: self.annotator.tell(line))
+        self.reporter: Reporter | None = None
+        self.cases = Cases(config, settings, inputs.baselines)
+        host = Host(lambda problem: self.annotator.tell(problem))
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
-        shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
-        self.annotator = Annotator(settings, devices, predictions, host.remeasure, shared)
-        self.document = Document(settings, predictions)
-        self.problems = problems
-        self.is_worker = hasattr(config, "workerinput")
-        self._told: dict[str, _Told] = {}
-
-    # Before the tests.
-
-    def check_inputs(self) -> None:
-        """The device, the peaks and the targets, where they were named, and whether the predictions are of that device."""
-        if self.settings.targets is not None:
-            try:
-                self.annotator.devices.targets = read_targets(os.fspath(self.settings.targets))
-            except (ValueError, OSError) as error:
-                _refused(f"targets not used: {error}", self.settings, self.problems)
-        devices, chosen = self.annotator.devices, self.settings.device
-        if chosen not in (AUTO, "cpu"):
-            try:
-                peaks = devices.peaks(chosen)
-            except (ValueError, OSError) as error:
-                _refused(str(error), self.settings, self.problems)
-                return
-            predictions = self.annotator.predictions
-            other = predictions.other_device(peaks) if predictions else None
-            if other:
-                _refused(f"{other}: not used", self.settings, self.problems)
-                self.annotator.predictions = self.document.predictions = None
-        elif self.settings.peaks is not None:
-            try:
-                devices.readable()
-            except (ValueError, OSError) as error:
-                _refused(str(error), self.settings, self.problems)
+        is_shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
+        self.annotator = Annotator(settings, devices, inputs.predictions, host.remeasure, is_shared)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
-        found = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
-        if found is None:
+        peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
+        if peaks is None:
             return None
-        if not isinstance(found, Peaks):
-            raise ValueError(f"pytest_roofline_peaks gave {found!r:.60} for {device}, expected roofline_engine.peaks.Peaks")
-        said = found._asdict().items()
-        coerced: dict[str, Any] = {key: value if isinstance(value, tuple) else plain(value) for key, value in said}
-        return Peaks(**coerced)
+        if not isinstance(peaks, Peaks):
+            raise ValueError(f"pytest_roofline_peaks gave {peaks!r:.60} for {device}, expected pytest_roofline.Peaks")
+        fields = peaks._asdict().items()
+        values: dict[str, Any] = {key: value if isinstance(value, tuple) else plain(value) for key, value in fields}
+        return Peaks(**values)
 
-    def pytest_report_header(self) -> str:
-        return f"roofline: {self.document.header(self.annotator.devices)}"
+    # Collection.
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """A marker that cannot be meant is an error of its file's collection, like any other mistake in it."""
+        """Report an invalid marker as an error of its file's collection, like any other mistake in the file."""
         report = yield
-        wrong = []
+        errors = []
         for node in report.result or ():
             marker = node.get_closest_marker("roofline") if isinstance(node, pytest.Function) else None
             if marker is None or not isinstance(node, pytest.Function):
                 continue
             try:
-                self._marked(node, marker)
+                _check_marker(node, marker)
             except ValueError as error:
-                wrong.append(f"{node.nodeid}: roofline marker: {error}")
-        if wrong:
+                errors.append(f"{node.nodeid}: roofline marker: {error}")
+        if errors:
             report.outcome = "failed"
-            report.longrepr = "\n".join(wrong)
+            report.longrepr = "\n".join(errors)
             report.result = []
         return report
 
-    def _marked(self, item: pytest.Function, marker: pytest.Mark) -> Declared:
-        if marker.args:
-            raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-        return declared(marker.kwargs, parameters(item), "marker")
-
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """The baseline of a benchmark group runs before the others of the group; all else keeps its place."""
-        first: dict[str, int] = {}
-        place = []  # by position: a plugin may have put one item in twice
-        for at, item in enumerate(items):
-            found, marker = group(item), item.get_closest_marker("roofline")
-            start = at if found is None else first.setdefault(found, at)
-            leads = found is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
-            place.append((start, 0, at) if leads else (at, 1, at))
-        items[:] = [items[at] for *_, at in sorted(place)]
+        """Run the baseline of a benchmark group before the others of the group; all other tests keep their place."""
+        starts: dict[str, int] = {}
+        order = []  # by position: a plugin may have put one item in twice
+        for position, item in enumerate(items):
+            name, marker = group(item), item.get_closest_marker("roofline")
+            start = position if name is None else starts.setdefault(name, position)
+            leads = name is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
+            order.append((start, 0, position) if leads else (position, 1, position))
+        items[:] = [items[position] for *_, position in sorted(order)]
         if self.settings.time is not None and items:
-            self._tell_of_time(self.settings.time, items)
+            self._check_time_glob(self.settings.time, items)
 
-    def _tell_of_time(self, glob: str, items: list[pytest.Item]) -> None:
-        """A line where ``--roofline-time`` is going to time nothing."""
-        fits = [item for item in items if matches(glob, item.nodeid)]
-        if not fits:
-            self.annotator.tell(f"--roofline-time={glob} fits no test: it is a glob of whole nodeids, as in '*::test_name*'")
-        elif not any(isinstance(item, ProblemItem) or self._times(item) for item in fits):
-            self.annotator.tell(f"--roofline-time={glob} times nothing: no test that it fits has time= in its marker")
-
-    @staticmethod
-    def _times(item: pytest.Item) -> Any:
-        """The name of the callable that a test's marker wants timed."""
-        marker = item.get_closest_marker("roofline")
-        return marker.kwargs.get("time") if marker is not None else None
+    def _check_time_glob(self, glob: str, items: list[pytest.Item]) -> None:
+        """Report a ``--roofline-time`` that will time nothing."""
+        matching = [item for item in items if matches(glob, item.nodeid)]
+        if not matching:
+            self.annotator.tell(f"--roofline-time={glob} matches no test: it is a glob of whole nodeids, as in '*::test_name*'")
+        elif not any(isinstance(item, ProblemItem) or _timed_name(item) for item in matching):
+            self.annotator.tell(f"--roofline-time={glob} times nothing: no test that it matches has time= in its marker")
 
     # One test.
 
     def fixture(self, item: pytest.Item) -> Recorder:
-        """The ``roofline`` fixture of a test."""
+        """Return the ``roofline`` fixture of a test."""
         marker = item.get_closest_marker("roofline")
         captures = self.settings.capture and not self.cases.says_work(item)
-        made = Recorder(parameters(item), marker.kwargs if marker else {}, captures=captures)
-        return item.stash.setdefault(_recorder_key, made)
+        recorder = Recorder(parameters(item), marker.kwargs if marker else {}, captures=captures)
+        return item.stash.setdefault(_recorder_key, recorder)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if _recorder_key in item.stash:  # of an earlier try
+        item.stash[_rows_key] = []
+        if _recorder_key in item.stash:  # from an earlier try of this test
             del item.stash[_recorder_key]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        item.stash[_rows_key] = []
-        ran = Ran()
+        outcome = CallOutcome()
         try:
-            ran = Ran(self.cases.before())
+            outcome = CallOutcome(self.cases.codspeed_count_before())
         except Exception as error:
-            self._faulted(item, error)
-        nothing: list[Mapping[str, Any]] = []
+            self._report_fault(item, error)
+        no_figures: list[Mapping[str, Any]] = []
+        report_fault = partial(self._report_fault, item)
         with (
-            self._guarded(item, partial(self._timed, item), None),
-            self._guarded(item, partial(self._returning, item), nothing) as returned,
-            self._guarded(item, partial(self._watching, item, ran.before), None) as watched,
+            shielded(partial(self._timing, item), None, report_fault),
+            shielded(partial(self._catching, item), no_figures, report_fault) as figures,
+            shielded(partial(self._watching, item, outcome.codspeed_before), None, report_fault) as watched,
         ):
             result = yield
         try:
             params = parameters(item)
-            returned_cases = of_records(returned_records(returned, params, item.name), params, "returned", sized=False)
-            ran = ran._replace(returned=returned_cases, watched=watched)
-            rows = self._rows(item, ran)
+            returned = of_records(returned_records(figures, params, item.name), params, "returned", sized=False)
+            rows = self._rows(item, outcome._replace(returned=returned, watched=watched))
             self._export(item, rows)
-            item.stash[_rows_key] = [row.to_json() for row in rows] if self.is_worker else rows
-        except Exception as error:  # L5: a fault of ours fails no test, unless a gate would pass for want of a check
-            line = self._faulted(item, error)
+            item.stash[_rows_key] = rows
+        except Exception as error:  # L5: a fault of this plugin fails no test, unless a gate would pass unchecked
+            problem = self._report_fault(item, error)
             if self.settings.gated:
-                pytest.fail(f"roofline: not checked: {printable(line)}", pytrace=False)
+                pytest.fail(f"roofline: not checked: {printable(problem)}", pytrace=False)
             return result
-        failures = [line for row in rows for line in (row.failed, _warned(item, row)) if line]
+        failures = [line for row in rows for line in (row.failed, _warn(item, row)) if line]
         if failures:
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
         return result
 
-    def _faulted(self, item: pytest.Item, error: Exception) -> str:
-        """Tell of a fault that costs a test its row, or a part of it, and no more."""
-        ours = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
-        line = f"{item.nodeid}: {ours}{error}"
-        self.annotator.tell(line)
-        return line
-
-    def _guarded(self, item: pytest.Item, make: Callable[[], AbstractContextManager[T]], instead: T) -> Guarded[T]:
-        return Guarded(make, instead, partial(self._faulted, item))
+    def _report_fault(self, item: pytest.Item, error: Exception) -> str:
+        """Report an error that costs a test its row, or a part of the row, and nothing else."""
+        source = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
+        problem = f"{item.nodeid}: {source}{error}"
+        self.annotator.tell(problem)
+        return problem
 
     @contextmanager
-    def _timed(self, item: pytest.Item) -> Iterator[None]:
-        """With ``--roofline-time``, the callable that the marker names with ``time=`` is measured at its first call."""
-        name = self._times(item)
+    def _timing(self, item: pytest.Item) -> Iterator[None]:
+        """With ``--roofline-time``, measure the callable that the marker names with ``time=``, at its first call."""
+        name = _timed_name(item)
         if name is None or self.settings.time is None or not matches(self.settings.time, item.nodeid):
             yield
             return
@@ -317,24 +284,24 @@ class Session:
         finally:
             setattr(module, name, fn)
 
-    def _returning(self, item: pytest.Item) -> AbstractContextManager[list[Mapping[str, Any]]]:
-        """What a function under test returns, where pytest itself would only warn of it."""
+    def _catching(self, item: pytest.Item) -> AbstractContextManager[list[Mapping[str, Any]]]:
+        """Catch the figures that a test function returns; pytest itself only warns about them."""
         return catching(item) if _is_function(item) else nullcontext([])
 
-    def _watching(self, item: pytest.Item, before: int) -> AbstractContextManager[Watched | None]:
-        """Capture of what nobody annotated."""
+    def _watching(self, item: pytest.Item, codspeed_before: int) -> AbstractContextManager[Watched | None]:
+        """Capture the work of a test that declares none."""
         fixture = benchmark(item)
         if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
             return nullcontext() if fixture is None else seeing(fixture)
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
         own = own and not minds_a_watch(item.function, item.cls)
-        timed = partial(self.cases.timed, item, before)
-        namespace = getattr(item.module, "__dict__", {})  # of a function that some other plugin collected there is none
+        timed = partial(self.cases.has_benchmark_time, item, codspeed_before)
+        namespace = getattr(item.module, "__dict__", {})  # missing for a function that another plugin collected
         return watching(item.originalname, namespace, fixture, own=own, timed=timed)
 
-    def _rows(self, item: pytest.Item, ran: Ran) -> list[Row]:
+    def _rows(self, item: pytest.Item, outcome: CallOutcome) -> list[Row]:
         rows = []
-        for case in self.cases.of(item, item.stash.get(_recorder_key, None), ran):
+        for case in self.cases.cases_for(item, item.stash.get(_recorder_key, None), outcome):
             row = self.annotator.annotate(case)
             row = dataclasses.replace(row, gates=self.settings.gates.evaluate(row, case.declared.min_pct))
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)
@@ -342,12 +309,12 @@ class Session:
         return rows
 
     def _export(self, item: pytest.Item, rows: list[Row]) -> None:
-        """JUnit properties and pytest-benchmark's extra_info; those of an earlier try of the same test are replaced."""
+        """Write JUnit properties and pytest-benchmark's extra_info, in place of those of an earlier try of the test."""
         earlier = [id(pair) for pair in item.stash.get(_properties_key, [])]
         item.user_properties[:] = [pair for pair in item.user_properties if id(pair) not in earlier]
-        own = properties(rows[0]) if self.settings.junit and rows else []
-        item.stash[_properties_key] = own
-        item.user_properties.extend(own)
+        pairs = properties(rows[0]) if self.settings.junit and rows else []
+        item.stash[_properties_key] = pairs
+        item.user_properties.extend(pairs)
         extra = getattr(benchmark(item), "extra_info", None)
         if isinstance(extra, dict) and rows:
             extra["roofline"] = rows[0].to_dict()
@@ -358,29 +325,41 @@ class Session:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.when == "call":
-            told = _Told(item.stash.get(_rows_key, []), self.annotator.take_problems(), {})
-            if told.rows or told.problems:
-                found = self.annotator.devices.found
-                told = told._replace(devices={name: peaks.to_dict() for name, peaks in found.items()})
-                if self.is_worker:
-                    setattr(report, _ATTRIBUTE, json.dumps(told._asdict()))
+            rows, problems = item.stash.get(_rows_key, []), self.annotator.take_problems()
+            if rows or problems:
+                devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
+                payload = WorkerPayload(rows, problems, devices)
+                if self.reporter is None:
+                    setattr(report, _ATTRIBUTE, payload.to_json())
                 else:
-                    self._told[item.nodeid] = told
+                    self.reporter.payloads[item.nodeid] = payload
         return report
 
-    # The end, on the controller.
+
+class Reporter:
+    """The plugin that collects the rows of a run and writes its reports."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, inputs: _Inputs, annotator: Annotator) -> None:
+        self.config, self.settings, self.annotator = config, settings, annotator
+        self.problems, self.baselines = inputs.problems, inputs.baselines
+        self.document = Document(settings, inputs.predictions)
+        self.payloads: dict[str, WorkerPayload] = {}  # from this process, by the test's nodeid
+
+    def pytest_report_header(self) -> str:
+        return f"roofline: {self.document.header(self.annotator.devices)}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self.is_worker:
-            return
         if report.when == "setup":
-            self.document.forget(report.nodeid)  # of an earlier try
+            self.document.forget(report.nodeid)  # the rows of an earlier try
         elif report.when == "call":
-            told = self._told.pop(report.nodeid, None) or _sent(report)
-            if told is not None:
-                if hasattr(report, "wasxfail"):  # a gap that its author knows of is no error of this run
-                    told = told._replace(rows=[row.without_failures() for row in told.rows])
-                self.document.add(*told, report.nodeid)
+            payload, text = self.payloads.pop(report.nodeid, None), getattr(report, _ATTRIBUTE, None)
+            if payload is None and text is not None:
+                payload = WorkerPayload.from_json(text)
+            if payload is not None:
+                rows = payload.rows
+                if hasattr(report, "wasxfail"):  # the author knows of the gap: no error of this run
+                    rows = [row.without_failures() for row in rows]
+                self.document.add(rows, payload.problems, payload.devices, report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
@@ -388,29 +367,24 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        if self.is_worker or self.config.option.collectonly:
+        if self.config.option.collectonly:
             return
-        told = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
-        told += list_gaps(
-            self.document.rows,
-            self.settings.gates,
-            self.settings.baseline,
-            self.cases.baselines,
-        )
-        self.document.problems = list(dict.fromkeys(told))
-        self._remember()
-        document = self.document.to_dict()
+        problems = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
+        problems += list_gaps(self.document.rows, self.settings.gates, self.settings.baseline, self.baselines)
+        self.document.problems = list(dict.fromkeys(problems))
+        self._append_to_ledger()
+        data = self.document.to_dict()
         try:
-            self.config.hook.pytest_roofline_report(config=self.config, report=document)
+            self.config.hook.pytest_roofline_report(config=self.config, report=data)
             if self.config.hook.pytest_roofline_report.get_hookimpls():
-                document = plain(document)
+                data = plain(data)
         except Exception as error:  # L5, as for a test
             self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
-        annotates = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
-        write_reports(self.document, document, self.settings, annotations=not annotates)
+        has_annotator = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
+        write_reports(self.document, data, self.settings, annotations=not has_annotator)
 
-    def _remember(self) -> None:
-        """Append the outcome of this run's predictions to the ledger that was named."""
+    def _append_to_ledger(self) -> None:
+        """Append the outcomes of this run's predictions to the ledger that the settings name."""
         if self.settings.ledger is None:
             return
         from .ledger import append, pair_of
@@ -425,7 +399,7 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.is_worker or self.config.option.collectonly or ("term", "") not in self.settings.reports:
+        if self.config.option.collectonly or ("term", "") not in self.settings.reports:
             return
         verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
         if verbosity >= 0:
@@ -436,8 +410,54 @@ class Session:
             terminalreporter.write_line(title(self.document))
 
 
-def _warned(item: pytest.Item, row: Row) -> str | None:
-    """Warn of a contradiction at the test's line; the failure that the user's filters make of it, if they do."""
+@contextmanager
+def shielded(
+    make: Callable[[], AbstractContextManager[T]], fallback: T, report_error: Callable[[Exception], object]
+) -> Iterator[T]:
+    """Enter ``make()`` around a test that its errors must not fail: they go to ``report_error``, and the block goes on.
+
+    fallback: what the block gets when the context cannot be entered. An exception of the block itself propagates.
+    """
+    context: AbstractContextManager[T] = nullcontext(fallback)
+    try:
+        entered = make()
+        value = entered.__enter__()
+        context = entered
+    except Exception as error:
+        report_error(error)
+        value = fallback
+    try:
+        yield value
+    except BaseException as error:
+        _leave(context, error, report_error)
+        raise
+    _leave(context, None, report_error)
+
+
+def _leave(
+    context: AbstractContextManager[Any], error: BaseException | None, report_error: Callable[[Exception], object]
+) -> None:
+    try:
+        context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+    except Exception as fault:
+        if fault is not error:
+            report_error(fault)
+
+
+def _check_marker(item: pytest.Function, marker: pytest.Mark) -> Declared:
+    if marker.args:
+        raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
+    return declared(marker.kwargs, parameters(item), "marker")
+
+
+def _timed_name(item: pytest.Item) -> Any:
+    """Return the name of the callable that a test's marker wants timed."""
+    marker = item.get_closest_marker("roofline")
+    return marker.kwargs.get("time") if marker is not None else None
+
+
+def _warn(item: pytest.Item, row: Row) -> str | None:
+    """Warn about a contradiction at the test's line. Return the failure, where the user's filters make the warning an error."""
     kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
     if kind is None:
         return None
@@ -450,7 +470,7 @@ def _warned(item: pytest.Item, row: Row) -> str | None:
 
 
 def _is_function(item: pytest.Item) -> bool:
-    """Whether a test is a function that pytest calls itself: one of unittest's it does not."""
+    """Whether pytest itself calls the test's function; unittest calls its own."""
     return isinstance(item, pytest.Function) and not (item.cls is not None and issubclass(item.cls, unittest.TestCase))
 
 
@@ -459,33 +479,3 @@ def _machine() -> Device | None:
 
     found = find_device()
     return None if found is None else found.device
-
-
-class Guarded(Generic[T]):
-    """``make()`` as a context; where that, its start or its end raises of itself, ``tell`` hears of it and the block goes on.
-
-    instead: what the block gets where there is no context. An exception of the block leaves as it is.
-    """
-
-    def __init__(self, make: Callable[[], AbstractContextManager[T]], instead: T, tell: Callable[[Exception], object]) -> None:
-        self._make, self._instead, self._tell = make, instead, tell
-        self._context: AbstractContextManager[T] | None = None
-
-    def __enter__(self) -> T:
-        try:
-            context = self._make()
-            value = context.__enter__()
-        except Exception as error:
-            self._tell(error)
-            return self._instead
-        self._context = context
-        return value
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._context is None:
-            return
-        try:
-            self._context.__exit__(kind, error, trace)
-        except Exception as fault:
-            if fault is not error:
-                self._tell(fault)

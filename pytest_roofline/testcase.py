@@ -1,4 +1,4 @@
-"""What a finished test has to say: its measurements, its work by the first source that knows it, its baseline."""
+"""What a finished test says: its measurements, the work of its kernel, its baseline."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .capture.timers import Observed
 from .capture.trace import Captured
 from .capture.watching import Watched
 from .config import Settings
-from .declare import Declared, declared, first_said, over
-from .fixture import Recorder, Taken
+from .declare import Declared
+from .fixture import Recorder, Sample
 from .timing.devices import device_kind
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 from .values import plain
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .records.row import RecordRow
 
-#: A time is printed with two or three digits.
+#: Relative difference of a printed time: tools print two or three digits.
 _ROUNDED = 0.01
 
 
@@ -56,98 +56,119 @@ class HookError(Exception):
     """A hook of the project raised."""
 
 
-class _Leader(NamedTuple):
-    """A baseline of its benchmark group, with what tells whether it is of the same problem as another member."""
+class GroupBaseline(NamedTuple):
+    """The baseline of a benchmark group, with what shows whether another member of the group does the same work."""
 
     baseline: Baseline
     params: Mapping[str, Any]
-    said: Declared
-    seen: str | None
+    declaration: Declared
+    seen: str | None  # where its arrays are: cpu or gpu
 
 
-class Ran(NamedTuple):
-    """What a test's call gave beside its fixtures. before: benchmarks of pytest-codspeed by then. returned: its figures."""
+class CallOutcome(NamedTuple):
+    """What a test's call gave besides its fixtures."""
 
-    before: int = 0
-    returned: Sequence[Case] = ()
+    codspeed_before: int = 0  # benchmarks that pytest-codspeed had taken before the call
+    returned: Sequence[Case] = ()  # the figures that the test returned
     watched: Watched | None = None
 
 
 class Cases:
-    """Finds the cases of tests, and remembers the leaders of benchmark groups.
-
-    baselines: earlier times by nodeid.
-    """
+    """Finds the cases of tests, and remembers the baselines of benchmark groups."""
 
     def __init__(self, config: pytest.Config, settings: Settings, baselines: Mapping[str, Earlier]) -> None:
-        self.config, self.settings, self.baselines = config, settings, baselines
-        self._leaders: dict[str, dict[str, _Leader]] = {}
+        self.config, self.settings = config, settings
+        self.baselines = baselines  # earlier times by nodeid
+        self._group_baselines: dict[str, dict[str, GroupBaseline]] = {}
 
-    def before(self) -> int:
-        """Benchmarks that pytest-codspeed has taken before a test starts; ``of`` takes it back."""
+    def codspeed_count_before(self) -> int:
+        """Count the benchmarks that pytest-codspeed has taken before a test starts."""
         return codspeed_count(self._codspeed())
 
-    def of(self, item: pytest.Item, recorder: Recorder | None, ran: Ran) -> list[Case]:
-        """The cases of a test: the figures that it returned, else each measurement of its ``roofline`` fixture or of another
-        timer in it, else the one of a benchmark plugin.
+    def cases_for(self, item: pytest.Item, recorder: Recorder | None, outcome: CallOutcome) -> list[Case]:
+        """Return the cases of a test, from the first source that has any.
 
-        None for a test that was neither measured nor says anything of its work.
+        The sources: the child process of a collected file, the figures that the test returned, the measurements of its
+        ``roofline`` fixture and of other timers in it, a benchmark plugin. A test without a time and without work has no case.
         """
-        offered: list[Case] | None = getattr(item, "roofline_cases", None)
-        if offered is not None:
-            return [self._offered(item, case, None) for case in offered]
+        child_cases: list[Case] | None = getattr(item, "roofline_cases", None)  # set by ``collect.items.ChildItem``
+        if child_cases is not None:
+            return [self._complete(item, case, None) for case in child_cases]
+        fixture_call = recorder.declared if recorder is not None else None
+        watched = outcome.watched or Watched()
+        if outcome.returned:
+            declaration, _ = self._explicit(item, fixture_call)
+            return [self._complete(item, case, declaration, _timed_call(case, watched)) for case in outcome.returned]
+        samples = [*(recorder.samples if recorder is not None else []), *map(_to_sample, watched.observed)]
+        if samples:
+            return self._measured_cases(item, samples, fixture_call)
+        return self._benchmark_case(item, fixture_call, watched, outcome.codspeed_before)
+
+    def _measured_cases(self, item: pytest.Item, samples: list[Sample], fixture_call: Declared | None) -> list[Case]:
+        cases = []
+        for number, sample in enumerate(samples, 1):
+            nodeid = f"{item.nodeid}#{number}" if len(samples) > 1 else item.nodeid
+            # A declaration between two measurements belongs to the second.
+            by_then = fixture_call if sample.declared is None and len(samples) == 1 else sample.declared
+            declaration, problem = self._declaration(item, by_then, sample.captured)
+            cases.append(
+                self._case(
+                    item,
+                    declaration,
+                    problem,
+                    sample.measurement,
+                    seen=sample.seen,
+                    baseline=sample.baseline,
+                    nodeid=nodeid,
+                    captured=sample.captured,
+                )
+            )
+        return cases
+
+    def _benchmark_case(
+        self, item: pytest.Item, fixture_call: Declared | None, watched: Watched, codspeed_before: int
+    ) -> list[Case]:
         fixture = benchmark(item)
-        fixed = recorder.declared if recorder is not None else None
-        watched = ran.watched or Watched()
-        if ran.returned:
-            said, _ = self._said(item, fixed, fixture)
-            return [self._offered(item, case, said, _timed_as(case, watched)) for case in ran.returned]
-        taken = [*(recorder.taken if recorder is not None else []), *map(_observed, watched.observed)]
-        if taken:
-            cases = []
-            for at, one in enumerate(taken, 1):
-                nodeid = f"{item.nodeid}#{at}" if len(taken) > 1 else item.nodeid
-                # What is declared between two measurements is of the second.
-                by_then = fixed if one.declared is None and len(taken) == 1 else one.declared
-                said, problem = self._declared(item, by_then, fixture, one.captured)
-                cases.append(self._case(item, said, problem, one.measurement, one.seen, one.baseline, nodeid, one.captured))
-            return cases
         captured = watched.own if fixture is None else watched.benchmark
-        said, problem = self._declared(item, fixed, fixture, captured)
+        declaration, problem = self._declaration(item, fixture_call, captured)
         try:
-            measurement = self._benchmark_time(fixture, ran.before)
-        except ValueError as error:  # a timer of the suite's own that gives no time
+            measurement = self._benchmark_time(fixture, codspeed_before)
+        except ValueError as error:  # the suite's own timer gives no time
             measurement, problem = None, str(error)
         if measurement is None:
-            found = declare.of_properties(item.user_properties)
-            if found is not None:
-                measurement = Measurement("user", found[0])
-                told = said.work is not None and said.source not in ("captured", "names")
-                said = said if told else over(declared(found[1], {}, "properties"), said)
-        if measurement is None and fixture is None and said.work is None:
+            recorded = declare.of_properties(item.user_properties)
+            if recorded is not None:
+                t_s, keywords = recorded
+                measurement = Measurement("user", t_s)
+                if declaration.work is None or declaration.source in ("captured", "names"):
+                    declaration = declare.over(declare.declared(keywords, {}, "properties"), declaration)
+        if measurement is None and fixture is None and declaration.work is None:
             return []
         seen = watched.seen or device_kind(*getattr(item, "funcargs", {}).values())
-        case = self._case(item, said, problem, measurement, seen, captured=captured)
+        case = self._case(item, declaration, problem, measurement, seen=seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
-    def _offered(self, item: pytest.Item, case: Case, said_of_test: Declared | None, captured: Captured | None = None) -> Case:
-        """A case that came as it is, from a child process (``collect``) or out of what the test returned: the nodeid is the
-        item's, with the row's label if it has one. captured: the work of the call that its time is of."""
+    def _complete(
+        self, item: pytest.Item, case: Case, test_declaration: Declared | None, captured: Captured | None = None
+    ) -> Case:
+        """Complete a case that a child process or the test's return value gave, with what its item has.
+
+        captured: the work of the call that was timed.
+        """
         path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
-        said, problem = over(said_of_test, case.declared), case.problem
-        if said.work is None:
+        declaration, problem = declare.over(test_declaration, case.declared), case.problem
+        if declaration.work is None:
             sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: declare.find(self.settings.work, nodeid)))
-            found, wrong = first_said(sources, {})
-            said, problem = over(found, said), wrong or problem
-        if said.work is None and captured is not None:
-            seen, why = watching.declared(captured)
-            said, problem = over(seen, said), problem or why
+            other, other_problem = declare.first_said(sources, {})
+            declaration, problem = declare.over(other, declaration), other_problem or problem
+        if declaration.work is None and captured is not None:
+            declaration, problem = _add_captured(declaration, problem, captured)
         earlier = self.baselines.get(nodeid) if case.baseline is None else None
         return dataclasses.replace(
             case,
             nodeid=nodeid,
-            declared=said,
+            declared=declaration,
             measurement=None if watching.interpreted(captured) else case.measurement,
             problem=problem,
             baseline=earlier.baseline if earlier else case.baseline,
@@ -159,9 +180,10 @@ class Cases:
     def _case(
         self,
         item: pytest.Item,
-        said: Declared,
+        declaration: Declared,
         problem: str,
         measurement: Measurement | None,
+        *,
         seen: str | None,
         baseline: Baseline | None = None,
         nodeid: str = "",
@@ -170,141 +192,154 @@ class Cases:
         if watching.timeless(captured):
             measurement = None
         path, line, _ = item.location
-        found, nodeid = group(item), nodeid or item.nodeid
+        name, nodeid = group(item), nodeid or item.nodeid
+        params = dict(parameters(item))
         earlier = self.baselines.get(nodeid) if baseline is None else None
-        case = Case(
+        if baseline is None and earlier is not None:
+            baseline = earlier.baseline
+        elif baseline is None and name is not None and not declaration.baseline:
+            baseline = _pick_baseline(list(self._group_baselines.get(name, {}).values()), params, declaration, seen)
+        if declaration.baseline and name is not None and measurement is not None:
+            own = Baseline(declaration.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
+            self._group_baselines.setdefault(name, {})[nodeid] = GroupBaseline(own, params, declaration, seen)
+        return Case(
             nodeid=nodeid,
-            test=getattr(item, "originalname", None) or item.name,
-            declared=said,
+            test=_function_name(item),
+            declared=declaration,
             measurement=measurement,
-            baseline=baseline or (earlier.baseline if earlier else self._led(item, found, said, seen)),
+            baseline=baseline,
             baseline_device=earlier.device if earlier else None,
             seen=seen,
             problem=problem,
             launched=captured.kernels if captured is not None else (),
-            group=found,
+            group=name,
             path=path,
             line=(line or 0) + 1,
         )
-        if said.baseline and found is not None and measurement is not None:
-            leads = Baseline(said.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
-            self._leaders.setdefault(found, {})[nodeid] = _Leader(leads, dict(parameters(item)), said, seen)
-        return case
 
-    def _declared(
-        self, item: pytest.Item, fixed: Declared | None, fixture: Any, captured: Captured | None
-    ) -> tuple[Declared, str]:
-        """What is known of a test's kernel, by the first source that knows it, and why nothing is where one failed."""
-        said, problem = self._said(item, fixed, fixture)
-        if said.work is None and captured is not None:
-            seen, why = watching.declared(captured)
-            said, problem = over(seen, said), problem or why
-        if said.work is None:
-            test, params = getattr(item, "originalname", None) or item.name, parameters(item)
-            guessed, wrong = first_said((("names", lambda: declare.guess(test, params)),), params)
-            said, problem = over(guessed, said), problem or wrong
-        return said, problem
+    def _declaration(self, item: pytest.Item, fixture_call: Declared | None, captured: Captured | None) -> tuple[Declared, str]:
+        """Return what the first source knows of a test's kernel, and the problem of a source that failed."""
+        declaration, problem = self._explicit(item, fixture_call)
+        if declaration.work is None and captured is not None:
+            declaration, problem = _add_captured(declaration, problem, captured)
+        if declaration.work is None:
+            test, params = _function_name(item), parameters(item)
+            guessed, guess_problem = declare.first_said((("names", lambda: declare.guess(test, params)),), params)
+            declaration, problem = declare.over(guessed, declaration), problem or guess_problem
+        return declaration, problem
 
-    def _said(self, item: pytest.Item, fixed: Declared | None, fixture: Any) -> tuple[Declared, str]:
-        """What its author or user says. fixed: what its ``roofline`` fixture was told."""
+    def _explicit(self, item: pytest.Item, fixture_call: Declared | None) -> tuple[Declared, str]:
+        """Return what the author or the user declares: fixture, marker, hook, ``[tool.roofline.work]``, extra_info."""
         params = parameters(item)
-        said = over(fixed, self._marked(item))
-        if said.work is not None:
-            return said, ""
-        found, problem = first_said(
+        declaration = declare.over(fixture_call, self._marked(item))
+        if declaration.work is not None:
+            return declaration, ""
+        other, problem = declare.first_said(
             (
                 ("hook", lambda: self._hooked(item, params)),
                 ("config", lambda: declare.find(self.settings.work, item.nodeid)),
-                ("extra_info", lambda: declare.of_extra_info(getattr(fixture, "extra_info", None) or {})),
+                ("extra_info", lambda: declare.of_extra_info(getattr(benchmark(item), "extra_info", None) or {})),
             ),
             params,
         )
-        return over(found, said), problem
+        return declare.over(other, declaration), problem
 
     def _marked(self, item: pytest.Item) -> Declared | None:
         marker = item.get_closest_marker("roofline")
-        return declared(marker.kwargs, parameters(item), "marker") if marker is not None else None
+        return declare.declared(marker.kwargs, parameters(item), "marker") if marker is not None else None
 
     def says_work(self, item: pytest.Item) -> bool:
-        """Whether a marker or a glob says what a test's kernel does, so that nothing need be captured."""
+        """Return whether a marker or a glob declares the work of a test, so that capture is not needed."""
         try:
             marked = self._marked(item)
-        except ValueError:  # told when its row is made
+        except ValueError:  # reported when the row is made
             return True
         return (marked is not None and marked.work is not None) or declare.find(self.settings.work, item.nodeid) is not None
 
-    def timed(self, item: pytest.Item, before: int) -> bool:
-        """Whether the benchmark of a test has taken a time, so that one call more is nothing to it."""
+    def has_benchmark_time(self, item: pytest.Item, codspeed_before: int) -> bool:
+        """Return whether the benchmark of a test has its time, so that one more call cannot change the time."""
         try:
-            return self._benchmark_time(benchmark(item), before) is not None
+            return self._benchmark_time(benchmark(item), codspeed_before) is not None
         except ValueError:
             return False
 
     def _hooked(self, item: pytest.Item, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         try:
-            found: Mapping[str, Any] | None = item.ihook.pytest_roofline_work(item=item, params=params)
+            keywords: Mapping[str, Any] | None = item.ihook.pytest_roofline_work(item=item, params=params)
         except ValueError:
             raise
         except Exception as error:
             raise HookError(f"pytest_roofline_work raised {type(error).__name__}: {error}") from error
-        return found
+        return keywords
 
-    def _benchmark_time(self, fixture: Any, before: int) -> Measurement | None:
+    def _benchmark_time(self, fixture: Any, codspeed_before: int) -> Measurement | None:
         codspeed = self._codspeed()
         if getattr(codspeed, "is_codspeed_enabled", False):
-            return of_codspeed(codspeed, before)
+            return of_codspeed(codspeed, codspeed_before)
         return of_pytest_benchmark(fixture) if fixture is not None else None
 
     def _codspeed(self) -> Any:
         return self.config.pluginmanager.get_plugin("codspeed_plugin")
 
-    def _led(self, item: pytest.Item, found: str | None, said: Declared, seen: str | None) -> Baseline | None:
-        """The leader of a test's benchmark group, for the others of it."""
-        if found is None or said.baseline:
-            return None
-        return _chosen(list(self._leaders.get(found, {}).values()), dict(parameters(item)), said, seen)
+
+def _add_captured(declaration: Declared, problem: str, captured: Captured) -> tuple[Declared, str]:
+    other, other_problem = watching.declared(captured)
+    return declare.over(other, declaration), problem or other_problem
 
 
-def _timed_as(case: Case, watched: Watched) -> Captured | None:
-    """What was captured of the timed call whose time a returned figure is; None where it may be one of several."""
+def _timed_call(case: Case, watched: Watched) -> Captured | None:
+    """Return the capture of the call whose time a returned figure is; None where calls of several kinds fit."""
     t_s = case.measurement.t_s if case.measurement is not None else 0.0
-    near = [one for one in watched.observed if abs(one.measurement.t_s - t_s) <= _ROUNDED * t_s]
-    found = [one.captured for one in near if one.captured]
-    works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in found]
-    return found[0] if found and works.count(works[0]) == len(works) else None
+    captures = [
+        observed.captured
+        for observed in watched.observed
+        if observed.captured and abs(observed.measurement.t_s - t_s) <= _ROUNDED * t_s
+    ]
+    works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in captures]
+    return captures[0] if captures and works.count(works[0]) == len(works) else None
 
 
-def _observed(one: Observed) -> Taken:
-    return Taken(None, one.measurement._replace(notes=(*one.measurement.notes, f"by {one.source}")), captured=one.captured)
+def _to_sample(observed: Observed) -> Sample:
+    measurement = observed.measurement
+    measurement = measurement._replace(notes=(*measurement.notes, f"by {observed.source}"))
+    return Sample(None, measurement, captured=observed.captured)
 
 
-def _chosen(leaders: list[_Leader], params: Mapping[str, Any], said: Declared, seen: str | None) -> Baseline | None:
-    """The leader that shares most of the arguments. One of another problem or device, or one of several, is no baseline that
-    a speedup can be told over: it is of kind ``unknown``."""
-    if not leaders:
+def _pick_baseline(
+    candidates: list[GroupBaseline], params: Mapping[str, Any], declaration: Declared, seen: str | None
+) -> Baseline | None:
+    """Return the group baseline that shares most arguments.
+
+    Its kind is ``unknown``, and no speedup is computed, where several share as many, and where its work or device differs.
+    """
+    if not candidates:
         return None
-    shared = [sum(_equal(params.get(key, key), value) for key, value in leader.params.items()) for leader in leaders]
-    best = [leader for leader, count in zip(leaders, shared) if count == max(shared)]
+    shared = [sum(_is_equal(params.get(key, key), value) for key, value in other.params.items()) for other in candidates]
+    best = [candidate for candidate, count in zip(candidates, shared) if count == max(shared)]
     first = best[0]
-    here, there = said.work, first.said.work
-    other_work = (
-        here is not None
-        and there is not None
-        and {(m.bytes, m.flops) for m in here.candidates} != {(m.bytes, m.flops) for m in there.candidates}
+    work, other_work = declaration.work, first.declaration.work
+    differs = (
+        work is not None
+        and other_work is not None
+        and {(m.bytes, m.flops) for m in work.candidates} != {(m.bytes, m.flops) for m in other_work.candidates}
     )
-    devices = {device for device in (said.device or seen, first.said.device or first.seen) if device is not None}
-    if len(best) > 1 or other_work or len(devices) > 1:
+    devices = {declaration.device or seen, first.declaration.device or first.seen} - {None}
+    if len(best) > 1 or differs or len(devices) > 1:
         return first.baseline._replace(kind="unknown")
     return first.baseline
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     one, other = plain(one), plain(other)
     return one is other or (type(one) is type(other) and isinstance(one, (bool, int, float, str)) and one == other)
 
 
+def _function_name(item: pytest.Item) -> str:
+    return getattr(item, "originalname", None) or item.name
+
+
 class _Parameters(Mapping[str, Any]):
-    """The parametrize arguments of a test as it gets them: of a parametrized fixture, the number or name it returned."""
+    """The parametrize arguments of a test as the test gets them: for a parametrized fixture, the value it returned."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -312,8 +347,8 @@ class _Parameters(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         value = self._params[name]
-        given = plain(getattr(self._item, "funcargs", {}).get(name))
-        return given if isinstance(given, (bool, int, float, str)) else value
+        argument = plain(getattr(self._item, "funcargs", {}).get(name))
+        return argument if isinstance(argument, (bool, int, float, str)) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._params)
@@ -323,18 +358,18 @@ class _Parameters(Mapping[str, Any]):
 
 
 def parameters(item: pytest.Item) -> Mapping[str, Any]:
-    """The parametrize arguments of a test; the values of fixtures among them once they are there."""
+    """Return the parametrize arguments of a test, with the values of fixtures once those are set up."""
     return _Parameters(item)
 
 
 def benchmark(item: pytest.Item) -> Any:
-    """The fixture of pytest-benchmark or pytest-codspeed that a test has; None for another of that name."""
+    """Return the ``benchmark`` fixture of a test; None without one of pytest-benchmark or pytest-codspeed."""
     fixture = getattr(item, "funcargs", {}).get("benchmark")
     return fixture if is_benchmark(fixture) else None
 
 
 def group(item: pytest.Item) -> str | None:
-    """The benchmark group of a test."""
+    """Return the benchmark group of a test."""
     marker = item.get_closest_marker("benchmark")
-    found = marker.kwargs.get("group") if marker is not None else None
-    return found if isinstance(found, str) else None
+    name = marker.kwargs.get("group") if marker is not None else None
+    return name if isinstance(name, str) else None

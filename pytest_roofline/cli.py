@@ -24,9 +24,9 @@ def _annotate(parser: ArgumentParser) -> None:
 
 
 def _check(parser: ArgumentParser) -> None:
-    from . import checking
+    from .records import check
 
-    checking.configure(parser)
+    check.configure(parser)
 
 
 def _ledger_show(parser: ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.checking import Checker
+from pytest_roofline.records.check import Checker
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.row import Row
 from roofline_engine import peaks_table

@@ -25,17 +25,17 @@ from roofline_engine.roofline import bound, point, roof_time
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, in_cache
 
-from .declare import build
-from .evaluate import facts_of, find_mismatch, times
-from .gate import RECORD_KINDS
-from .records.registry import adapters, choose
-from .records.row import RecordRow
-from .records.source import SAMPLE, Adapter, RefusedError, open_source
-from .report.checked import Tally
-from .row import Refusal, Row
+from ..declare import build
+from ..evaluate import facts_of, find_mismatch, times
+from ..gate import RECORD_KINDS
+from ..report.records import Tally
+from ..row import Refusal, Row
+from .registry import adapters, choose
+from .row import RecordRow
+from .source import SAMPLE, Adapter, RefusedError, open_source
 
 if TYPE_CHECKING:
-    from .baselines import Predictions
+    from ..baselines import Predictions
 
 #: Works kept by shape: tuner tables try many kernels on one shape.
 _REMEMBERED = 4096
@@ -237,7 +237,7 @@ def run(options: Namespace) -> int:
         raise ValueError(f"--format: there are {', '.join(adapter.NAME for adapter in known)}")
     predictions = None
     if options.predictions:
-        from .baselines import read_predictions
+        from ..baselines import read_predictions
 
         predictions = read_predictions(Path(options.predictions))
     table, given = _peaks(options.peaks, options.device)
@@ -256,7 +256,7 @@ def run(options: Namespace) -> int:
     if not read and tally.total == 0:
         raise ValueError("; ".join(tally.said))
     if options.ledger:
-        from .ledger import append, pair_of
+        from ..ledger import append, pair_of
 
         append(
             Path(options.ledger),
@@ -303,7 +303,7 @@ def _hooked() -> list[Adapter]:
     """Adapters of installed packages: the hook of this plugin, outside pytest."""
     import pluggy
 
-    from . import hookspec
+    from .. import hookspec
 
     manager = pluggy.PluginManager("pytest")
     manager.add_hookspecs(hookspec)

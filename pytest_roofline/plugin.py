@@ -1,4 +1,4 @@
-"""pytest hooks: options, marker and fixture; the rest is registered by ``--roofline`` alone (``session``).
+"""pytest hooks that always run: options, marker and fixture. The flag ``--roofline`` registers the rest, in ``session``.
 
 PYTEST_DONT_REWRITE
 """
@@ -16,53 +16,79 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel=None, device=None, min_pct=None, target_eff=None, "
-    "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, engine=None, **sizes): the work "
-    "of the kernel under test; a string that is the name of a parametrize argument is that argument"
+    "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, engine=None, **sizes): declare the "
+    "work of the kernel under test; a string that names a parametrize argument stands for its value"
+)
+#: Name, metavar, help.
+_OPTIONS = (
+    (
+        "device",
+        "NAME",
+        "device that the tests run on: a product (MI355X), an architecture (gfx950), cpu, or auto (default: auto, the device "
+        "of each test's arrays)",
+    ),
+    (
+        "peaks",
+        "PATH",
+        "use this peak table, or the ceilings that another tool measured (default: the table that comes with the package)",
+    ),
+    ("predictions", "PATH", "compare speedups with the predictions in this profile_roofline.json (default: none)"),
+    (
+        "baseline",
+        "PATH",
+        "compute speedups over the times in this file: pytest-benchmark JSON or an earlier JSON report (default: none)",
+    ),
+    (
+        "report",
+        "TYPE[:DEST]",
+        "write a report: term, github, json:FILE, md:FILE, or the figure as html:FILE, svg:FILE, png:FILE, pdf:FILE, "
+        "vl.json:FILE, vg.json:FILE; repeatable, an empty TYPE turns term off (default: term)",
+    ),
+    (
+        "fail-on",
+        "KIND[,KIND]",
+        "fail a test whose row is one of beyond_roof, exceeds_target, infeasible, regression, unmodelled (default: none)",
+    ),
+    ("fail-under", "PCT", "fail a test that reaches less than this percent of its roof, 1 to 100 (default: no limit)"),
+    ("ledger", "PATH", "append the predicted and the actual speedup of each row to this ledger (default: none)"),
+    (
+        "capture",
+        "auto|off",
+        "auto: run each benchmark without declared work once more to infer its bytes and FLOPs; off: never (default: auto)",
+    ),
+    (
+        "match",
+        "FILE",
+        "match tests with predictions by this TOML file: globs of nodeids to names of predictions (default: match by name)",
+    ),
+    ("time", "GLOB", "in tests whose nodeid matches, measure the callable that the marker names with time= (default: none)"),
+)
+#: Name, type, help. An option of the same name wins.
+_INI_KEYS = (
+    ("device", "string", "default of --roofline-device"),
+    ("peaks", "string", "default of --roofline-peaks"),
+    ("fail_on", "args", "default of --roofline-fail-on"),
+    ("fail_under", "float", "default of --roofline-fail-under"),
+    ("noise", "float", "relative difference of two times that counts as noise (default: 0.034)"),
+    ("scripts", "linelist", "scripts to run as tests, one a line: GLOB[::csv=PATTERN][::args=ARGUMENTS] (default: none)"),
+    ("item_timeout", "float", "seconds that a task folder, a script or a benchmark file may take (default: 600)"),
+    ("junit", "string", "properties of each row in JUnit XML: full or none (default: full)"),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("roofline", "roofline headroom of kernels")
-    add = group.addoption
-    add(
+    group = parser.getgroup("roofline", "percent of the roofline that kernels reach")
+    group.addoption(
         "--roofline",
         action="store_true",
-        help="annotate tests and benchmarks with their headroom; changes no outcome by itself",
+        help="report each test's time, percent of its roof, limiter and headroom; changes no outcome by itself (default: off)",
     )
-    add("--roofline-device", metavar="NAME", help="the device: a product, a gfx, cpu, or auto (default)")
-    add("--roofline-peaks", metavar="PATH", help="another peak table, or ceilings another tool measured")
-    add("--roofline-predictions", metavar="PATH", help="a profile_roofline.json to hold the measurements against")
-    add("--roofline-baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the time before")
-    add(
-        "--roofline-report",
-        metavar="TYPE[:DEST]",
-        action="append",
-        help="term (default), json, md, github, or a figure (html, svg, png, pdf, vl.json, vg.json) to its file; repeatable",
-    )
-    add(
-        "--roofline-fail-on",
-        metavar="KIND[,KIND]",
-        help="fail a test that is beyond_roof, exceeds_target, infeasible, regression or unmodelled",
-    )
-    add("--roofline-fail-under", metavar="PCT", help="fail a test under this percent of its roof (1 to 100)")
-    add("--roofline-ledger", metavar="PATH", help="append what was predicted and what came of it to this ledger")
-    add(
-        "--roofline-capture",
-        metavar="auto|off",
-        help="watch one call more of what nobody annotated (auto, the default), or not",
-    )
-    add("--roofline-match", metavar="FILE", help="TOML: globs over nodeids to the predictions they are of")
-    add("--roofline-time", metavar="GLOB", help="time the callable that a marker names with time=, in tests that match")
-    parser.addini("roofline_device", "default of --roofline-device")
-    parser.addini("roofline_peaks", "default of --roofline-peaks")
-    parser.addini("roofline_fail_on", "default of --roofline-fail-on", type="args", default=None)
-    parser.addini("roofline_fail_under", "default of --roofline-fail-under", type="float", default=None)
-    parser.addini("roofline_noise", "relative change that is noise (default 0.034)", type="float", default=None)
-    parser.addini("roofline_scripts", "globs of scripts that are tests: GLOB[::csv=PATTERN][::args=ARGUMENTS]", type="linelist")
-    parser.addini(
-        "roofline_item_timeout", "seconds for a task, a script or a benchmark file (default 600)", type="float", default=None
-    )
-    parser.addini("roofline_junit", "properties of a row in JUnit XML: full (default) or none")
+    for name, metavar, text in _OPTIONS:
+        action = "append" if name == "report" else "store"
+        group.addoption(f"--roofline-{name}", metavar=metavar, action=action, help=text)
+    kind: Any
+    for name, kind, text in _INI_KEYS:
+        parser.addini(f"roofline_{name}", text, type=kind, default=None)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -80,16 +106,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """A gate that was asked for and is off would pass for a green run."""
-    asked = config.option.roofline_fail_on or config.option.roofline_fail_under
-    return None if config.option.roofline or not asked else "roofline: off, its gate too: it needs --roofline"
+    """Warn about a gate without the flag: a run that checks nothing would look green."""
+    if config.option.roofline:
+        return None
+    gates = [name for name in ("fail_on", "fail_under") if getattr(config.option, f"roofline_{name}")]
+    options = " and ".join(f"--roofline-{name.replace('_', '-')}" for name in gates)
+    return f"roofline: {options} {'has' if len(gates) == 1 else 'have'} no effect without --roofline" if gates else None
 
 
 class NullFixture:
     """The ``roofline`` fixture without ``--roofline``: each call is one plain call."""
 
     def __call__(self, **work: object) -> None:
-        """Declare the work of what is measured next."""
+        """Declare the work of the next measurement."""
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call ``fn`` and return its value."""
@@ -100,11 +129,11 @@ class NullFixture:
         return candidate(*args, **kwargs)
 
     def record(self, t_s: float, **measurement: Any) -> None:
-        """Take a time that the test measured itself."""
+        """Add a time that the test measured itself."""
 
 
 @pytest.fixture
 def roofline(request: pytest.FixtureRequest) -> NullFixture | Recorder:
-    """Declares work whose shapes are known at run time, and measures: see ``measure``, ``compare`` and ``record``."""
+    """Declare work whose shapes are known at run time, and measure it: ``measure``, ``compare``, ``record``."""
     session = request.config.pluginmanager.get_plugin("roofline-session")
     return NullFixture() if session is None else session.fixture(request.node)

@@ -498,8 +498,8 @@ def test_a_gate_holds_in_a_worker(project: Project) -> None:
 @pytest.mark.parametrize(
     ("glob", "told"),
     [
-        ("test_timed", "--roofline-time=test_timed fits no test: it is a glob of whole nodeids, as in '*::test_name*'"),
-        ("*test_plain", "--roofline-time=*test_plain times nothing: no test that it fits has time= in its marker"),
+        ("test_timed", "--roofline-time=test_timed matches no test: it is a glob of whole nodeids, as in '*::test_name*'"),
+        ("*test_plain", "--roofline-time=*test_plain times nothing: no test that it matches has time= in its marker"),
         ("*test_timed", ""),
     ],
 )

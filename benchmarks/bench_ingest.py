@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pytest_roofline.records import aiter_gemm
+from pytest_roofline.records.formats.aiter import TUNED_GEMM
 from pytest_roofline.records.source import open_source
 
 HEADER = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"
@@ -35,7 +35,7 @@ def write(path: Path, rows: int) -> Path:
 
 def seconds(path: Path) -> float:
     start = time.process_time()
-    rows = sum(1 for record in aiter_gemm.read(open_source(path)) if not record.refused)
+    rows = sum(1 for record in TUNED_GEMM.read(open_source(path)) if not record.refused)
     done = time.process_time() - start
     assert rows, path
     return done
@@ -51,9 +51,9 @@ def plain(path: Path) -> float:
 def memory(path: Path) -> float:
     """The highest resident MiB of a process of its own that reads the file."""
     program = (
-        "import resource, sys\nfrom pathlib import Path\nfrom pytest_roofline.records import aiter_gemm\n"
+        "import resource, sys\nfrom pathlib import Path\nfrom pytest_roofline.records.formats.aiter import TUNED_GEMM\n"
         "from pytest_roofline.records.source import open_source\n"
-        "for _ in aiter_gemm.read(open_source(Path(sys.argv[1]))): pass\n"
+        "for _ in TUNED_GEMM.read(open_source(Path(sys.argv[1]))): pass\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)

@@ -5,29 +5,24 @@ The rows are those of ``records``: a script's CSV, the lines that it printed, a 
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import inspect
-import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from roofline_engine import peaks_table
 from roofline_engine.peaks import named
-from roofline_engine.units import printable
 from roofline_engine.work import Work
 
 from .declare import Declared, build
 from .evaluate import times
-from .records import aiter_table
-from .records.registry import choose
+from .records.registry import read_rows
 from .records.row import RecordRow
-from .records.source import RefusedError, Source
+from .records.source import RefusedError
+from .records.table import column_of_key
 from .testcase import Case
 from .values import plain
 
@@ -104,11 +99,6 @@ def _device(name: str | None, units: int | None) -> str | None:
     return named(peaks_table.load(path, shipped=True), name, units).product or name
 
 
-#: The unit at the end of a key that names a figure.
-_UNIT = re.compile(r"(?:^|[ _])(us|ms|tflops|tflpos|gflops|tb/s|gb/s)$", re.I)
-_TIME = re.compile(r"(?:^|[ _])(us|ms)$", re.I)
-
-
 @contextmanager
 def catching(item: Any) -> Iterator[list[Mapping[str, Any]]]:
     """A list that fills with the rows of figures that the test's function returns while the block runs.
@@ -153,7 +143,7 @@ def figures(value: Any) -> list[Mapping[str, Any]]:
 
 def _figure(key: Any, value: Any) -> bool:
     value = plain(value)
-    return isinstance(key, str) and _UNIT.search(key) is not None and isinstance(value, (int, float))
+    return isinstance(key, str) and column_of_key(key) is not None and isinstance(value, (int, float))
 
 
 def returned_records(rows: Sequence[Mapping[str, Any]], params: Mapping[str, Any], label: str) -> list[RecordRow]:
@@ -162,31 +152,14 @@ def returned_records(rows: Sequence[Mapping[str, Any]], params: Mapping[str, Any
 
 
 def _read(row: Mapping[str, Any], params: Mapping[str, Any], label: str) -> list[RecordRow]:
-    columns = {_spaced(str(key)): plain(value) for key, value in row.items()}
+    columns = {column_of_key(str(key)) or str(key): plain(value) for key, value in row.items()}
     known = {name.lower() for name in columns}
     columns = {**{name: plain(value) for name, value in params.items() if name.lower() not in known}, **columns}
-    names = [name for name, value in columns.items() if isinstance(value, (bool, int, float, str))]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([["test", *names], [label, *(columns[name] for name in names)]])  # a table has two columns or more
-    adapter = choose(text.getvalue(), ".csv")
-    if adapter is None and any(_TIME.search(name) for name in names):
-        adapter = aiter_table
-    if adapter is None:
-        return [RecordRow(row="returned", refused=f"it returns {', '.join(map(printable, names))}: rates without a time")]
-    source = Source(Path(label), io.BytesIO(text.getvalue().encode("utf-8", errors="replace")))
+    cells = {name: value for name, value in columns.items() if isinstance(value, (bool, int, float, str))}
     try:
-        return [_returned(record) for record in adapter.read(source)]
+        records = read_rows([cells], label)
     except RefusedError as error:
         return [RecordRow(row="returned", refused=str(error))]
-
-
-def _returned(record: RecordRow) -> RecordRow:
-    """How a test took its time is not in the value, whatever the format does as a rule."""
-    record.row, record.clock, record.cache = "returned", "unknown", "unknown"
-    return record
-
-
-def _spaced(key: str) -> str:
-    """``ck_us`` as ``ck us``."""
-    return _UNIT.sub(lambda found: f" {found[1]}", key).strip()
+    for record in records:  # the value does not say how the test took its time, whatever the format does as a rule
+        record.row, record.clock, record.cache = "returned", "unknown", "unknown"
+    return records

@@ -21,7 +21,7 @@ from ..declare import Declared, matches
 from ..recorded import of_records
 from ..records.registry import choose
 from ..records.row import RecordRow
-from ..records.source import SAMPLE, RefusedError, open_source
+from ..records.source import RefusedError, open_source
 from ..testcase import Case
 from . import child
 from .items import ChildFile, ChildItem, scratch
@@ -134,7 +134,7 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[
     for path in paths:
         try:
             with open_source(path) as source:
-                adapter = choose(source.start(SAMPLE), path.suffix)
+                adapter = choose(source.sample())
                 if adapter is not None:
                     records += itertools.islice(adapter.read(source), MOST + 1 - len(records))
                 elif asked:

@@ -1,7 +1,7 @@
 """Extracted task folders, ``meta.json`` next to ``unittest.py``: an item per case, and one run of the harness for all cases.
 
 The exit status of the harness is its verdict: 0 right, 1 wrong, 2 the environment is missing, 3 the harness is incomplete. Its
-output has the time of each case (``geak_lines``). Only the harness opens the recorded inputs and outputs
+output has the time of each case (``records.formats.geak``). Only the harness opens the recorded inputs and outputs
 (``reference_io.pt``), which are a pickle.
 """
 
@@ -18,11 +18,9 @@ import pytest
 from roofline_engine.units import printable
 
 from ..recorded import of_records
-from ..records import geak_lines
+from ..records.formats.geak import CASES, META, UNITTEST, Task, Workload, read_task
 from ..records.row import RecordRow
 from ..records.source import RefusedError, open_source
-from ..records.task_meta import META, Task, Workload, of_file
-from ..records.values import PER_SECOND
 from . import child
 from .items import ChildFile, ChildItem, scratch, unique_names
 
@@ -64,7 +62,7 @@ class TaskDir(ChildFile):
         self._served: set[str] = set()  # the items that have used the last run
 
     def collect(self) -> Iterator[ChildItem]:
-        self.task = of_file(self.path.with_name(META))
+        self.task = read_task(self.path.with_name(META))
         cases = self.task.cases
         if not cases:
             yield WholeTask.from_parent(self, name=self.path.parent.name or "task")
@@ -188,10 +186,10 @@ def _read_output(out: Path) -> _HarnessRun:
             result = printable(line.strip())[:300]
     listed = out.with_name("unittest.py")  # messages name this file
     listed.write_text("\n".join(marked), encoding="utf-8")
-    if any(map(geak_lines.CASES.match, marked)):
+    if any(map(CASES.match, marked)):
         with open_source(listed) as source:
             try:
-                records.update((record.name, record) for record in geak_lines.read(source))
+                records.update((record.name, record) for record in UNITTEST.read(source))
             except RefusedError as error:
                 unread = "" if records or singles else str(error)
     single = singles[-1] if singles and shapes in (None, 1) else None
@@ -200,7 +198,7 @@ def _read_output(out: Path) -> _HarnessRun:
 
 def _latency(text: str, row: str) -> RecordRow:
     try:
-        t_s = float(text) / PER_SECOND["ms"]
+        t_s = float(text) / 1e3
     except ValueError:
         t_s = 0.0
     if not 0 < t_s < float("inf"):

@@ -30,9 +30,9 @@ from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
 from ..report.records import Tally
 from ..row import Refusal, Row
-from .registry import adapters, choose
+from .registry import ADAPTERS, choose
 from .row import RecordRow
-from .source import SAMPLE, Adapter, RefusedError, open_source
+from .source import Adapter, RefusedError, open_source
 
 if TYPE_CHECKING:
     from ..baselines import Predictions
@@ -224,7 +224,7 @@ def run(options: Namespace) -> int:
         ValueError, OSError: for bad usage, and where no file could be read.
     """
     more = _hooked()
-    known = [*more, *adapters()]
+    known = [*more, *ADAPTERS]
     if options.records == ["list"] and options.format is None:
         print("\n".join(adapter.NAME for adapter in known))
         return 0
@@ -290,7 +290,7 @@ def _happened(kind: str, tally: Tally) -> bool:
 def _of_file(path: Path, checker: Checker, named: Adapter | None, more: list[Adapter]) -> Iterator[Row]:
     source = open_source(path)
     with source, _progress(path) as tick:
-        adapter = named or choose(source.start(SAMPLE), path.suffix, more)
+        adapter = named or choose(source.sample(), more)
         if adapter is None:
             raise RefusedError(f"{source.label}: of no format that is known here (roofline check list)")
         for at, item in enumerate(checker.check(source.label, adapter.read(source))):

@@ -1,57 +1,49 @@
-"""Every adapter of this package, in the order in which they are asked: the most particular formats first."""
+"""Every adapter of this package, and which of them reads a file or rows that a program holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from . import (
-    aiter_gemm,
-    aiter_moe,
-    aiter_table,
-    arena,
-    definitions,
-    flashinfer_csv,
-    geak_lines,
-    geak_op_bench,
-    google_benchmark,
-    kernelbench,
-    liger,
-    microbench,
-    nvbench,
-    popcorn,
-    pytest_benchmark,
-    trace,
-    tritonbench,
-)
+from .formats import aiter, benchmarks, flashinfer, geak, leaderboards, triton
+from .row import RecordRow
 from .source import Adapter, Sample
+from .table import TableFormat, table_of
 
+#: In the order in which they are asked: the most particular formats first.
 ADAPTERS: tuple[Adapter, ...] = (
-    geak_op_bench,
-    nvbench,
-    pytest_benchmark,
-    google_benchmark,
-    trace,
-    definitions,
-    arena,
-    kernelbench,
-    geak_lines,
-    popcorn,
-    liger,
-    flashinfer_csv,
-    aiter_moe,
-    tritonbench,
-    aiter_gemm,
-    aiter_table,
-    microbench,
+    geak.OP_BENCH,
+    benchmarks.NVBENCH,
+    benchmarks.PYTEST_BENCHMARK,
+    benchmarks.GOOGLE_BENCHMARK,
+    flashinfer.TRACE,
+    flashinfer.DEFINITION,
+    leaderboards.ARENA,
+    leaderboards.KERNELBENCH,
+    geak.UNITTEST,
+    leaderboards.POPCORN,
+    triton.LIGER,
+    flashinfer.BENCHMARK,
+    aiter.TUNED_MOE,
+    triton.TRITONBENCH,
+    aiter.TUNED_GEMM,
+    aiter.OP_TEST,
+    triton.GEMM_SWEEP,
 )
 
 
-def adapters() -> Sequence[Adapter]:
-    """Those of this package, the narrower formats first."""
-    return ADAPTERS
+def choose(sample: Sample, more: Iterable[Adapter] = ()) -> Adapter | None:
+    """The first adapter that knows the start of a file; those of hooks are asked before this package's."""
+    return next((adapter for adapter in (*more, *ADAPTERS) if adapter.matches(sample)), None)
 
 
-def choose(source_start: str, suffix: str, more: Iterable[Adapter] = ()) -> Adapter | None:
-    """The first adapter that knows the start of a file; those of hooks are asked before ours."""
-    sample = Sample(source_start, suffix)
-    return next((adapter for adapter in (*more, *adapters()) if adapter.matches(sample)), None)
+def read_rows(rows: Sequence[Mapping[str, object]], label: str) -> list[RecordRow]:
+    """The records of rows that a program holds, such as a dict that a test returned; their keys are columns of a CSV.
+
+    Raises:
+        RefusedError: when no format has these columns and none of them is a time, or a format needs another column.
+    """
+    table = table_of(rows, label)
+    columns = frozenset(name.lower() for name in table.names)
+    tables = (adapter for adapter in ADAPTERS if isinstance(adapter, TableFormat))
+    adapter = next((adapter for adapter in tables if adapter.has_columns(columns)), aiter.OP_TEST)
+    return list(adapter.read_table(table))

@@ -1,167 +1,271 @@
-"""CSV as benchmarks write it: the separator told by the header, columns by name, rows by the line where they stand.
+"""Rows with named columns, whether they come from a CSV file or from a program, and the columns that a format declares.
 
-An adapter asks a ``Table`` for its columns once and then turns each row's fields into records. What is wrong with one row (too
-few fields, a cell that is no number, a NUL) refuses that row; a column that is missing or ambiguous refuses the file.
+A format declares ``Column`` and ``Rate`` values once and binds them to a ``Table``. A fault of one row (too few fields, a cell
+that is not a number, a NUL) refuses that row; a missing or ambiguous column refuses the file.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
+from typing import Any, NamedTuple
 
 from roofline_engine.check import Claim
-from roofline_engine.units import number, parse_dtype, printable, whole
+from roofline_engine.units import UNITS, number, parse_dtype, printable, whole
 
 from .row import RecordRow
-from .source import RefusedError, Sample, Source
+from .source import RefusedError, Sample, Source, bare_row, separator, split_header
 
-#: No format has as many columns; a header that has is none.
+#: No format has more columns.
 _MOST_COLUMNS = 2_000
-#: Of a shape or of a name nothing longer than this is shown.
+#: Characters of a cell that a message shows.
 _SHOWN = 60
-_QUOTED = re.compile(r'"[^"]*"|\([^()]*\)')
+#: The default of a column that every file of the format has.
+REQUIRED: Any = ...
+#: The default of a column without which its field is left out.
+ABSENT: Any = object()
+
+#: Seconds of one, by the spelling of a unit of time in lower case.
+TIMES = {spelling: unit.factor for spelling, unit in UNITS.items() if unit.kind == "time"}
+#: The roof, and B/s or FLOP/s of one, by the spelling of a rate in lower case.
+RATES = {spelling: (unit.axis, unit.factor) for spelling, unit in UNITS.items() if unit.axis}
+
+Fields = Sequence[str]
 
 
-def separator(first: str) -> str:
-    """The separator that a header line uses most, outside quotes and parentheses; a pipe where it opens the line."""
-    if first.lstrip("\ufeff ").startswith("|"):
-        return "|"
-    bare = _QUOTED.sub("", first)
-    return max(",;\t", key=bare.count)
+class Column(NamedTuple):
+    """A column of a format, and the field that its cells fill."""
+
+    field: str
+    names: tuple[str, ...]  # its spellings; the first that the file has is read
+    read: Callable[[str, str], Any]  # from a cell's text and the column's name to the value
+    default: Any = REQUIRED  # the value when the file has no such column
 
 
-def _columns(first: str) -> list[str]:
-    mark = separator(first)
-    line = first.removeprefix("\ufeff")
-    if mark == "|":
-        return [name.strip() for name in _bare(line).split("|")]
-    try:
-        return [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
-    except csv.Error:
-        return []
+class Rate(NamedTuple):
+    """A column that prints a rate."""
 
-
-@lru_cache(maxsize=4)
-def _of_line(first: str) -> frozenset[str]:
-    return frozenset(name.lower() for name in _columns(first)) if first.isprintable() or "\t" in first else frozenset()
-
-
-def header(sample: Sample) -> frozenset[str]:
-    """The column names at the start of a file, in lower case, for ``matches``; none where it is no table."""
-    return _of_line(sample.first.removeprefix("\ufeff"))
+    name: str
+    axis: str  # memory or compute
+    base: float  # B/s or FLOP/s of one
 
 
 class Table:
-    """One file: ``names`` of its columns as they stand, and its rows.
+    """Named columns and their rows. ``rows`` gives where a row is, its fields, and what is wrong with it."""
 
-    Raises:
-        RefusedError: for a file without a header.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.label = source.label
-        self._tainted = False
-        self._lines = self._clean(source)
-        first, self._above = "", 0
-        for line in self._lines:
-            self._above += 1
-            if line.strip():
-                first = line
-                break
-        self._mark = separator(first)
-        self.names = [printable(name) for name in _columns(first)]
+    def __init__(self, label: str, names: Sequence[str], rows: Iterable[tuple[str, Fields, str]]) -> None:
+        self.label, self.names, self._rows = label, list(names), rows
         self._places: dict[str, list[int]] = {}
         for place, name in enumerate(self.names):
             self._places.setdefault(name.lower(), []).append(place)
-        if len(self.names) < 2:
-            raise RefusedError(f"{self.label}: no header line with columns, expected a CSV file")
         if len(self.names) > _MOST_COLUMNS:
-            raise RefusedError(f"{self.label}: {len(self.names)} columns, expected at most {_MOST_COLUMNS}")
+            raise RefusedError(f"{label}: {len(self.names)} columns, expected at most {_MOST_COLUMNS}")
 
-    def _clean(self, source: Source) -> Iterator[str]:
-        """The lines; a NUL, which Python's reader takes differently by version, is replaced and remembered."""
-        for line in source.lines():
-            if "\0" in line:
-                self._tainted = True
-                line = line.replace("\0", "\ufffd")
-            yield line
-
-    def column(self, *names: str) -> int:
-        """Where the column of the first of ``names`` that the file has stands.
+    def place(self, *names: str) -> int:
+        """Return where the column of the first of ``names`` that the file has is.
 
         Raises:
-            RefusedError: where it has none of them, or one of them twice.
+            RefusedError: when the file has none of them, or has one of them twice.
         """
-        place = self.maybe(*names)
+        place = self.find(*names)
         if place is None:
             raise RefusedError(f"{self.label}: no column {' or '.join(names)}; it has {', '.join(self.names)[:300]}")
         return place
 
-    def maybe(self, *names: str) -> int | None:
-        """The same; None where the file has none of them."""
+    def find(self, *names: str) -> int | None:
+        """Return the same; None when the file has none of them."""
         for name in names:
-            places = self._places.get(name.lower(), ())
+            places = self.every(name)
             if len(places) > 1:
-                said = " and ".join(str(place + 1) for place in places)
-                raise RefusedError(
-                    f"{self.label}: column {name} stands there {len(places)} times (fields {said}): which is meant?"
-                )
+                fields = " and ".join(str(place + 1) for place in places)
+                raise RefusedError(f"{self.label}: column {name!r} appears {len(places)} times (fields {fields})")
             if places:
                 return places[0]
         return None
 
     def every(self, name: str) -> list[int]:
-        """All columns of that name, where a format repeats one for another of its parts."""
+        """Return all columns of that name; some formats repeat one."""
         return self._places.get(name.lower(), [])
 
-    def records(self, read: Callable[[str, list[str]], Iterable[RecordRow]]) -> Iterator[RecordRow]:
-        """What ``read(where, fields)`` makes of every row, one after another; a ValueError of its refuses the row."""
-        width, above = len(self.names), self._above
-        lines = map(_bare, self._lines) if self._mark == "|" else self._lines
-        if self._mark == "|":
-            rows = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE, skipinitialspace=True)
-        else:
-            rows = csv.reader(lines, delimiter=self._mark, strict=True)
-        line = 0
-        while True:
+    def bind(self, *columns: Column) -> Callable[[Fields], dict[str, Any]]:
+        """Return what reads these columns of a row as values by field.
+
+        Raises:
+            RefusedError: as ``place`` does for a required column.
+        """
+        fixed: dict[str, Any] = {}
+        cells: list[tuple[str, Callable[[str, str], Any], int, str]] = []
+        for column in columns:
+            place = self.place(*column.names) if column.default is REQUIRED else self.find(*column.names)
+            if place is None and column.default is not ABSENT:
+                fixed[column.field] = column.default
+            elif place is not None:
+                fixed[column.field] = None  # its place in the order
+                cells.append((column.field, column.read, place, self.names[place]))
+
+        def values(fields: Fields) -> dict[str, Any]:
+            found = fixed.copy()
+            for field, read, place, name in cells:
+                found[field] = read(fields[place], name)
+            return found
+
+        return values
+
+    def timing(
+        self, column: str, unit: float, rates: Iterable[Rate] = (), text_of: Callable[[str], str] | None = None
+    ) -> Callable[[Fields], dict[str, Any]]:
+        """Return what reads a row's time and printed rates, as fields of its RecordRow.
+
+        Args:
+            column: the column of the time.
+            unit: seconds of one.
+            rates: columns next to it; those that the file does not have are left out.
+            text_of: the number in a cell of the time.
+        """
+        place, name = self.place(column), self.names[self.place(column)]
+        printed = [(at, rate.axis, rate.base) for rate in rates if (at := self.find(rate.name)) is not None]
+
+        def values(fields: Fields) -> dict[str, Any]:
+            text = fields[place] if text_of is None else text_of(fields[place])
+            t_s, refused = duration(text, name, unit)
+            rounding = half_digit(text, t_s / unit) if t_s else 0.0
+            claims = [claim(fields[at], axis, base, rounding) for at, axis, base in printed]
+            return {
+                "t_s": t_s,
+                "hand_written": t_s == unit,
+                "claims": tuple([item for item in claims if item is not None]),
+                "refused": refused,
+            }
+
+        return values
+
+    def records(self, read: Callable[[str, Fields], Iterable[RecordRow]]) -> Iterator[RecordRow]:
+        """Yield what ``read(where, fields)`` makes of each row; a ValueError refuses the row."""
+        for where, fields, problem in self._rows:
+            if problem:
+                yield RecordRow(row=where, refused=problem)
+                continue
             try:
-                for fields in rows:
-                    where, line = f"line {line + above + 1}", rows.line_num
-                    if len(fields) != width or self._tainted:
-                        wrong = self._wrong(fields, width)
-                        if wrong:
-                            yield RecordRow(row=where, refused=wrong)
-                        continue
-                    try:
-                        yield from read(where, fields)
-                    except ValueError as error:
-                        yield RecordRow(row=where, refused=str(error))
+                yield from read(where, fields)
+            except ValueError as error:
+                yield RecordRow(row=where, refused=str(error))
+
+
+_UNIT_AT_END = re.compile(rf"(?:^|[ _])({'|'.join(map(re.escape, sorted({*TIMES, *RATES}, key=len)))})$", re.I)
+
+
+def column_of_key(key: str) -> str | None:
+    """Return the column ``ck us`` for a key ``ck_us``; None for a key that does not end in a unit of time or rate."""
+    unit = _UNIT_AT_END.search(key)
+    if unit is None or key.lower() == "s":  # s alone is a size
+        return None
+    return f"{key[: unit.start()]} {unit[1]}".strip()
+
+
+class TableFormat(NamedTuple):
+    """An adapter for rows with named columns."""
+
+    NAME: str
+    has_columns: Callable[[frozenset[str]], bool]  # whether columns, in lower case, are of this format
+    read_table: Callable[[Table], Iterable[RecordRow]]
+
+    def matches(self, sample: Sample) -> bool:
+        """Return whether the header of a CSV is of this format."""
+        return self.has_columns(sample.columns)
+
+    def read(self, source: Source) -> Iterable[RecordRow]:
+        """Yield the rows of a CSV.
+
+        Raises:
+            RefusedError: for a file without a header or without a column that is required.
+        """
+        return self.read_table(read_csv(source))
+
+
+def table_of(rows: Sequence[Mapping[str, object]], label: str) -> Table:
+    """The table of rows that a program holds; a value is read as its text in a CSV is.
+
+    Raises:
+        RefusedError: for more columns than any format has.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = ((f"row {at}", [str(row.get(name, "")) for name in names], "") for at, row in enumerate(rows, 1))
+    return Table(label, names, cells)
+
+
+def read_csv(source: Source) -> Table:
+    """The table of a CSV or Markdown file, whose separator the header shows.
+
+    Raises:
+        RefusedError: for a file without a header.
+    """
+    lines = _Lines(source)
+    header, above = "", 0
+    for line in lines:
+        above += 1
+        if line.strip():
+            header = line
+            break
+    names = [printable(name) for name in split_header(header)]
+    if len(names) < 2:
+        raise RefusedError(f"{source.label}: no header line with columns, expected a CSV file")
+    return Table(source.label, names, _csv_rows(lines, separator(header), len(names), above))
+
+
+class _Lines:
+    """The lines of a file. A NUL, which versions of Python's reader treat differently, is replaced and remembered."""
+
+    def __init__(self, source: Source) -> None:
+        self._lines = source.lines()
+        self.has_nul = False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if "\0" in line:
+            self.has_nul = True
+            line = line.replace("\0", "\ufffd")
+        return line
+
+
+def _csv_rows(lines: _Lines, mark: str, width: int, above: int) -> Iterator[tuple[str, Fields, str]]:
+    if mark == "|":
+        rows = csv.reader(map(bare_row, lines), delimiter="|", quoting=csv.QUOTE_NONE, skipinitialspace=True)
+    else:
+        rows = csv.reader(lines, delimiter=mark, strict=True)
+    line = 0
+    while True:
+        try:
+            for fields in rows:
+                where, line = f"line {line + above + 1}", rows.line_num
+                if len(fields) == width and not lines.has_nul:
+                    yield where, fields, ""
+                elif fields:  # not an empty line, nor the rule of a Markdown table
+                    yield where, fields, _problem(fields, width, lines.has_nul, mark)
+                lines.has_nul = False
+            return
+        except csv.Error as error:
+            where, line, lines.has_nul = f"line {line + above + 1}", rows.line_num, False
+            if "field larger" in str(error):  # an open quote swallows what follows: the next row cannot be found
+                yield where, (), f"not a CSV row: {error}; nothing after it is read"
                 return
-            except csv.Error as error:
-                where, line, self._tainted = f"line {line + above + 1}", rows.line_num, False
-                if "field larger" in str(error):  # an open quote swallows what follows: where a row starts is not known
-                    yield RecordRow(row=where, refused=f"no CSV row: {error}, nothing after it is read")
-                    return
-                yield RecordRow(row=where, refused=f"no CSV row: {error}")
-
-    def _wrong(self, fields: list[str], width: int) -> str:
-        tainted, self._tainted = self._tainted, False
-        if not fields:
-            return ""  # an empty line, or the rule of a Markdown table
-        if tainted:
-            return "a NUL byte in the row"
-        if fields[0].startswith("#"):
-            return f"a comment, no row: {printable(self._mark.join(fields))[:_SHOWN]}"
-        return f"{len(fields)} fields where the header has {width}"
+            yield where, (), f"not a CSV row: {error}"
 
 
-def _bare(line: str) -> str:
-    """A row of a Markdown table without its outer pipes; nothing of the rule under the header."""
-    line = line.strip()
-    return line.removeprefix("|").removesuffix("|") if line.strip("|-: ") else ""
+def _problem(fields: Fields, width: int, has_nul: bool, mark: str) -> str:
+    if has_nul:
+        return "a NUL byte in the row"
+    if fields[0].startswith("#"):
+        return f"a comment, not a row: {printable(mark.join(fields))[:_SHOWN]}"
+    return f"{len(fields)} fields, the header has {width}"
+
+
+# What a cell means.
 
 
 def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
@@ -176,10 +280,10 @@ def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
         t_s = real(text, column, above=0.0) * unit
     except ValueError as error:
         return None, str(error)
-    return (t_s, "") if t_s > 0.0 else (None, f"{column} is {text[:_SHOWN]!r}, no time is as short")
+    return (t_s, "") if t_s > 0.0 else (None, f"{column} is {text[:_SHOWN]!r}, too small for a time")
 
 
-def real(text: str, column: str, *, above: float | None = None, minimum: float | None = None) -> float:
+def real(text: str, column: str, *, above: float | None = None) -> float:
     """A number.
 
     Raises:
@@ -189,29 +293,29 @@ def real(text: str, column: str, *, above: float | None = None, minimum: float |
         raise ValueError(f"{column} is empty")
     if "," in text and "." not in text:
         raise ValueError(
-            f"{column} is {text[:_SHOWN]!r}: a comma may be a decimal point or a separator of thousands, write a point"
+            f"{column} is {text[:_SHOWN]!r}: the comma may be a decimal point or a separator of thousands. Write a point"
         )
-    return number(text, column, above=above, minimum=minimum)
+    return number(text, column, above=above)
 
 
-def size(text: str, column: str, minimum: int = 1) -> int:
-    """A whole number; ``64.0``, as a data frame writes a column with gaps, is 64.
+def size(text: str, column: str) -> int:
+    """A whole number of at least 1; ``64.0``, as a data frame writes a column with gaps, is 64.
 
     Raises:
         ValueError: naming the column and the value.
     """
     if text.isdecimal() and len(text) < 16:
         value = int(text)
-        if value >= minimum:
+        if value >= 1:
             return value
-    return whole(real(text, column), column, minimum=minimum)
+    return whole(real(text, column), column)
 
 
 _TRUE, _FALSE = frozenset(("true", "1", "1.0", "yes")), frozenset(("false", "0", "0.0", "no"))
 
 
 def flag(text: str, column: str) -> bool:
-    """A boolean as Python, pandas or a person writes it. An empty cell is none: half of a matrix may hang on it.
+    """A boolean as Python, pandas or a person writes it. An empty cell is not False: half of a matrix may depend on it.
 
     Raises:
         ValueError: naming the column and the value.
@@ -224,7 +328,36 @@ def flag(text: str, column: str) -> bool:
     raise ValueError(f"{column} is {text[:_SHOWN]!r}, expected true or false" if low else f"{column} is empty")
 
 
-_HALVES = tuple(0.5 * 10.0**-places for places in range(40))
+@lru_cache(maxsize=1024)
+def dtype(text: str, column: str = "dtype") -> str:
+    """The name of a dtype for a work model, where sizes are logical: ``float4_e2m1fn_x2`` stores two values, one is fp4.
+
+    Raises:
+        ValueError: for an unknown spelling.
+    """
+    parsed = parse_dtype(text.strip())
+    return parsed.name if parsed.pack == 1 or parsed.peak is None else parsed.peak
+
+
+def clean(text: str, column: str = "") -> str:
+    """Text that is safe to print, such as a kernel's name."""
+    return printable(text.strip())
+
+
+def is_right(most_wrong: float) -> Callable[[str, str], bool | None]:
+    """Return what reads a printed share of wrong elements (``0.0073``, ``0.7%``); a cell that is not a share gives None."""
+
+    def read(cell: str, _: str) -> bool | None:
+        try:
+            share = float(cell[:-1]) / 100 if cell.endswith("%") else float(cell)
+        except ValueError:
+            return None
+        return share <= most_wrong if share == share else None
+
+    return read
+
+
+_HALF_DIGITS = tuple(0.5 * 10.0**-places for places in range(40))
 
 
 def half_digit(text: str, value: float) -> float:
@@ -232,48 +365,21 @@ def half_digit(text: str, value: float) -> float:
     if not value:
         return 0.0
     fraction = text.partition(".")[2]
-    if fraction.isdigit() and len(fraction) < len(_HALVES):
-        return _HALVES[len(fraction)] / value
+    if fraction.isdigit() and len(fraction) < len(_HALF_DIGITS):
+        return _HALF_DIGITS[len(fraction)] / value
     mantissa, _, exponent = text.strip().lower().partition("e")
     places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
     return float(0.5 * 10.0**-places / value)
 
 
-def claim(text: str, axis: str, unit: float, time: float = 0.0) -> Claim | None:
-    """A printed rate in units of ``unit`` FLOP/s or B/s; None where the cell holds none.
+def claim(text: str, axis: str, base: float, time: float = 0.0) -> Claim | None:
+    """A printed rate in units of ``base`` FLOP/s or B/s; None when the cell does not hold one.
 
-    time: what the rounding of the row's printed time adds, as a fraction: the rate was worked out before it was rounded.
+    time: what the rounding of the row's printed time adds, as a fraction; the rate was computed before that rounding.
     """
     try:
         value = float(text)
     except ValueError:
         return None
-    rate = value * unit
+    rate = value * base
     return Claim(axis, rate, half_digit(text, value) + time) if 0.0 <= rate < inf else None
-
-
-@lru_cache(maxsize=1024)
-def dtype(text: str) -> str:
-    """A dtype's name for a work model, where sizes are logical: ``float4_e2m1fn_x2`` stores two values, one is fp4.
-
-    Raises:
-        ValueError: for a spelling that is not known.
-    """
-    found = parse_dtype(text.strip())
-    return found.name if found.pack == 1 or found.peak is None else found.peak
-
-
-def shown(text: str) -> str:
-    """A kernel's name that is safe to print."""
-    return printable(text.strip())
-
-
-def ratio_ok(text: str, most: float) -> bool | None:
-    """Whether a printed share of wrong elements (``0.0073``, ``0.7%``) is at most ``most``; None where none is printed."""
-    try:
-        value = float(text)
-    except ValueError:
-        if not text.endswith("%"):
-            return None
-        return ratio_ok(text[:-1], 100 * most)
-    return value <= most if value == value else None

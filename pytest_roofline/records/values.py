@@ -1,4 +1,4 @@
-"""Values of one record: a time by its unit, text fit to print, sizes that give work, printed rates."""
+"""Values of a JSON record: times, printed rates, text that is safe to print."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from roofline_engine.check import Claim
-from roofline_engine.kernels import classify
-from roofline_engine.units import number, parse_dtype, printable
+from roofline_engine.units import number, printable
 
 from ..declare import build
 from .row import RecordRow
+from .table import RATES, TIMES, half_digit
 
-#: Of one second.
-PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
-_LONGEST = 200
+#: Of one second; to divide by 1e9 is exact where to multiply by 1e-9 is not.
+_PER_SECOND = {spelling: float(round(1 / unit)) for spelling, unit in TIMES.items()}
+_LONGEST_LABEL = 200
+_LONGEST_SHOWN = 40
 
 
 def seconds(value: object, key: str, unit: str) -> float:
-    """A time above zero in seconds; a string is none, since JSON has numbers.
+    """A time above zero in seconds; a string is not a time, since JSON has numbers.
 
     Raises:
         ValueError: naming the key and the value.
@@ -27,14 +28,14 @@ def seconds(value: object, key: str, unit: str) -> float:
         raise ValueError(f"{key} is {shown(value)}, expected a number of {unit}")
     if value is None:
         raise ValueError(f"no time: {key} is missing")
-    t_s = number(value, key, above=0.0) / PER_SECOND[unit]
+    t_s = number(value, key, above=0.0) / _PER_SECOND[unit]
     if not t_s:
-        raise ValueError(f"{key} is {shown(value)}, too small a time of {unit}")
+        raise ValueError(f"{key} is {shown(value)}, too small for a time in {unit}")
     return t_s
 
 
 def maybe_seconds(value: object, key: str, unit: str) -> tuple[float | None, tuple[str, ...]]:
-    """A time that a row can do without: None where there is none, and a note where it is not usable."""
+    """A time that a row can do without: None when it is missing, with a note when it is not usable."""
     if value is None:
         return None, ()
     try:
@@ -44,7 +45,7 @@ def maybe_seconds(value: object, key: str, unit: str) -> tuple[float | None, tup
 
 
 def ratio(value: object) -> float | None:
-    """A speedup that somebody worked out; None for 0, null and what is no number, all of which mean that there is none."""
+    """A speedup that a tool computed; None for 0, null and what is not a number, which all mean that it is missing."""
     try:
         return None if isinstance(value, str) else float(number(value, "speedup", above=0.0))
     except ValueError:
@@ -52,7 +53,7 @@ def ratio(value: object) -> float | None:
 
 
 def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> RecordRow:
-    """The record of a row with its time, refused where that is no time."""
+    """The record of a row with its time, refused when that is not a time."""
     try:
         t_s = seconds(value, key, unit)
     except ValueError as error:
@@ -61,26 +62,31 @@ def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> Record
 
 
 def label(value: object) -> str:
-    """Text of the record that is safe to print, shortened; empty where there is none."""
+    """Text of the record that is safe to print, shortened; empty for another value."""
     if not isinstance(value, str):
         return ""
     text = printable(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 3] + "..."
 
 
 def shown(value: object) -> str:
     """A value in a message."""
     text = ascii(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """``value`` where it is an object, else an empty one."""
+    """``value`` when it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
+def items(value: object) -> list[Any]:
+    """``value`` when it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def flag(value: object) -> bool | None:
-    """True or False as it stands; None for anything else."""
+    """True or False; None for anything else."""
     return value if isinstance(value, bool) else None
 
 
@@ -89,8 +95,13 @@ def count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 10**12 else None
 
 
+def first(values: Mapping[str, Any], *keys: str) -> Any:
+    """The value of the first of ``keys`` that is not null; None when there is none."""
+    return next((values[key] for key in keys if values.get(key) is not None), None)
+
+
 def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The keywords where work can be built of them; None and the reason where it cannot."""
+    """The keywords when work can be built from them; else None and the reason."""
     try:
         build(keywords)
     except (ValueError, OverflowError) as error:
@@ -98,91 +109,17 @@ def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     return dict(keywords), ""
 
 
-#: Spellings of the parameters that say what was computed.
-_GEMM: dict[str, tuple[str, ...]] = {"M": ("m",), "N": ("n",), "K": ("k",)}
-_OPTIONAL: dict[str, tuple[str, ...]] = {
-    "batch": ("batch", "b", "l"),  # l is CUTLASS's and gpu-mode's
-    "out_dtype": ("out_dtype", "output_dtype"),
-    "weight_dtype": ("weight_dtype", "w_dtype"),
-    "group_size": ("group_size",),
-}
-_OP = ("op", "op_type", "op_name", "kernel")
-#: Weights narrower than the activations: their width decides, the product runs at the activations' rate.
-_WEIGHT_BITS = {4: "int4", 8: "int8"}
-_DTYPE = ("dtype", "data_type", "torch_dtype", "in_dtype", "input_dtype")
-#: Beside M, N and K these are a size that the product of M, N and K alone does not have.
-_GROUPED = ("num_experts", "experts", "n_experts", "expert", "e", "groups", "num_groups", "g", "topk", "top_k")
-_BATCHED = ("batch_size", "bs", "num_batches")
-
-
-def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """Work from the parameters of a record: a GEMM where M, N, K and the dtype are all among them; else the reason."""
-    lower = {key.lower(): value for key, value in params.items() if isinstance(key, str) and value is not None}
-    if not lower:
-        return None, "no sizes in the record"
-    names = printable(", ".join(sorted(lower)))[:80]
-    if any(key in lower for key in _GROUPED):
-        return None, f"{names}: which GEMMs of a MoE or a group were timed is not told"
-    if any(lower.get(key, 1) != 1 for key in _BATCHED):
-        return None, f"{names}: whether {next(key for key in _BATCHED if key in lower)} is in M or a batch of GEMMs is not told"
-    op = next((lower[name] for name in _OP if name in lower), "gemm")
-    if not isinstance(op, str) or classify(op).op != "gemm":
-        return None, f"op {shown(op)}: only a GEMM's sizes are known by their names"
-    found: dict[str, Any] = {"op": "gemm"}
-    for key, spellings in (*_GEMM.items(), ("dtype", _DTYPE), *_OPTIONAL.items()):
-        value = next((lower[name] for name in spellings if name in lower), None)
-        if value is not None:
-            found[key] = value
-        elif key in _GEMM:
-            return None, f"{names}: no op whose sizes these are is told"
-        elif key == "dtype":
-            return None, f"{names}: no dtype is told"
-    work, why = _weights(found, lower.get("weight_bits"))
-    if work is not None and "group_size" in work and parse_dtype(work.get("weight_dtype", work["dtype"])).value_bits > 8:
-        return None, f"{names}: group_size is of scales or of a group of GEMMs, and no narrow weights tell which"
-    return work, why
-
-
-def _weights(found: dict[str, Any], bits: object) -> tuple[dict[str, Any] | None, str]:
-    """The same with weights of ``bits``, where they are narrower than the activations."""
-    work, why = buildable(found)
-    if work is None or bits is None or "weight_dtype" in found or bits == parse_dtype(found["dtype"]).value_bits:
-        return work, why
-    if not isinstance(bits, int) or bits not in _WEIGHT_BITS:
-        return None, f"weight_bits is {shown(bits)}, expected 4 or 8"
-    return buildable({**found, "weight_dtype": _WEIGHT_BITS[bits]})
-
-
-#: Printed rates by their key, lower case: the axis and the unit. ``gbps`` of kernel benchmarks are gigabytes.
-_RATES = {
-    **dict.fromkeys(("tflops", "tflop/s", "tflops/s", "tflop_s"), ("compute", 1e12)),
-    **dict.fromkeys(("gflops", "gflop/s"), ("compute", 1e9)),
-    **dict.fromkeys(("gbps", "gb/s", "gb_s", "gb_per_s", "gb_per_sec", "bandwidth_gbps", "bandwidth_gb_s"), ("memory", 1e9)),
-    **dict.fromkeys(("tbps", "tb/s", "tb_s", "tb_per_s", "tb_per_sec"), ("memory", 1e12)),
-}
-
-
 def claims(row: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """The rates that a row prints, by the unit in their key; what is no number claims nothing."""
+    """The rates that a row prints, by the unit in their key; a value that is not a number claims nothing."""
     found = []
     for key, value in row.items():
-        known = _RATES.get(key.lower()) if isinstance(key, str) else None
-        if known is None or isinstance(value, str) or value is None:
+        rate = RATES.get(key.lower().removeprefix("bandwidth_")) if isinstance(key, str) else None
+        if rate is None or isinstance(value, str) or value is None:
             continue
         try:
-            rate = number(value, key, minimum=0.0)
+            printed = number(value, key, minimum=0.0)
         except ValueError:
             continue
-        axis, unit = known
-        found.append(Claim(axis, rate * unit, _half_digit(rate)))
+        axis, base = rate
+        found.append(Claim(axis, printed * base, half_digit(repr(printed), printed)))
     return tuple(found)
-
-
-def _half_digit(rate: float) -> float:
-    """Half of the last printed digit as a fraction of the figure."""
-    if not rate:
-        return 0.0
-    text = repr(rate)
-    if "e" in text:
-        return 0.0
-    return float(0.5 * 10.0 ** -len(text.partition(".")[2]) / rate)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.records.task_meta import read
+from pytest_roofline.records.formats.geak import parse_task
 from support.project import Project, Ran
 
 META = {
@@ -183,7 +183,7 @@ def test_one_case_takes_the_latency_of_the_whole(project: Project) -> None:
 @pytest.mark.parametrize(
     ("meta", "why"),
     [
-        ('{"op_kind": "gemm", "workl', "meta.json is no JSON: line 1 column"),
+        ('{"op_kind": "gemm", "workl', "meta.json: not JSON: line 1 column"),
         ("[1, 2]", "meta.json is a list, expected an object"),
         ("{}", "meta.json lists no cases"),
         ('{"workload": {"cases": []}}', "meta.json lists no cases"),
@@ -250,7 +250,7 @@ SMALL = {"m": 1, "N": 2, "K": 4}
 
 
 def case(**meta: Any) -> Any:
-    (found,) = read(json.dumps(meta)).cases
+    (found,) = parse_task(json.dumps(meta)).cases
     return found
 
 
@@ -268,10 +268,10 @@ def test_sizes_of_a_gemm_from_the_case_its_dims_or_the_task() -> None:
 
 def test_buckets_of_the_oldest_layout() -> None:
     meta = {"op_kind": "gemm", "dtype": "bf16", "a_shape": ["M", 4096], "b_shape": [2048, 4096]}
-    split = read(json.dumps({**meta, "decode_m_buckets": [1, 64], "prefill_m_buckets": [2048], "m_buckets": [7]}))
+    split = parse_task(json.dumps({**meta, "decode_m_buckets": [1, 64], "prefill_m_buckets": [2048], "m_buckets": [7]}))
     assert [one.name for one in split.cases] == ["decode_M1", "decode_M64", "prefill_M2048"]
     assert [one.work["M"] for one in split.cases if one.work] == [1, 64, 2048]
-    assert [one.name for one in read(json.dumps({**meta, "m_buckets": [7]})).cases] == ["prefill_M7"]
+    assert [one.name for one in parse_task(json.dumps({**meta, "m_buckets": [7]})).cases] == ["prefill_M7"]
 
 
 def test_dtypes_and_block_scales() -> None:
@@ -332,7 +332,7 @@ EXPERTS = {
         ({"op_kind": "gemm", "cases": [SMALL], "dtype": "bf16", "quant_scheme": "w4a16"}, "no weight_dtype says how wide"),
         ({"op_kind": "gemm", "cases": [3]}, "no M, N, K"),
         ({"op_kind": "gemm", "cases": [{**SMALL, "num_experts": 8}], "dtype": "bf16"}, "num_experts is 8 in a case"),
-        ({**EXPERTS, "ep_size": 8}, "ep_size is 8: how many tokens reach the experts of one rank is not told"),
+        ({**EXPERTS, "ep_size": 8}, "ep_size is 8: how many tokens reach the experts of one rank is unknown"),
         ({**EXPERTS, "local_num_experts": 4}, "local_num_experts is 4"),
     ],
 )  # fmt: skip

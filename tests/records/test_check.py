@@ -399,7 +399,7 @@ def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_laun
         (b"\x1f\x8b\x08\x00broken", "bad.csv"),
         (HEAD.encode() + b"\n" + b"9" * 9_000_000, "line 2 is longer than"),
         (HEAD.encode() + b"\n\xff\xfe\n", "line 2: not UTF-8"),
-        (HEAD.encode("utf-16"), "UTF-16 text, as some shells redirect to a file: save it as UTF-8"),
+        (HEAD.encode("utf-16") + b"\x0a", "not UTF-16 text"),
         (b'{"benchmarks": [', "bad.csv"),
     ],
 )

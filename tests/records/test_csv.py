@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.declare import build
-from pytest_roofline.records import liger as liger_csv
+from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
 from pytest_roofline.records.registry import choose
 from pytest_roofline.records.row import RecordRow
-from pytest_roofline.records.source import SAMPLE, RefusedError, Source
-from pytest_roofline.records.table import half_digit, separator
+from pytest_roofline.records.source import SAMPLE, RefusedError, Sample, Source, open_source, separator
+from pytest_roofline.records.table import half_digit
 from roofline_engine.check import AGREES, Claim, Facts, Finding, of_claim
 from roofline_engine.ops import work
 from roofline_engine.ops.matmul import experts_hit
@@ -26,16 +27,17 @@ from roofline_engine.work import Work
 
 
 def adapter(text: str) -> str:
-    found = choose(text[:SAMPLE], ".txt")
+    found = choose(Sample(text[:SAMPLE]))
     return found.NAME if found is not None else ""
 
 
 def read(text: str | bytes) -> list[RecordRow]:
     """Through the adapter that the content chooses, whatever the file is called."""
     data = text if isinstance(text, bytes) else text.encode()
-    found = choose(data[:SAMPLE].decode("utf-8", "replace"), ".txt")
+    source = Source(Path("records.txt"), io.BytesIO(data))
+    found = choose(source.sample())
     assert found is not None, "no adapter knows it"
-    return list(found.read(Source(Path("records.txt"), io.BytesIO(data))))
+    return list(found.read(source))
 
 
 def one(text: str | bytes) -> RecordRow:
@@ -129,11 +131,11 @@ def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
         ("nan", "us is 'nan', expected a finite number"),
         ("inf", "us is 'inf', expected a finite number"),
         ("", "us is empty"),
-        ("1e-320", "us is '1e-320', no time is as short"),
+        ("1e-320", "us is '1e-320', too small for a time"),
         ("1_000", "us is '1_000', expected a number"),
         ("True", "us is 'True', expected a number"),
-        ('"12,5"', "us is '12,5': a comma may be a decimal point"),
-        ('"1,234"', "us is '1,234': a comma may be a decimal point"),
+        ('"12,5"', "us is '12,5': the comma may be a decimal point"),
+        ('"1,234"', "us is '1,234': the comma may be a decimal point"),
     ],
 )
 def test_a_time_that_is_none_refuses_its_row_and_keeps_the_rest(us: str, said: str) -> None:
@@ -182,7 +184,7 @@ def test_without_a_dtype_column_the_kernels_names_say_it_or_it_is_not_known() ->
     assert [built(record).dtype.name for record in (asm, triton)] == ["fp8", "fp8"]  # a file is of one dtype
     unsaid = one(head + "gfx950,256,1,2,3,triton,5.0,triton\n")
     assert unsaid.work is None
-    assert "no dtype column" in unsaid.no_work
+    assert "a dtype column is missing" in unsaid.no_work
 
 
 def test_a_batch_counted_as_one_matrix_is_named() -> None:
@@ -488,7 +490,7 @@ def test_a_swiglu_row_times_a_whole_mlp() -> None:
 def test_liger_rows_without_a_size_are_not_compared_with_each_other() -> None:
     rows = "".join(liger("rms_norm", who, "0.03", NORM, x="H,hidden size,nan") for who in ("liger", "huggingface"))
     refused = refusals(read(f"{LIGER}\n{rows}"))
-    assert refused["line 2"] == refused["line 3"] == "x_value is 'nan': which size of H it is of is not told"
+    assert refused["line 2"] == refused["line 3"] == "x_value is 'nan': the size of H is missing"
 
 
 def test_what_a_liger_row_does_not_say_is_no_work_and_broken_json_is_refused() -> None:
@@ -510,7 +512,7 @@ def test_a_microbenchmarks_rate_agrees_and_a_failed_build_is_refused() -> None:
     good, failed = read(MICRO + "64,16,131072,64,16,16,0,BF16,0.728806,0.368322\n# BUILD_FAILED: 64,16,256,6,0\n")
     assert told(good, "compute") is None
     assert good.name == "TILE_M=64 TILE_N=16 TILE_K=16 STAGES=0"
-    assert (failed.row, failed.refused) == ("line 3", "a comment, no row: # BUILD_FAILED: 64,16,256,6,0")
+    assert (failed.row, failed.refused) == ("line 3", "a comment, not a row: # BUILD_FAILED: 64,16,256,6,0")
 
 
 # Reading CSV
@@ -521,8 +523,25 @@ def test_a_byte_order_mark_and_windows_line_ends_change_nothing() -> None:
     assert read(b"\xef\xbb\xbf" + f"{GEMM}\n{gemm()}".replace("\n", "\r\n").encode()) == plain
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_each_format_is_read_in_each_encoding(tmp_path: Path, encoding: str, packed: bool) -> None:
+    """UTF-16 with its mark, as Windows shells redirect output, and gzip, whatever the name of the file."""
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    for text in (*EVERY, json.dumps({"benchmarks": [{"name": "f", "real_time": 2}]}), "benchmark.0.mean: 5\ncheck: pass\n"):
+        data = mark + text.encode(encoding)
+        path = tmp_path / "records"
+        path.write_bytes(gzip.compress(data) if packed else data)
+        with open_source(path) as source:
+            found = choose(source.sample())
+            assert found is not None, text
+            records = list(found.read(source))
+        assert records == read(text)
+        assert not records[0].refused
+
+
 def test_a_gzip_of_a_table_is_read() -> None:
-    found = choose(GEMM, ".gz")
+    found = choose(Sample(GEMM))
     assert found is not None
     stream = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(f"{GEMM}\n{gemm()}".encode())))
     assert [record.row for record in found.read(Source(Path("records.gz"), stream))] == ["line 2"]
@@ -531,19 +550,19 @@ def test_a_gzip_of_a_table_is_read() -> None:
 def test_ragged_rows_are_refused_by_the_line_where_they_stand() -> None:
     cut = gemm()[:30] + "\n"
     said = refusals(read(f"{GEMM}\n{gemm()}\n{cut}{gemm().rstrip()},more\n{gemm()}"))
-    assert said == {"line 4": "6 fields where the header has 14", "line 5": "15 fields where the header has 14"}
+    assert said == {"line 4": "6 fields, the header has 14", "line 5": "15 fields, the header has 14"}
 
 
 def test_a_file_that_ends_in_the_middle_of_a_row_loses_that_row_alone() -> None:
     whole, cut = read(f"{GEMM}\n{gemm()}{gemm()[:-12]}")
     assert not whole.refused
-    assert "fields where the header has 14" in cut.refused
+    assert "fields, the header has 14" in cut.refused
 
 
 def test_a_quote_that_is_never_closed_is_refused_where_it_opens() -> None:
     whole, cut = read(f'{GEMM}\n{gemm()}gfx942,"80,64\n{gemm()}')
     assert not whole.refused
-    assert (cut.row, cut.refused) == ("line 3", "no CSV row: unexpected end of data")
+    assert (cut.row, cut.refused) == ("line 3", "not a CSV row: unexpected end of data")
 
 
 def test_a_quote_that_swallows_too_much_ends_the_reading_with_a_word() -> None:
@@ -567,14 +586,14 @@ def test_bytes_that_are_no_text_refuse_the_file() -> None:
 
 
 def test_a_column_that_is_needed_and_stands_there_twice_refuses_the_file() -> None:
-    with pytest.raises(RefusedError, match=r"column us stands there 2 times \(fields 10 and 15\): which is meant\?"):
+    with pytest.raises(RefusedError, match=r"column 'us' appears 2 times \(fields 10 and 15\)"):
         read(f"{GEMM},us\n")
 
 
 def test_a_column_that_is_missing_refuses_the_file_in_one_line() -> None:
     source = Source(Path("records.txt"), io.BytesIO(LIGER.replace("y_value_50", "y").encode()))
     with pytest.raises(RefusedError, match=r"^records.txt: no column y_value_50; it has kernel_name, [^\n]*$"):
-        list(liger_csv.read(source))
+        list(LIGER_CSV.read(source))
 
 
 def test_terminal_escapes_in_a_name_are_shown_not_sent() -> None:
@@ -624,7 +643,7 @@ def test_a_rate_of_two_digits_agrees_within_its_own_rounding() -> None:
 def test_reading_streams() -> None:
     """The first record is there before the rest of the file is read."""
     stream = io.BytesIO(f"{GEMM}\n{gemm() * 1000}".encode())
-    found = choose(GEMM, "")
+    found = choose(Sample(GEMM))
     assert found is not None
     next(iter(found.read(Source(Path("records.txt"), stream))))
     assert stream.tell() < 1000
@@ -659,11 +678,12 @@ def test_whatever_is_broken_is_refused_and_what_is_read_is_usable(text: str, at:
     data = text.encode()
     place = int(at * len(data))
     data = data[:place] + put + data[place + cut :]
-    found = choose(data[:SAMPLE].decode("utf-8", "replace"), ".csv")
+    source = Source(Path("records.csv"), io.BytesIO(data))
+    found = choose(source.sample())
     if found is None:
         return
     with contextlib.suppress(RefusedError):
-        for record in found.read(Source(Path("records.csv"), io.BytesIO(data))):
+        for record in found.read(source):
             assert record.row.startswith("line ")
             assert "\n" not in record.refused
             assert record.refused or (record.t_s is not None and 0 < record.t_s < math.inf)

@@ -1,0 +1,304 @@
+"""aiter: its files of tuned GEMMs and fused MoEs, and the tables of its op tests. Times are device events, operands rotate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from roofline_engine.check import Alternative
+from roofline_engine.ops.matmul import experts_hit
+from roofline_engine.units import parse_dtype
+
+from ..row import RecordRow
+from ..source import RefusedError
+from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, flag, is_right, size
+
+#: Parts that have as many compute units, for older files, which do not name gfx: MI300X, MI308X and MI355X.
+_GFX_OF_UNITS = {304: "gfx942", 80: "gfx942", 256: "gfx950"}
+#: ``bw`` of a tuner is GB/s.
+_RATES = (Rate("tflops", *RATES["tflops"]), Rate("bw", *RATES["gb/s"]))
+_TIMED: dict[str, Any] = {"clock": "device-event", "cache": "cold"}
+
+
+def _part(table: Table) -> Callable[[Fields], tuple[dict[str, Any], tuple[str, ...]]]:
+    """Return what reads a row's device, as fields of its RecordRow, and a note when gfx follows from the compute units."""
+    gfx, units = table.find("gfx"), table.find("cu_num")
+
+    @lru_cache(maxsize=64)
+    def named(name: str, count: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+        cus = size(count, "cu_num") if count.strip() else None
+        if name.strip():
+            return {"device": clean(name), "units": cus}, ()
+        found = _GFX_OF_UNITS.get(cus or 0)
+        note = f"no gfx; parts with {cus} CUs are {found}" if found else f"no gfx, and no known part has {cus} CUs"
+        return {"device": found, "units": cus}, (note,)
+
+    return lambda fields: named("" if gfx is None else fields[gfx], "" if units is None else fields[units])
+
+
+# Tuned GEMMs: one row is the fastest kernel for a shape, or a candidate with its share of wrong results.
+
+#: The tuner itself rejects a kernel with a larger share of wrong elements.
+_MOST_WRONG = 0.05
+#: What a kernel's name says of its operands, in files without a dtype column. a8w8 there is the block-scaled fp8 family.
+_NAMED_DTYPES = (
+    ("fp8gemm", "fp8"),
+    ("a8w8_blockscale", "fp8"),
+    ("a8w8_bpreshuffle", "fp8"),
+    ("f4gemm", "fp4"),
+    ("a4w4", "fp4"),
+    ("i8gemm", "int8"),
+    ("bf16gemm", "bf16"),
+)
+_GEMM = (
+    Column("M", ("M",), size),
+    Column("N", ("N",), size),
+    Column("K", ("K",), size),
+    Column("dtype", ("dtype", "q_dtype_w"), dtype, ""),
+    Column("out_dtype", ("outdtype", "out_dtype"), dtype, "bf16"),
+    Column("batch", ("B", "batch"), size, ABSENT),
+)
+
+
+@lru_cache(maxsize=256)
+def _dtype_of_kernel(name: str) -> str:
+    return next((spelling for word, spelling in _NAMED_DTYPES if word in name.lower()), "")
+
+
+def _read_gemms(table: Table) -> Iterator[RecordRow]:
+    timing, part, shape = table.timing("us", TIMES["us"], _RATES), _part(table), table.bind(*_GEMM)
+    other = table.bind(
+        Column("name", ("kernelName", "libtype"), clean, ""),
+        Column("correct", ("errRatio", "err_ratio"), is_right(_MOST_WRONG), None),
+    )
+    file_dtype = ""  # from the names of this file's kernels: a tuner's file has one dtype
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        nonlocal file_dtype
+        work, more = shape(fields), other(fields)
+        device, notes = part(fields)
+        if not work["dtype"]:
+            work["dtype"] = file_dtype = _dtype_of_kernel(more["name"]) or file_dtype
+            notes += (f"{file_dtype} from the kernel names; a dtype column is missing",) if file_dtype else ()
+        alternatives = _gemm_mistakes(work) if work["dtype"] else ()
+        if work.get("batch") == 1:
+            del work["batch"]
+        if not work["dtype"]:
+            more["no_work"] = "a dtype column is missing, and the kernel's name does not give the dtype"
+        yield RecordRow(
+            row=where,
+            work={"op": "gemm", **work} if work["dtype"] else None,
+            alternatives=alternatives,
+            notes=notes,
+            **timing(fields),
+            **device,
+            **more,
+            **_TIMED,
+        )
+
+    return table.records(row)
+
+
+def _gemm_mistakes(work: dict[str, Any]) -> tuple[Alternative, ...]:
+    """The known wrong counts of a product with these sizes."""
+    return gemm_mistakes(work["M"], work["N"], work["K"], work.get("batch", 1), work["dtype"], work["out_dtype"])
+
+
+@lru_cache(maxsize=1024)
+def gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Alternative, ...]:
+    """Known wrong counts: a wide output at 2 bytes, one matrix of a batch, a batch twice over."""
+    mistakes = []
+    if out_dtype == "fp32":
+        operands, c = (m * k + n * k) * parse_dtype(dtype).nbytes, m * n
+        factor = (operands + 2 * c) / (operands + 4 * c)
+        mistakes.append(Alternative("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
+    if batch > 1:
+        mistakes.append(Alternative("accounting_unit", 1 / batch, "", f"one matrix of a batch of {batch}"))
+        mistakes.append(Alternative("accounting_unit", float(batch), "", f"a batch of {batch} counted twice over"))
+    return tuple(mistakes)
+
+
+# Tuned fused MoEs. ``us`` is of both stages. The printed bandwidth counts the weights of every expert for any number of tokens,
+# while a launch reads the experts that tokens were routed to; the work model expects those of uniform draws. Some rows are
+# copies of another number of tokens, rates included. Times that agree to the last digit give them away, so rows are kept.
+
+#: aiter's MoE tuner rejects a kernel with a larger share of wrong elements (FmoeTuner's errRatio).
+_MOST_WRONG_MOE = 0.5
+_MOE = (
+    Column("tokens", ("token",), size),
+    Column("hidden", ("model_dim",), size),
+    Column("inter", ("inter_dim",), size),
+    Column("experts", ("expert",), size),
+    Column("top_k", ("topk",), size),
+    Column("gated", ("use_g1u1",), flag, True),
+)
+#: These two come in pairs: the dtype of the activations alone does not give the weights'.
+_QUANTIZED = (Column("dtype", ("q_dtype_a",), dtype), Column("weight_dtype", ("q_dtype_w",), dtype))
+_PLAIN = (Column("dtype", ("dtype",), dtype), Column("weight_dtype", ("dtype",), dtype))
+
+
+def _read_moes(table: Table) -> Iterator[RecordRow]:
+    quantized = table.find("q_dtype_a") is not None or table.find("q_dtype_w") is not None
+    shape = table.bind(*_MOE, *(_QUANTIZED if quantized else _PLAIN), Column("out_dtype", ("dtype",), dtype))
+    one_stage = table.bind(Column("launches", ("run_1stage",), lambda text, name: 1 if flag(text, name) else 2, 1))
+    kernels = [place for place in map(table.find, ("kernelName1", "kernelName2")) if place is not None]
+    errors = [place for place in map(table.find, ("err1", "err2")) if place is not None]
+    times = [place for place in map(table.find, ("us", "us1", "us2")) if place is not None]
+    timing, part, right = table.timing("us", TIMES["us"], _RATES), _part(table), is_right(_MOST_WRONG_MOE)
+    rows: list[tuple[RecordRow, tuple[object, ...]]] = []
+    tokens: dict[tuple[object, ...], set[int]] = {}
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        work = {"op": "moe", **shape(fields)}
+        device, notes = part(fields)
+        verdicts = [right(fields[place], "") for place in errors]
+        record = RecordRow(
+            row=where,
+            name=" + ".join(clean(fields[place]) for place in kernels if fields[place].strip()),
+            work=work,
+            alternatives=every_expert(work["experts"], work["tokens"] * work["top_k"]),
+            correct=False if False in verdicts else True if True in verdicts else None,
+            notes=notes,
+            **timing(fields),
+            **device,
+            **one_stage(fields),
+            **_TIMED,
+        )
+        key = (record.name, *(fields[place] for place in times), *(work[name] for name in work if name != "tokens"))
+        tokens.setdefault(key, set()).add(work["tokens"])
+        rows.append((record, key))
+        yield record
+
+    keys = iter(rows)
+    for record in list(table.records(row)):
+        counts = tokens[next(keys)[1]] if record.work else set()
+        yield _mark_copied(record, counts) if len(counts) > 1 else record
+
+
+def _mark_copied(record: RecordRow, counts: set[int]) -> RecordRow:
+    """A row whose time is printed for other numbers of tokens too: its rates may be those of one of them."""
+    assert record.work is not None
+    tokens = record.work["tokens"]
+    others = tuple(
+        Alternative(
+            "accounting_unit",
+            count / tokens,
+            "compute",
+            f"the same time is printed for {count} tokens, this row has {tokens}",
+        )
+        for count in sorted(counts - {tokens}, reverse=True)
+    )
+    note = f"the same time, to the last digit, is printed for {', '.join(map(str, sorted(counts)))} tokens"
+    return replace(record, alternatives=(*record.alternatives, *others), notes=(*record.notes, note))
+
+
+def every_expert(experts: int, pairs: int) -> tuple[Alternative, ...]:
+    """Known wrong counts of a MoE: all experts where ``pairs`` of a token and an expert hit some; also at 2 and 4 times a
+    weight's width.
+    """
+    hit = experts_hit(experts, pairs)
+    text = f"all {experts} experts counted, {hit:.1f} are hit"
+    return tuple(
+        Alternative(
+            "overcounted_bytes",
+            experts / hit * wide,
+            "memory",
+            text + (f", at {wide} times their width" if wide > 1 else ""),
+        )
+        for wide in (1, 2, 4)
+    )
+
+
+# Tables of op tests, CSV or Markdown: ``ck us``, ``ck TFLOPS``, ``ck TB/s``, ``triton us``; or without a prefix. One record per
+# row and backend. The op follows from the columns of the shape: M, N, K of a GEMM; nhead, batch, ctx of MLA decode over a
+# latent of 512 + 64, as aiter counts its FLOPs.
+
+_TIME = re.compile(rf"(?:(?P<backend>.*\S)\s+)?(?P<unit>{'|'.join(map(re.escape, TIMES))})", re.I)
+_MLA = (
+    Column("batch", ("batch",), size),
+    Column("n_q_heads", ("nhead",), size),
+    Column("seq_len", ("ctx",), size),
+    Column("seq_q", ("mtp", "decode_qlen"), size, 1),
+    Column("dtype", ("dtype", "q_dtype_w", "q_dtype"), dtype),
+)
+_TEST_GEMM = (*_GEMM[:3], Column("dtype", ("dtype", "q_dtype_w", "q_dtype"), dtype), *_GEMM[4:])
+
+
+def _backend_and_unit(name: str) -> tuple[str, float] | None:
+    """The backend in the name of a column of times, and its unit; None for another column."""
+    match = _TIME.fullmatch(name)
+    if match is None or name.lower() == "s":  # a column s alone is a size
+        return None
+    return match["backend"] or "", TIMES[match["unit"].lower()]
+
+
+def _is_op_test(names: frozenset[str]) -> bool:
+    has_rate = any(name.rpartition(" ")[2] in RATES or name.endswith(("tb/s", "tflops", "tflpos")) for name in names)
+    return has_rate and any(map(_backend_and_unit, names))
+
+
+def _read_op_tests(table: Table) -> Iterator[RecordRow]:
+    part, shape = _part(table), _op_test_shape(table)
+    backends = []
+    for name in table.names:
+        column = _backend_and_unit(name)
+        if column:
+            backend, unit = column
+            prefix = f"{backend} " if backend else ""
+            rates = [Rate(prefix + rate, *base) for rate, base in RATES.items()]
+            backends.append((clean(backend), table.timing(name, unit, rates)))
+    if not backends:
+        raise RefusedError(f"{table.label}: no column of a time such as us or ck us")
+    has_units = table.find("cu_num") is not None
+
+    def row(where: str, fields: Fields) -> Iterator[RecordRow]:
+        work, no_work = shape(fields)
+        device, notes = part(fields)
+        more = {
+            "work": work,
+            "no_work": no_work,
+            "alternatives": _gemm_mistakes(work) if work and work["op"] == "gemm" else (),
+            "notes": notes if has_units else (),
+            **device,
+            **_TIMED,
+        }
+        for backend, timing in backends:
+            yield RecordRow(row=where, name=backend, **timing(fields), **more)
+
+    return table.records(row)
+
+
+def _op_test_shape(table: Table) -> Callable[[Fields], tuple[dict[str, Any] | None, str]]:
+    """Return what turns a row's fields into the keywords of the work model, or gives the reason why it cannot."""
+    names = frozenset(table.names)
+    lower = {name.lower() for name in names}
+    if lower.isdisjoint(("dtype", "q_dtype_w", "q_dtype")):
+        return lambda fields: (None, "no dtype column")
+    if lower >= {"m", "n", "k"}:
+        gemm = table.bind(*_TEST_GEMM)
+        return lambda fields: ({"op": "gemm", **gemm(fields)}, "")
+    if lower >= {"nhead", "batch", "ctx"}:
+        mla = table.bind(*_MLA)
+
+        def decode(fields: Fields) -> tuple[dict[str, Any], str]:
+            work = {"op": "mla_decode", **mla(fields)}
+            return {**work, "kv_dtype": work["dtype"], "out_dtype": "bf16"}, ""
+
+        return decode
+    first_time = next(place for place, name in enumerate(table.names) if _backend_and_unit(name))
+    known = ", ".join(table.names[:first_time])
+    return lambda fields: (None, f"no work model for the columns {known}")
+
+
+TUNED_GEMM = TableFormat(
+    "aiter tuned GEMM",
+    lambda names: {"m", "n", "k", "us"} <= names and not names.isdisjoint(("cu_num", "gfx")) and "tb/s" not in names,
+    _read_gemms,
+)
+TUNED_MOE = TableFormat(
+    "aiter tuned fused MoE", lambda names: {"token", "model_dim", "inter_dim", "expert", "topk", "us"} <= names, _read_moes
+)
+OP_TEST = TableFormat("aiter op test", _is_op_test, _read_op_tests)

@@ -1,0 +1,303 @@
+"""Benchmark libraries with ``benchmarks`` in their JSON: pytest-benchmark, google-benchmark, nvbench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from roofline_engine.check import Alternative
+from roofline_engine.units import number, quantity
+
+from ... import declare
+from ...declare import Declared
+from ...row import declaration_in
+from ...timing.plugins import of_benchmark_json
+from ..row import RecordRow
+from ..source import DocumentFormat, RefusedError, Sample, Source
+from ..table import TIMES
+from ..values import buildable, count, items, label, mapping, maybe_seconds, seconds, shown, timed
+
+_NO_FLOPS = "FLOPs are not known: only the memory roof is tested"
+
+
+def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
+    """The document and its list ``benchmarks``."""
+    whole = source.json()
+    listed = whole.get("benchmarks") if isinstance(whole, dict) else None
+    if not isinstance(listed, list):
+        raise RefusedError(f"{source.label}: the list 'benchmarks' is missing")
+    return whole, listed
+
+
+# pytest-benchmark, every schema since 2015: seconds. Work is what the file says: the row that a run with ``--roofline`` left
+# under ``extra_info.roofline``, or totals under known keys of ``extra_info``. Names of tests are no evidence here.
+
+
+def _is_pytest_benchmark(sample: Sample) -> bool:
+    return ".benchmarks[].stats" in sample.keys
+
+
+def _read_pytest_benchmark(source: Source) -> Iterator[RecordRow]:
+    for at, item in enumerate(_benchmarks(source)[1]):
+        yield _pytest_row(mapping(item), f"benchmarks[{at}]")
+
+
+def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
+    name = label(item.get("fullname")) or label(item.get("name"))
+    try:
+        measurement = of_benchmark_json(item)
+    except ValueError as error:
+        return RecordRow(row=where, name=name, refused=str(error))
+    extra = mapping(item.get("extra_info"))
+    declared, no_work = _declaration(extra)
+    work: dict[str, Any] | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    if declared is not None and declared.work is not None:
+        work, alternatives = _keywords(declared)
+    elif not no_work:
+        try:
+            keywords = declare.of_extra_info(extra)
+            work, no_work = buildable(keywords) if keywords else (None, "extra_info has no bytes")
+        except ValueError as error:
+            no_work = str(error)
+    return RecordRow(
+        row=where,
+        name=(declared and declared.kernel) or name,
+        work=work,
+        no_work=no_work,
+        t_s=measurement.t_s,
+        hand_written=measurement.t_s == 1,
+        device=declared.device if declared else None,
+        launches=declared.launches if declared else 1,
+        clock=measurement.clock,
+        cache=measurement.cache,
+        rounds=measurement.rounds,
+        q1_s=measurement.q1_s,
+        q3_s=measurement.q3_s,
+        alternatives=alternatives,
+        notes=measurement.notes,
+    )
+
+
+def _declaration(extra: Mapping[str, Any]) -> tuple[Declared | None, str]:
+    """What the row of a run with ``--roofline`` declares; the reason when it cannot be understood."""
+    if not isinstance(extra.get("roofline"), Mapping):
+        return None, ""
+    try:
+        declared = declaration_in(extra["roofline"])
+    except KeyError as error:
+        return None, f"extra_info.roofline: {error} is missing"
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        return None, f"extra_info.roofline: {error}"
+    return declared, "" if declared.work is not None else "extra_info.roofline has no work"
+
+
+def _keywords(declared: Declared) -> tuple[dict[str, Any], tuple[Alternative, ...]]:
+    """The work of a row by its primary byte model; the others are ways to have counted too many bytes."""
+    work = declared.work
+    assert work is not None
+    keywords = {
+        "op": work.op,
+        "bytes": work.bytes,
+        "flops": work.flops,
+        "dtype": work.dtype.name,
+        "weight_dtype": work.weight_dtype.name,
+        "engine": work.engine,
+    }
+    return keywords, tuple(
+        Alternative("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}")
+        for model in work.candidates[1:]
+        if 0 < model.bytes < work.bytes
+    )
+
+
+# google-benchmark: ``real_time`` by its ``time_unit``, ns when that is left out, which is the library's default. Of the
+# aggregates only a median is a time of a run, and only when the repetitions it is of are not rows themselves.
+# ``bytes_per_second`` gives the bytes back by the clock that the library divides by: the CPU's, unless the name ends in
+# ``/real_time`` or ``/manual_time``.
+
+
+def _is_google_benchmark(sample: Sample) -> bool:
+    keys = sample.keys
+    return ".benchmarks[].stats" not in keys and not keys.isdisjoint(
+        f".benchmarks[].{key}" for key in ("real_time", "time_unit", "run_type", "family_index")
+    )
+
+
+def _read_google_benchmark(source: Source) -> Iterator[RecordRow]:
+    rows = [mapping(item) for item in _benchmarks(source)[1]]
+    repeated = {_run_name(row) for row in rows if row.get("run_type", "iteration") == "iteration"}
+    for at, row in enumerate(rows):
+        yield _google_row(row, f"benchmarks[{at}]", repeated)
+
+
+def _run_name(row: Mapping[str, Any]) -> str:
+    return label(row.get("run_name")) or label(row.get("name"))
+
+
+def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> RecordRow:
+    name = label(row.get("name"))
+    refused = _google_refusal(row, repeated)
+    unit = row.get("time_unit", "ns")
+    if not refused and (not isinstance(unit, str) or unit.lower() not in TIMES):
+        refused = f"time_unit is {shown(unit)}, expected ns, us, ms or s"
+    if refused:
+        return RecordRow(row=where, name=name, refused=refused)
+    unit = unit.lower()
+    work, no_work, notes = _google_work(row, name, unit)
+    return timed(
+        where,
+        row.get("real_time"),
+        "real_time",
+        unit,
+        name=_run_name(row),
+        work=work,
+        no_work=no_work,
+        clock="unknown" if "/manual_time" in name else "host",
+        cache="warm",
+        rounds=count(row.get("repetitions")) if row.get("run_type") == "aggregate" else None,
+        notes=notes,
+    )
+
+
+def _google_refusal(row: Mapping[str, Any], repeated: set[str]) -> str:
+    if not row:
+        return "expected an object with name and real_time"
+    if row.get("error_occurred"):
+        return f"error_occurred: {label(row.get('error_message')) or 'no message'}"
+    if row.get("skipped"):
+        return f"skipped: {label(row.get('skip_message')) or 'no message'}"
+    if row.get("run_type") != "aggregate":
+        return ""
+    kind = label(row.get("aggregate_name"))
+    if kind != "median":
+        return f"an aggregate ({kind or 'without a name'}), not the time of a run"
+    if _run_name(row) in repeated:
+        return "an aggregate (median) of repetitions that are rows themselves"
+    return "" if (count(row.get("repetitions")) or 0) > 1 else "an aggregate (median) without its number of repetitions"
+
+
+def _google_work(row: Mapping[str, Any], name: str, unit: str) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
+    rate = row.get("bytes_per_second")
+    if rate is None:
+        return None, "items_per_second counts items, not bytes" if "items_per_second" in row else "no bytes_per_second", ()
+    threads = row.get("threads")
+    if isinstance(threads, int) and threads > 1:
+        return None, f"bytes_per_second is over {threads} threads: the time that it divides by is unknown", ()
+    key = "real_time" if "/real_time" in name or "/manual_time" in name else "cpu_time"
+    try:
+        nbytes = number(rate, "bytes_per_second", above=0.0) * seconds(row.get(key), key, unit)
+    except ValueError as error:
+        return None, str(error), ()
+    work, no_work = buildable({"bytes": nbytes})
+    return work, no_work, (f"bytes are bytes_per_second times {key}; {_NO_FLOPS}",) if work else ()
+
+
+# nvbench: the cold GPU time of each state (s, by its tag), with the global memory traffic that the benchmark declares. Cold
+# means that the L2 is flushed before every launch. The time is a mean of CUDA events. Bytes are the declared rate times that
+# time, exact when the declared sizes add up to it. Numbers are strings in this format.
+
+#: Tags of a time, the first that a state has: the clock and the cache it was taken with.
+_NVBENCH_TIMES = {
+    "nv/cold/time/gpu/mean": ("device-event", "cold"),
+    "nv/batch/time/gpu/mean": ("device-event", "warm"),
+    "nv/cpu_only/time/cpu/mean": ("host", "unknown"),
+}
+_RATE = "nv/cold/bw/global/bytes_per_second"
+_TRAFFIC = ("nv/gmem/reads/", "nv/gmem/writes/")
+#: The rate is the declared bytes over the mean, both doubles.
+_ROUNDING = 1e-6
+_Summaries = Mapping[str, tuple[str, Any]]  # hint and value by tag
+
+
+def _is_nvbench(sample: Sample) -> bool:
+    return ".meta.version.nvbench" in sample.keys
+
+
+def _read_nvbench(source: Source) -> Iterator[RecordRow]:
+    whole, listed = _benchmarks(source)
+    devices = {shown(mapping(item).get("id")): mapping(item) for item in items(whole.get("devices"))}
+    for at, benchmark in enumerate(listed):
+        states, name = mapping(benchmark).get("states"), label(mapping(benchmark).get("name"))
+        if not isinstance(states, list):
+            yield RecordRow(row=f"benchmarks[{at}]", name=name, refused="the list 'states' is missing")
+            continue
+        for place, state in enumerate(map(mapping, states)):
+            device = devices.get(shown(state.get("device")), {})
+            yield _nvbench_row(state, name, f"benchmarks[{at}].states[{place}]", device)
+
+
+def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[str, Any]) -> RecordRow:
+    name = f"{benchmark} {label(state.get('name'))}".strip()
+    product = label(device.get("name")) or None
+    summaries = _summaries(state.get("summaries"))
+    tag = next((tag for tag in _NVBENCH_TIMES if tag in summaries), None)
+    if state.get("is_skipped"):
+        refused = f"skipped: {label(state.get('skip_reason')) or 'no reason given'}"
+        return RecordRow(row=where, name=name, device=product, refused=refused)
+    if tag is None:
+        return RecordRow(row=where, name=name, device=product, refused=f"no time: none of {', '.join(_NVBENCH_TIMES)}")
+    clock, cache = _NVBENCH_TIMES[tag]
+    work, no_work, notes = _nvbench_work(summaries)
+    with suppress(ValueError):
+        bus = number(device.get("global_memory_bus_bandwidth"), "global_memory_bus_bandwidth", above=0.0)
+        notes += (f"the device's own bus clock and width give {quantity(bus, 'B/s')}",)
+    # CPU Time, of the same launches until the device is done.
+    wall = summaries.get(tag.replace("/gpu/", "/cpu/"), ("", None))[1] if "/cold/" in tag else None
+    return timed(
+        where,
+        summaries[tag][1],
+        tag,
+        "s",
+        name=name,
+        work=work,
+        no_work=no_work,
+        device=product,
+        units=count(device.get("number_of_sms")),
+        clock=clock,
+        wall_s=maybe_seconds(wall, tag, "s")[0],
+        cache=cache,
+        rounds=count(summaries.get(tag.partition("/time/")[0] + "/sample_size", ("", None))[1]),
+        notes=(*notes, "a mean"),
+    )
+
+
+def _summaries(listed: Any) -> _Summaries:
+    """The summaries of a state. A number is a string there, so that no digit is lost; other text stays as it is."""
+    found: dict[str, tuple[str, Any]] = {}
+    for summary in map(mapping, items(listed)):
+        values = map(mapping, items(summary.get("data")))
+        value = next((item.get("value") for item in values if item.get("name") == "value"), None)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = number(value, "value")
+        if isinstance(summary.get("tag"), str):
+            found[summary["tag"]] = (label(summary.get("hint")), value)
+    return found
+
+
+def _nvbench_work(summaries: _Summaries) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
+    declared = [value for tag, (hint, value) in summaries.items() if tag.startswith(_TRAFFIC) and hint == "bytes"]
+    notes: tuple[str, ...] = (_NO_FLOPS,)
+    try:
+        nbytes = sum(number(value, "nv/gmem", minimum=0) for value in declared)
+        if _RATE in summaries:
+            mean = number(summaries["nv/cold/time/gpu/mean"][1], "nv/cold/time/gpu/mean", above=0.0)
+            moved = number(summaries[_RATE][1], _RATE, above=0.0) * mean
+            if not nbytes or abs(moved / nbytes - 1) >= _ROUNDING:
+                nbytes = round(moved)
+                notes += ("bytes are the rate times the time",)
+        elif nbytes:
+            notes += ("bytes are only what the benchmark names",)
+        else:
+            return None, "no global memory reads or writes are declared", ()
+    except (KeyError, ValueError, OverflowError) as error:
+        return None, f"no bytes: {error}", ()
+    work, no_work = buildable({"bytes": nbytes})
+    return work, no_work, notes if work else ()
+
+
+PYTEST_BENCHMARK = DocumentFormat("pytest-benchmark JSON", _is_pytest_benchmark, _read_pytest_benchmark)
+GOOGLE_BENCHMARK = DocumentFormat("google-benchmark JSON", _is_google_benchmark, _read_google_benchmark)
+NVBENCH = DocumentFormat("nvbench JSON", _is_nvbench, _read_nvbench)

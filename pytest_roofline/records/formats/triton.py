@@ -1,0 +1,272 @@
+"""Tables of Triton kernels: tritonbench's CSV, Liger-Kernel's long CSV, and a sweep of GEMM tile sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from ..row import RecordRow
+from ..source import RefusedError
+from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, duration, size
+from .aiter import every_expert
+
+
+def kind_of_provider(name: str) -> str:
+    """What a provider is as a baseline: the frameworks' own code is eager unless its name says that it was compiled."""
+    low = name.lower()
+    if "compile" in low or "inductor" in low:
+        return "compiled"
+    return "eager" if any(word in low for word in ("huggingface", "torch", "aten", "eager")) else "reference"
+
+
+# tritonbench: one row an input, a column per backend and metric (``triton-latency`` in ms, ``-tflops``, ``-gbps``). The file
+# names neither the op nor the dtype, so its times are compared with each other. The last row averages the others. The lists of
+# shapes that such a run starts from are CSV too: they hold nothing to check and are refused.
+
+#: The columns of a list of shapes.
+_SHAPE_COLUMNS = {"m", "n", "k", "b", "batch", "bias", "dtype", "count"}
+_SUMMARIES = {"average": "the average over the rows above, not an input", "hashes": "hashes of the kernels, not an input"}
+_CORRECT = {"1.0": True, "1": True, "true": True, "0.0": False, "0": False, "false": False}
+_LATENCY = "-latency"
+
+
+def _is_tritonbench(names: frozenset[str]) -> bool:
+    return any(name.endswith(_LATENCY) for name in names) or ({"m", "n", "k"} <= names and names <= _SHAPE_COLUMNS)
+
+
+def _median(text: str) -> str:
+    """The median in a cell, without the spread in parentheses behind it."""
+    return text.partition("(")[0].strip() or text
+
+
+def _speedup(text: str, _: str) -> float | None:
+    try:
+        value = float(text.removesuffix("x"))
+    except ValueError:
+        return None
+    return value if 0.0 < value < inf else None
+
+
+def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
+    names = [name[: -len(_LATENCY)] for name in table.names if name.lower().endswith(_LATENCY)]
+    if not names:
+        raise RefusedError(
+            f"{table.label}: shapes alone ({', '.join(table.names)[:80]}), no column of a time: nothing to check"
+        )
+    backends = []
+    for name in names:
+        rates = [Rate(f"{name}-{spelling}", *base) for spelling, base in RATES.items()]
+        more = table.bind(
+            Column("speedup", (f"{name}-speedup",), _speedup, None),
+            Column("correct", (f"{name}-accuracy",), lambda text, _: _CORRECT.get(text.strip().lower()), None),
+        )
+        backends.append((name, table.timing(name + _LATENCY, TIMES["ms"], rates, _median), more))
+    compared = [table.find(f"{name}-speedup") is not None for name in names]
+    base = compared.index(False) if any(compared) and not all(compared) else None  # the others are compared with this backend
+
+    def row(where: str, fields: Fields) -> Iterator[RecordRow]:
+        x = fields[0].strip()
+        if x.lower() in _SUMMARIES:
+            yield RecordRow(row=where, name=x, refused=_SUMMARIES[x.lower()])
+            return
+        base_s = None if base is None else backends[base][1](fields)["t_s"]
+        for at, (name, timing, more) in enumerate(backends):
+            values = {**more(fields), **timing(fields)}
+            if values["refused"]:
+                values["speedup"] = None
+            if base is not None and at != base:
+                values.update(baseline_kind=kind_of_provider(names[base]), baseline_t_s=base_s)
+            yield RecordRow(
+                row=where,
+                name=clean(f"{name} {table.names[0]}={x}"),
+                no_work="the file names neither the op nor the dtype",
+                clock="device-event",
+                **values,
+            )
+
+    return table.records(row)
+
+
+# Liger-Kernel: a row a kernel, provider, mode and size; ``speed`` in ms and ``memory`` in MB share one column. Times are the
+# medians of triton's do_bench, which empties the cache before each run, with the 20th and 80th percentile. Another provider's
+# row with the same sizes, GPU and mode is the baseline, wherever it is, so the rows are held in memory.
+
+_MISSING = ("", "nan", "none", "null")
+_LIGER = ("kernel_name", "kernel_provider", "kernel_operation_mode", "metric_name", "metric_unit", "x_name", "x_value")
+_Key = tuple[str, ...]
+_Params = Mapping[str, Any]
+
+
+def _read_liger(table: Table) -> Iterator[RecordRow]:
+    keys: list[tuple[_Key, str]] = []  # of the rows with a time: the sizes and the provider
+    rows = list(table.records(_liger_row(table, keys)))
+    next_key = iter(keys)
+    timed = [(record, next(next_key) if record.t_s is not None else None) for record in rows]
+    others: dict[_Key, list[tuple[str, float]]] = {}
+    for record, key in timed:
+        if key is not None and record.t_s is not None and not _is_liger(key[1]):
+            others.setdefault(key[0], []).append((key[1], record.t_s))
+    for record, key in timed:
+        baselines = others.get(key[0]) if key is not None and _is_liger(key[1]) else None
+        if baselines:
+            provider, t_s = baselines[0]
+            record = replace(record, baseline_kind=kind_of_provider(provider), baseline_t_s=t_s)
+        yield record
+
+
+def _is_liger(provider: str) -> bool:
+    return provider.lower().startswith("liger")
+
+
+def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fields], Iterable[RecordRow]]:
+    kernel, provider, mode, metric, unit, x_name, x_value = (table.place(name) for name in _LIGER)
+    median, low, high = table.place("y_value_50"), table.find("y_value_20"), table.find("y_value_80")
+    config, gpu, version = (table.find(name) for name in ("extra_benchmark_config_str", "gpu_name", "liger_version"))
+    of_same_sizes = [at for at in (kernel, mode, x_name, x_value, config, gpu, version) if at is not None]
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        name = clean(f"{fields[kernel]} {fields[mode]} {fields[provider]} {fields[x_name]}={fields[x_value]}")
+        device = clean(fields[gpu]) or None if gpu is not None else None
+        if fields[metric] != "speed":
+            why = f"metric_name is {fields[metric][:40]!r} in {fields[unit][:10]}, not a time"
+            yield RecordRow(row=where, name=name, device=device, refused=why)
+            return
+        second = TIMES.get(fields[unit].lower())
+        if second is None:
+            raise ValueError(f"metric_unit is {fields[unit][:40]!r}, expected a unit of time such as ms or us")
+        if fields[x_value].strip().lower() in _MISSING:
+            raise ValueError(f"x_value is {fields[x_value][:40]!r}: the size of {fields[x_name][:40]} is missing")
+        t_s, refused = duration(fields[median], "y_value_50", second)
+        q1_s, q3_s = (None if at is None else duration(fields[at], "", second)[0] for at in (low, high))
+        has_spread = q1_s is not None and q3_s is not None
+        work, no_work, timed_flops = _liger_work(
+            fields[kernel], fields[mode], fields[x_name], fields[x_value], "{}" if config is None else fields[config]
+        )
+        if t_s is not None:
+            keys.append((tuple(fields[at] for at in of_same_sizes), fields[provider]))
+        yield RecordRow(
+            row=where,
+            name=name,
+            work=work,
+            no_work=no_work,
+            t_s=t_s,
+            device=device,
+            clock="device-event",
+            cache="cold",
+            q1_s=q1_s if has_spread else None,
+            q3_s=q3_s if has_spread else None,
+            hand_written=t_s == second,
+            alternatives=every_expert(work["experts"], work["tokens"] * work["top_k"]) if work and work["op"] == "moe" else (),
+            timed_flops=timed_flops,
+            refused=refused,
+            notes=("quartiles are the 20th and 80th percentile",) if has_spread else (),
+        )
+
+    return row
+
+
+def _liger_work(
+    kernel: str, mode: str, x_name: str, x_value: str, config: str
+) -> tuple[dict[str, Any] | None, str, float | None]:
+    """The keywords of the work model; or why they are missing; and the FLOPs of what was timed where that is another unit."""
+    if mode not in ("forward", "no-grad-forward"):
+        return None, f"mode {mode[:40]}: the models are of forward passes", None
+    if kernel not in _LIGER_OPS:
+        return None, f"no work model for kernel {kernel[:40]}", None
+    try:
+        params = json.loads(config or "{}")
+    except (ValueError, RecursionError):
+        raise ValueError(f"extra_benchmark_config_str is {config[:40]!r}, expected JSON") from None
+    if not isinstance(params, dict):
+        raise ValueError(f"extra_benchmark_config_str is {config[:40]!r}, expected an object")
+    params[x_name] = x_value
+    if "dtype" not in params:
+        return None, "the row gives no dtype", None
+    try:
+        work, timed_flops = _LIGER_OPS[kernel](params)
+    except KeyError as error:
+        return None, f"the row gives no {error.args[0]}", None
+    return {**work, "dtype": dtype(str(params["dtype"]))}, "", timed_flops
+
+
+def _rows(op: str, column: str, **more: Any) -> Callable[[_Params], tuple[dict[str, Any], None]]:
+    return lambda params: ({"op": op, "rows": _size(params, "M"), "cols": _size(params, column), **more}, None)
+
+
+def _rope(params: _Params) -> tuple[dict[str, Any], None]:
+    tokens = _size(params, "seq_len" if "seq_len" in params else "T")
+    heads, hidden = _size(params, "num_q_heads"), _size(params, "hidden_size" if "hidden_size" in params else "H")
+    return {"op": "rope", "tokens": tokens, "n_heads": heads + _size(params, "num_kv_heads"), "head_dim": hidden // heads}, None
+
+
+def _cross_entropy(params: _Params) -> tuple[dict[str, Any], None]:
+    rows = _size(params, "BT") if "BT" in params else _size(params, "B") * _size(params, "T")
+    return {"op": "cross_entropy", "rows": rows, "cols": _size(params, "V" if "V" in params else "vocab_size")}, None
+
+
+def _gated_mlp(params: _Params) -> tuple[dict[str, Any], float]:
+    """Named after the activation, timed with its three GEMMs."""
+    tokens = _size(params, "B") * _size(params, "T")
+    hidden, inter = _size(params, "hidden_size"), _size(params, "intermediate_size")
+    return {"op": "elementwise", "numel": tokens * inter, "inputs": 2}, 6.0 * tokens * hidden * inter
+
+
+def _fused_moe(params: _Params) -> tuple[dict[str, Any], None]:
+    shape = {"tokens": "T", "hidden": "H", "inter": "intermediate_dim", "experts": "E", "top_k": "K"}
+    return {"op": "moe", **{key: _size(params, name) for key, name in shape.items()}}, None
+
+
+def _size(params: _Params, name: str) -> int:
+    if params[name] is None:
+        raise KeyError(name)
+    return size(str(params[name]), name)
+
+
+_LIGER_OPS: Mapping[str, Callable[[_Params], tuple[dict[str, Any], float | None]]] = {
+    "rms_norm": _rows("rmsnorm", "H"),
+    "fused_add_rms_norm": _rows("rmsnorm", "H", residual=True),
+    "layer_norm": _rows("layernorm", "N"),
+    "softmax": _rows("softmax", "N"),
+    "rope": _rope,
+    "cross_entropy": _cross_entropy,
+    "swiglu": _gated_mlp,
+    "geglu": _gated_mlp,
+    "fused_moe": _fused_moe,
+}
+
+
+# A sweep over the tile sizes of a GEMM: M, N, K, the tile, ``dtype``, ``time_ms`` and ``TFLOPS``; failed builds are comments.
+
+_SWEEP_TIMES = {f"time_{spelling}": seconds for spelling, seconds in TIMES.items()}
+_SWEEP = (
+    Column("M", ("M",), size),
+    Column("N", ("N",), size),
+    Column("K", ("K",), size),
+    Column("dtype", ("dtype",), dtype),
+    Column("out_dtype", ("outdtype", "out_dtype"), dtype, ABSENT),
+)
+
+
+def _read_sweep(table: Table) -> Iterator[RecordRow]:
+    time = table.names[table.place(*_SWEEP_TIMES)]
+    timing = table.timing(time, _SWEEP_TIMES[time.lower()], [Rate(name, *base) for name, base in RATES.items()])
+    shape = table.bind(*_SWEEP)
+    variant = [(name, place) for place, name in enumerate(table.names) if name.upper().startswith(("TILE", "STAGES", "SPLIT"))]
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        name = clean(" ".join(f"{name}={fields[place]}" for name, place in variant))
+        yield RecordRow(row=where, name=name, work={"op": "gemm", **shape(fields)}, **timing(fields))
+
+    return table.records(row)
+
+
+TRITONBENCH = TableFormat("tritonbench", _is_tritonbench, _read_tritonbench)
+LIGER = TableFormat("Liger-Kernel benchmark", lambda names: {*_LIGER, "y_value_50"} <= names, _read_liger)
+GEMM_SWEEP = TableFormat(
+    "GEMM microbenchmark",
+    lambda names: {"m", "n", "k", "dtype"} <= names and not names.isdisjoint(_SWEEP_TIMES),
+    _read_sweep,
+)

@@ -24,7 +24,7 @@ from roofline_engine.peaks import (  # noqa: E402
     resolve,
 )
 from roofline_engine.peaks_table import load  # noqa: E402
-from roofline_engine.roofline import point  # noqa: E402
+from roofline_engine.roofline import roof_of  # noqa: E402
 from roofline_engine.units import number, parse_dtype  # noqa: E402
 from roofline_engine.work import Work  # noqa: E402
 
@@ -56,8 +56,7 @@ def fmoe(row: dict[str, str]) -> list[Work]:
 
 def ratios(done: Work, seconds: float, peaks: Peaks) -> tuple[float, float]:
     """Memory and compute utilisation."""
-    _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-    p = point(done.bytes, done.flops, seconds, peaks.hbm_bw_bytes_s, rate)
+    p = roof_of(done, peaks).place(done.bytes, done.flops, seconds)
     return p.hbm_util or 0.0, p.compute_util or 0.0
 
 

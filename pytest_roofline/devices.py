@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roofline_engine import peaks_measured, peaks_table
 from roofline_engine.check import HOST
-from roofline_engine.peaks import Device, Peaks, Target, named, resolve
+from roofline_engine.peaks import Device, Peaks, Target
+from roofline_engine.peaks_measured import PeakFiles, open_peaks
 from roofline_engine.peaks_table import normalise
 
 from . import ceilings as host_ceilings
@@ -42,7 +42,7 @@ class Devices:
         self._found: dict[str, Peaks] = {}
         self._machine: Device | None = None
         self._asked = False
-        self._table: peaks_table.Table | None = None
+        self._files: PeakFiles | None = None
 
     @property
     def found(self) -> dict[str, Peaks]:
@@ -104,21 +104,20 @@ class Devices:
             return hooked
         if name == HOST:
             return self.of_host()
-        table, measured = self._tables()
+        files = self._read_files()
         machine = self.machine() if self.chosen == AUTO else None
         if machine is not None and name == _label(machine):
-            found = resolve(table, machine)
+            found = files.rated(machine)
         else:
-            found = named(table, name)
+            found = files.rated(name)
             if found.source == "derived":
-                like = table.near(name) if table else ""
+                like = files.table.near(name) if files.table else ""
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
-        if measured is not None:
-            try:
-                found, refused = peaks_measured.lay_over(found, measured, table)
-                self.problems += [f"peaks: {line}" for line in refused]
-            except ValueError as error:
-                self.problems.append(f"peaks: {error}")
+        try:
+            found, refused = files.lay_over(found)
+            self.problems += [f"peaks: {line}" for line in refused]
+        except ValueError as error:
+            self.problems.append(f"peaks: {error}")
         return found
 
     def readable(self) -> None:
@@ -127,23 +126,20 @@ class Devices:
         Raises:
             ValueError, OSError: when they cannot be.
         """
-        self._tables()
+        self._read_files()
 
-    def _tables(self) -> tuple[peaks_table.Table | None, peaks_measured.Overlay | None]:
-        """The table and the measured ceilings to lay over it.
+    def _read_files(self) -> PeakFiles:
+        """Return the table and the measured ceilings to lay over it.
 
         Raises:
             ValueError, OSError: when a file that was given cannot be read.
         """
-        try:
-            measured = None if self.given is None else peaks_measured.read_ceilings(str(self.given))
-        except OSError as error:
-            raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
-        own = self.given is not None and measured is None
-        path = str(self.given) if own else peaks_table.locate()
-        if self._table is None and path is not None:
-            self._table = peaks_table.load(path, shipped=not own)
-        return self._table, measured
+        if self._files is None:
+            try:
+                self._files = open_peaks(None if self.given is None else str(self.given))
+            except OSError as error:
+                raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
+        return self._files
 
 
 class Host:

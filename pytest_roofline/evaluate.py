@@ -21,7 +21,7 @@ from roofline_engine.check import (
     check,
     doubted,
     found,
-    limit,
+    limit_of,
     measured,
     of_claim,
     of_excess,
@@ -31,7 +31,7 @@ from roofline_engine.check import (
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
 from roofline_engine.peaks import Peaks
-from roofline_engine.roofline import assess, roof_time, unmodelled
+from roofline_engine.roofline import assess, roof_of, unmodelled
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, in_cache
 
 from .baselines import Predictions
@@ -256,8 +256,7 @@ class Annotator:
 
 def _roof(work: Work, peaks: Peaks) -> float | None:
     """Seconds at the roof of the work's figure; None where no roof is known."""
-    _, rate = peaks.compute_axis(work.engine, work.dtype.peak)
-    return roof_time(work.bytes, work.flops, peaks, rate) or None
+    return roof_of(work, peaks).time(work.bytes, work.flops) or None
 
 
 def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
@@ -333,7 +332,7 @@ def _check_claim(
                 first = first or (rate, finding)
         return first or (None, None)
     axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute_peak(work, peaks)
-    if not peak or claim.claimed <= peak * limit(peaks, axis, peak)[0] * 1.05:
+    if not peak or claim.claimed <= peak * limit_of(peaks, axis, peak).factor * 1.05:
         return None, None
     return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
 

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from roofline_engine import peaks_measured, peaks_table
 from roofline_engine.check import Check, Prediction, check
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import Peaks, named
-from roofline_engine.roofline import bound, point, roof_time
+from roofline_engine.peaks_measured import open_peaks
+from roofline_engine.peaks_table import Table
+from roofline_engine.roofline import Roof, bound, roof_of
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, in_cache
 
@@ -49,7 +50,7 @@ class Checker:
 
     def __init__(
         self,
-        table: peaks_table.Table | None,
+        table: Table | None,
         *,
         device: str | None = None,
         given: Peaks | None = None,
@@ -148,7 +149,7 @@ class _Shape(NamedTuple):
     """
 
     work: Work
-    rate: float | None
+    roof: Roof
     roof_s: float
     own_roof_s: float
 
@@ -157,12 +158,12 @@ class _Shape(NamedTuple):
 
 
 def _shape(done: Work, peaks: Peaks) -> _Shape:
-    _, rate = peaks.compute_axis(done.engine, done.dtype.peak)
-    own = least = roof_time(done.bytes, done.flops, peaks, rate)
+    roof = roof_of(done, peaks)
+    own = least = roof.time(done.bytes, done.flops)
     if len(done.candidates) > 1:
         nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
-        least = roof_time(nbytes, flops, peaks, rate)
-    return _Shape(done, rate, least, own)
+        least = roof.time(nbytes, flops)
+    return _Shape(done, roof, least, own)
 
 
 def _refuse(source: str, record: RecordRow, reason: str, cause: str | None = None) -> Row:
@@ -174,11 +175,10 @@ def _entry(record: RecordRow, shape: _Shape | None, peaks: Peaks) -> Entry:
     if shape is None:
         return Entry(name=record.name, stage="B", launches_per_unit=record.launches)
     work = shape.work
-    first = work.candidates[0]
     raw = axis = None
     limiter = "unknown"
     if record.t_s is not None:
-        p = point(first.bytes, first.flops, record.t_s, peaks.hbm_bw_bytes_s, shape.rate, streaming=work.engine == "vector")
+        p = shape.roof.place(work.bytes, work.flops, record.t_s)
         raw, axis, limiter = p.raw, p.roof_axis, bound(p)
     return Entry(
         name=record.name,
@@ -326,17 +326,14 @@ def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
         yield lambda position: bar.update(task, completed=position)
 
 
-def _peaks(path: str | None, device: str | None) -> tuple[peaks_table.Table | None, Peaks | None]:
-    """The table, and the peaks of ``device`` under measured ceilings where such a file was given."""
-    measured = peaks_measured.read_ceilings(path) if path is not None else None
-    shipped = path is None or measured is not None
-    found = peaks_table.locate() if shipped else path
-    table = peaks_table.load(found, shipped=shipped) if found else None
-    if measured is None:
-        return table, None
+def _peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:
+    """Return the table, and the peaks of ``device`` under measured ceilings where such a file was given."""
+    files = open_peaks(path)
+    if files.overlay is None:
+        return files.table, None
     if device is None:
         raise ValueError("--peaks with measured ceilings needs --device")
-    laid, refused = peaks_measured.lay_over(named(table, device), measured, table)
+    peaks, refused = files.resolve(device)
     for line in refused:
         print(printable(line), file=sys.stderr)
-    return table, laid
+    return files.table, peaks

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from . import advice, inputs, peaks_measured, peaks_table
+from . import advice, inputs, peaks_table
 from .config.guess import ShapeGuess, find_context
 from .config.model import ModelConfig
 from .config.model import read as read_config
@@ -16,7 +16,8 @@ from .files import read_json, read_text
 from .inputs import Env, Row, TopN
 from .kernels import Hint, classify
 from .ops import OPS, op_class, work
-from .peaks import Peaks, resolve
+from .peaks import Peaks
+from .peaks_measured import PeakFiles, open_peaks
 from .roofline import HEAD_MAX, HEAD_PCT, assess, roof_axes, route, unmodelled
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
@@ -208,34 +209,25 @@ class _Reader:
             return peaks
 
     def _rated_peaks(self, env: Env) -> Peaks:
-        table, ceilings = None, None
-        path, shipped = self._sources.peaks, self._sources.peaks_shipped
-        if path is not None and not shipped:
-            given, path = path, peaks_table.locate()  # measured ceilings lie over the shipped table
-            try:
-                ceilings = peaks_measured.read_ceilings(given, self._sources.peaks_device)
-                path = given if ceilings is None else path
-            except (OSError, ValueError) as error:
-                self._refuse([f"peaks: {error}"], "L1")
-            shipped = path != given
-        if path is None:
+        sources, files = self._sources, PeakFiles(None)
+        if sources.peaks is None:
             self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
-        else:
+        for path in [] if sources.peaks is None else [None] if sources.peaks_shipped else [sources.peaks, None]:
             try:
-                table = peaks_table.load(path, shipped=shipped)
-            except (OSError, ValueError) as error:
+                files = open_peaks(path, sources.peaks_device)
+                break
+            except (OSError, ValueError) as error:  # the shipped table stands in for a file that cannot be read
                 self._refuse([f"peaks: {error}"], "L1")
         try:
-            peaks = resolve(table, env.device)
+            peaks = files.rated(env.device)
         except Exception as error:  # a user's table may hold anything
             self._refuse([f"peaks: {error}"], "L1")
             return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
-        if ceilings is not None:
-            try:
-                peaks, refused = peaks_measured.lay_over(peaks, ceilings, table)
-                self._refuse([f"peaks: {line}" for line in refused], "L1")
-            except ValueError as error:
-                self._refuse([f"peaks: {error}"], "L1")
+        try:
+            peaks, refused = files.lay_over(peaks)
+            self._refuse([f"peaks: {line}" for line in refused], "L1")
+        except ValueError as error:
+            self._refuse([f"peaks: {error}"], "L1")
         return peaks
 
     def config(self) -> ModelConfig | None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .fields import Entry
 from .peaks import OVER_RATED_BOARD, Peaks, over_rated
-from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, point, route
+from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, roof_of, route
 from .units import quantity
 from .work import Work
 
@@ -308,17 +308,31 @@ class Check(NamedTuple):
     cause: str | None = None
     decided: str | None = None  # the figures that decided the cause
 
+    @property
+    def experiment(self) -> str | None:
+        """What would confirm the cause."""
+        return EXPERIMENTS[self.cause] if self.cause else None
 
-def limit(peaks: Peaks, axis: str, rated: float) -> tuple[float, str]:
-    """What a right measurement can reach over the ``rated`` peak of an axis, as a factor, and on what that rests."""
+
+class Limit(NamedTuple):
+    """What a right measurement can reach over a rated peak."""
+
+    code: str  # measured, full_bus, highest_clock, clock_unknown or baseline
+    factor: float
+    basis: str  # the reason, for people
+
+
+def limit_of(peaks: Peaks, axis: str, rated: float) -> Limit:
+    """Return what a right measurement can reach over the ``rated`` peak of an axis."""
     if peaks.source == "measured":
         if peaks.product == HOST and peaks.axis_confidence(axis) == "low":
-            return DISTURBED, "the ceiling was measured among other programs"
-        return OVER_RATED_BOARD, "a measured ceiling is a lower bound"
+            return Limit("measured", DISTURBED, "the ceiling was measured among other programs")
+        return Limit("measured", OVER_RATED_BOARD, "a measured ceiling is a lower bound")
     top = peaks.highest(axis)
     if top:
-        return max(1.0, top / rated), "the full bus" if axis == "memory" else "the highest clock"
-    return over_rated(peaks.product), "the highest clock is not known"
+        code, basis = ("full_bus", "the full bus") if axis == "memory" else ("highest_clock", "the highest clock")
+        return Limit(code, max(1.0, top / rated), basis)
+    return Limit("clock_unknown", over_rated(peaks.product), "the highest clock is not known")
 
 
 def resident(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
@@ -326,14 +340,14 @@ def resident(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
     return measurement.cache != "cold" and nbytes <= CACHE_REACH * cache_bytes(peaks)
 
 
-def _possible(peaks: Peaks, axis: str, rated: float, nbytes: float, measurement: Measurement) -> tuple[float, str]:
-    """``limit``, with what the caches of a CPU add to it on the memory axis."""
-    factor, basis = limit(peaks, axis, rated)
+def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, measurement: Measurement) -> Limit:
+    """Return ``limit_of`` with what the caches of a CPU add to it on the memory axis."""
+    code, factor, basis = limit_of(peaks, axis, rated)
     if peaks.product != HOST or axis != "memory" or nbytes > CACHE_REACH * cache_bytes(peaks):
-        return factor, basis
+        return Limit(code, factor, basis)
     if resident(measurement, nbytes, peaks):
-        return factor * CACHE_OVER_MEMORY, f"out of a cache, and {basis}"
-    return factor * WRITTEN, f"what it wrote may still be in a cache, and {basis}"
+        return Limit(code, factor * CACHE_OVER_MEMORY, f"out of a cache, and {basis}")
+    return Limit(code, factor * WRITTEN, f"what it wrote may still be in a cache, and {basis}")
 
 
 def untimely(measurement: Measurement, peaks: Peaks) -> bool:
@@ -458,23 +472,22 @@ def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> floa
 
 def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks, facts: Facts) -> Check:
     """The row's own rates, by the smallest bytes and FLOPs it can have had, against the limit of the nearer roof."""
-    axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    roof = roof_of(work, peaks)
     nbytes = min(model.bytes for model in work.candidates)
     flops = min(model.flops for model in work.candidates)
-    p = point(nbytes, flops, measurement.t_s, peaks.hbm_bw_bytes_s, rate)
-    axes = (("memory", p.hbm_util, peaks.hbm_bw_bytes_s), (axis_name, p.compute_util, rate))
-    known = []
-    for axis, util, peak in axes:
+    p = roof.place(nbytes, flops, measurement.t_s)
+    candidates = []
+    for axis, util, peak in (("memory", p.hbm_util, roof.bandwidth), (roof.axis, p.compute_util, roof.rate)):
         if util is not None and peak:
-            factor, basis = _possible(peaks, axis, peak, nbytes, measurement)
-            known.append((util / factor, axis, util, factor, basis))
-    if not known:
+            limit = _limit_with_caches(peaks, axis, peak, nbytes, measurement)
+            candidates.append((util / limit.factor, axis, util, limit))
+    if not candidates:
         return out
-    _, axis, utilisation, factor, basis = max(known)
-    out = out._replace(axis=axis, utilisation=utilisation, limit=factor, limit_basis=basis)
+    _, axis, utilisation, limit = max(candidates)
+    out = out._replace(axis=axis, utilisation=utilisation, limit=limit.factor, limit_basis=limit.basis)
     if entry.falsifiable is False:
         return out._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
-    placed = _placed(out)
+    placed = _place(out, limit)
     if placed is out:
         return out
     held = axis == "memory" and resident(measurement, nbytes, peaks)
@@ -495,21 +508,22 @@ def _by_the_baseline(out: Check, speedup: float, prediction: Prediction) -> Chec
     """Where the row has no time of its own: the ratio its baseline had, times the speedup."""
     utilisation = (prediction.roofline_pct or 0.0) * speedup
     factor = over_rated(None) if prediction.roof_axis == "compute" else 1.0
-    basis = "the baseline's ratio times the speedup"
-    return _placed(out._replace(axis=prediction.roof_axis, utilisation=utilisation, limit=factor, limit_basis=basis))
+    limit = Limit("baseline", factor, "the baseline's ratio times the speedup")
+    axis, basis = prediction.roof_axis, limit.basis
+    return _place(out._replace(axis=axis, utilisation=utilisation, limit=factor, limit_basis=basis), limit)
 
 
 _SUSPECTS = "a kernel that does not run, a missing sync, a cached result, over-counted work or a wrong peak"
 
 
-def _placed(out: Check) -> Check:
+def _place(out: Check, limit: Limit) -> Check:
     """beyond_roof, near_roof, or unchanged, from the utilisation and its limit."""
-    if out.utilisation is None or out.limit is None or out.utilisation <= 1.0:
+    if out.utilisation is None or out.utilisation <= 1.0:
         return out
     roof = f"{out.utilisation:.3g} times the {out.axis or 'known'} roof"
-    if out.utilisation > BEYOND * out.limit:
-        return out._replace(status="beyond_roof", message=f"{roof}, {BEYOND * out.limit:.3g} is possible ({out.limit_basis})")
-    under = ": the ceiling may be under-measured" if "ceiling" in out.limit_basis else f": possible with {out.limit_basis}"
+    if out.utilisation > BEYOND * limit.factor:
+        return out._replace(status="beyond_roof", message=f"{roof}, {BEYOND * limit.factor:.3g} is possible ({limit.basis})")
+    under = ": the ceiling may be under-measured" if limit.code == "measured" else f": possible with {limit.basis}"
     return out._replace(status="near_roof", message=roof + under)
 
 
@@ -517,9 +531,7 @@ def _from_baseline(entry: Entry, work: Work | None, baseline: Baseline, peaks: P
     """What the target leaves over the baseline's own time; None where that time has no ratio or the row no target."""
     if work is None or peaks is None or baseline.t_s is None or entry.target_eff is None:
         return None
-    _, rate = peaks.compute_axis(work.engine, work.dtype.peak)
-    first = work.candidates[0]
-    p = point(first.bytes, first.flops, baseline.t_s, peaks.hbm_bw_bytes_s, rate, streaming=work.engine == "vector")
+    p = roof_of(work, peaks).place(work.bytes, work.flops, baseline.t_s)
     if p.raw is None or not 0 < p.raw <= 1:
         return None
     return attainable_speedup(p.raw, entry.target_eff, baseline.t_s / entry.launches_per_unit, peaks.dispatch_floor_s)

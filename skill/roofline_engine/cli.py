@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .peaks_table import Table
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
+NO_TABLE = "no peaks.md above the helper: name one with --peaks"
 EXITS = "0 done, 2 bad usage or unreadable input"
 EXITS_OF_A_CHECK = "0 done, 1 the check failed, 2 bad usage or unreadable input"
 
@@ -196,7 +197,7 @@ def _table(options: argparse.Namespace) -> Table:
 
     path = options.peaks or peaks_table.locate()
     if path is None:
-        raise ValueError("no peaks.md above the helper: name one with --peaks")
+        raise ValueError(NO_TABLE)
     return peaks_table.load(path, shipped=options.peaks is None)
 
 
@@ -224,22 +225,17 @@ def _tera(value: float | None) -> str:
 
 
 def _peaks_show(options: argparse.Namespace) -> int:
-    from . import peaks
     from .files import to_json
     from .peaks import architecture
+    from .peaks_measured import open_peaks
 
-    measured = None
-    if options.peaks is not None:
-        from . import peaks_measured
-
-        measured = peaks_measured.read_ceilings(options.peaks, options.peaks_device)
-        options.peaks = options.peaks if measured is None else None
-    table = _table(options)
-    gfx, found = architecture(options.name), peaks.named(table, options.name)
-    if measured is not None:
-        found, refused = peaks_measured.lay_over(found, measured, table)
-        for line in refused:
-            print(printable(line), file=sys.stderr)
+    files = open_peaks(options.peaks, options.peaks_device)
+    table = files.table
+    if table is None:
+        raise ValueError(NO_TABLE)
+    gfx, (found, refused) = architecture(options.name), files.resolve(options.name)
+    for line in refused:
+        print(printable(line), file=sys.stderr)
     if found.source == "derived":
         where = "is measured: `roofline peaks measure`"
         if gfx != "cpu":

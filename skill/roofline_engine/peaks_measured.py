@@ -18,9 +18,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .peaks import AGREEMENT, Peaks, joined, over_rated
+from .peaks import AGREEMENT, Device, Peaks, joined, named, over_rated, resolve
 from .peaks_audit import UNDER_ARITHMETIC, telltale
-from .peaks_table import Table
+from .peaks_table import Table, load, locate
 from .units import (
     BANDWIDTH_BOUNDS,
     FLOPS_BOUNDS,
@@ -85,6 +85,43 @@ def read_ceilings(path: str, device: str | None = None) -> Overlay | None:
     if "device" in header and "hbmbw" in header:
         return _from_rocprof(text, path, label, device)
     return None
+
+
+class PeakFiles(NamedTuple):
+    """Where the peaks of a run come from."""
+
+    table: Table | None  # None: no table was found
+    overlay: Overlay | None = None  # measured ceilings to lay over the table's peaks
+
+    def rated(self, device: Device | str, units: int | None = None) -> Peaks:
+        """Return the peaks of the facts of a device, or of a name; units: CUs or SMs of a name."""
+        return named(self.table, device, units) if isinstance(device, str) else resolve(self.table, device)
+
+    def lay_over(self, peaks: Peaks) -> tuple[Peaks, list[str]]:
+        """Return ``peaks`` under the measured ceilings, and one line for each figure that was not used.
+
+        Raises:
+            ValueError: when the ceilings are of another device.
+        """
+        return (peaks, []) if self.overlay is None else lay_over(peaks, self.overlay, self.table)
+
+    def resolve(self, device: Device | str, units: int | None = None) -> tuple[Peaks, list[str]]:
+        """Return the peaks of a device under the measured ceilings; see ``rated`` and ``lay_over``."""
+        return self.lay_over(self.rated(device, units))
+
+
+def open_peaks(path: str | None = None, ceilings_device: str | None = None) -> PeakFiles:
+    """Read the shipped table, or the table in ``path``, or the ceilings in ``path`` with the shipped table.
+
+    ceilings_device: which device of the ceilings, where their file holds several.
+
+    Raises:
+        OSError, ValueError: when a file cannot be read.
+    """
+    overlay = None if path is None else read_ceilings(path, ceilings_device)
+    own = path is not None and overlay is None
+    place = path if own else locate()
+    return PeakFiles(load(place, shipped=not own) if place else None, overlay)
 
 
 def _from_json(text: str, label: str, device: str | None) -> Overlay:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .fields import ByteModel, Entry
+from .fields import Entry
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .work import TARGET_EFF, Work
 
@@ -88,6 +88,29 @@ def point(
     return Point(bandwidth, rate, intensity, hbm_util, compute_util, ridge, axis, raw)
 
 
+class Roof(NamedTuple):
+    """The two limits of one kind of work on one device."""
+
+    bandwidth: float | None  # bytes/s of memory
+    rate: float | None  # FLOP/s of the units and the dtype
+    axis: str  # of the rate: matrix.bf16
+    streaming: bool = False  # memory-bound by its nature, whatever the rate
+
+    def place(self, nbytes: float, flops: float, t_s: float) -> Point:
+        """Place bytes, FLOPs and a time (seconds) under this roof; see ``point``."""
+        return point(nbytes, flops, t_s, self.bandwidth, self.rate, streaming=self.streaming)
+
+    def time(self, nbytes: float, flops: float) -> float:
+        """Return the seconds on the limit that takes longer; a limit that is unknown takes none."""
+        return max(nbytes / self.bandwidth if self.bandwidth else 0.0, flops / self.rate if self.rate else 0.0)
+
+
+def roof_of(work: Work, peaks: Peaks) -> Roof:
+    """Return the roof of this work: the memory bandwidth, and the peak rate of its units and dtype."""
+    axis, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    return Roof(peaks.hbm_bw_bytes_s, rate, axis, streaming=work.engine == "vector")
+
+
 def headroom(roofline_pct: float, target_eff: float) -> str:
     """The class of a ratio (a fraction) against what a good kernel of the op reaches."""
     if roofline_pct >= SATURATED_BAND * target_eff:
@@ -144,7 +167,7 @@ def assess(
     target_eff: what a good kernel of this op reaches here, in place of the prior. lowest: a ratio under it is no kernel's; an
     isolated timing has none, since a loop on one of many cores may well be that slow.
     """
-    axis_name, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    roof = roof_of(work, peaks)
     nbytes, flops = work.bytes, work.flops
     found: dict[str, Any] = {  # all set at once at the end, since an entry is copied for each change
         "op": work.op,
@@ -156,18 +179,13 @@ def assess(
         "flops_est": flops,
         "byte_models": work.candidates,
         "arithmetic_intensity": flops / nbytes if nbytes > 0 else None,
-        "ridge_point": rate / peaks.hbm_bw_bytes_s if rate and peaks.hbm_bw_bytes_s else None,
+        "ridge_point": roof.rate / roof.bandwidth if roof.rate and roof.bandwidth else None,
         "target_eff": TARGET_EFF.get(work.op) if target_eff is None else target_eff,
     }
     if entry.t_ms is None or entry.t_unit_ms is None:
         return _decided(entry, "not_measured", "memory", peaks, found)
     t_launch, t_unit = entry.t_ms / 1e3, entry.t_unit_ms / 1e3
-    streaming = work.engine == "vector"
-
-    def place(model: ByteModel) -> Point:
-        return point(model.bytes, model.flops, t_unit, peaks.hbm_bw_bytes_s, rate, streaming=streaming)
-
-    placed = [(model, place(model)) for model in work.candidates]
+    placed = [(model, roof.place(model.bytes, model.flops, t_unit)) for model in work.candidates]
     p = placed[0][1]
     found.update(
         byte_models=tuple(
@@ -182,13 +200,13 @@ def assess(
         roofline_pct_raw=p.raw,
         roofline_pct=None if p.raw is None else min(p.raw, 1.0),
         bytes_upper_bound=peaks.hbm_bw_bytes_s * t_unit if peaks.hbm_bw_bytes_s else None,
-        falsifiable=_falsifiable(work, peaks, rate, entry.launches_per_unit),
+        falsifiable=is_falsifiable(work, peaks, entry.launches_per_unit),
     )
     if peaks.targets and target_eff is None:
         observed = peaks.target(work.op, p.roof_axis, work.dtype.name)
         if observed:
             found["target_eff"] = observed.target_eff
-    axis = axis_name if p.roof_axis == "compute" else "memory"
+    axis = roof.axis if p.roof_axis == "compute" else "memory"
     if p.raw is None:
         return _decided(entry, "unvalidated_peak", axis, peaks, found)
     if p.raw > 1.0 or p.raw < lowest or nbytes <= 0:
@@ -230,11 +248,10 @@ def assess(
 
 def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:
     """The roof each shape walks toward: ratios on different roofs are never averaged."""
-    _, rate = peaks.compute_axis(works[0].engine, works[0].dtype.peak)
-    if not rate or not peaks.hbm_bw_bytes_s:
+    roof = roof_of(works[0], peaks)
+    if not roof.rate or not roof.bandwidth:
         return ["memory"] * len(works)
-    bandwidth = peaks.hbm_bw_bytes_s
-    return ["compute" if item.flops * bandwidth > item.bytes * rate else "memory" for item in works]
+    return ["compute" if item.flops * roof.bandwidth > item.bytes * roof.rate else "memory" for item in works]
 
 
 def cache_bytes(peaks: Peaks) -> float:
@@ -242,16 +259,11 @@ def cache_bytes(peaks: Peaks) -> float:
     return max(peaks.l2_bytes or 0.0, peaks.mall_bytes or 0.0) or LARGEST_CACHE
 
 
-def _falsifiable(work: Work, peaks: Peaks, rate: float | None, launches: float) -> bool | None:
-    """Whether a faster time could contradict the roof: its time must exceed what dispatch alone costs."""
+def is_falsifiable(work: Work, peaks: Peaks, launches: float) -> bool | None:
+    """Return whether a faster time could contradict the roof: the roof time exceeds what dispatch alone costs."""
     if peaks.hbm_bw_bytes_s is None:
         return None
-    return roof_time(work.bytes, work.flops, peaks, rate) > launches * peaks.dispatch_floor_s
-
-
-def roof_time(nbytes: float, flops: float, peaks: Peaks, rate: float | None) -> float:
-    """Seconds on the roof that takes longer, of bytes and FLOPs at ``rate``; a roof that is not known takes none."""
-    return max(nbytes / peaks.hbm_bw_bytes_s if peaks.hbm_bw_bytes_s else 0.0, flops / rate if rate else 0.0)
+    return roof_of(work, peaks).time(work.bytes, work.flops) > launches * peaks.dispatch_floor_s
 
 
 def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks, found: dict[str, Any]) -> Entry:

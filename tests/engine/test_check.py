@@ -14,7 +14,7 @@ from roofline_engine.check import (
     Measurement,
     Prediction,
     check,
-    limit,
+    limit_of,
     measured,
     overhead,
 )
@@ -150,11 +150,11 @@ def test_a_measured_ceiling_is_a_lower_bound(utilisation: float, status: str) ->
 
 def test_the_limit_of_an_axis() -> None:
     known = PEAKS._replace(flops_max={"fp8": 5.5e15}, hbm_bw_limit_bytes_s=8.2e12)
-    assert limit(known, "matrix.fp8", 5e15)[0] == pytest.approx(1.1)  # the highest clock
-    assert limit(known, "memory", 8e12)[0] == pytest.approx(1.025)  # the full bus
-    assert limit(PEAKS, "matrix.fp8", 5e15)[0] == pytest.approx(1.10)  # no clock known
-    assert limit(PEAKS._replace(product="rtx5090"), "matrix.fp8", 5e15)[0] == pytest.approx(1.25)  # boosts freely
-    assert limit(PEAKS._replace(flops_max={"fp8": 4.9e15}), "matrix.fp8", 5e15)[0] == 1.0  # never under the rated figure
+    assert limit_of(known, "matrix.fp8", 5e15).factor == pytest.approx(1.1)  # the highest clock
+    assert limit_of(known, "memory", 8e12).factor == pytest.approx(1.025)  # the full bus
+    assert limit_of(PEAKS, "matrix.fp8", 5e15).factor == pytest.approx(1.10)  # no clock known
+    assert limit_of(PEAKS._replace(product="rtx5090"), "matrix.fp8", 5e15).factor == pytest.approx(1.25)  # boosts freely
+    assert limit_of(PEAKS._replace(flops_max={"fp8": 4.9e15}), "matrix.fp8", 5e15).factor == 1.0  # never under the rated figure
 
 
 def test_the_smallest_byte_model_is_the_one_that_accuses() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_roofline.ledger import Experience, Pair
-from pytest_roofline.ledger.table import read
+from pytest_roofline.ledger.store import read_csv
 
 SEED, DRAWS = 20240607, 10_000
 
@@ -79,7 +79,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, metavar="PAIRS.csv")
-    pairs = [pair for pair in read(parser.parse_args().path).pairs if pair.ratio is not None]
+    pairs = [pair for pair in read_csv(parser.parse_args().path).pairs if pair.ratio is not None]
     resolved = [pair for pair in pairs if "unresolvable" not in pair.source]
     print(f"{len(pairs)} pairs with an isolated measurement, {len(resolved)} of them resolvable")
     print(f"{'':22} mean |ln(realised/predicted)|   95 % interval    of the resolvable")

@@ -391,7 +391,7 @@ class Reporter:
 
         try:
             pairs = [pair for row in self.document.rows if (pair := pair_of(row)) is not None]
-            append(self.settings.ledger, pairs)
+            append(self.settings.ledger, pairs, say=self.document.problems.append)
             if not pairs:
                 self.document.problems.append("ledger: nothing to append: no row has both a prediction and a speedup")
         except (OSError, ValueError) as error:

@@ -1,20 +1,18 @@
-"""Predicted against actual speedups over time, in a Markdown file that people read and programs parse.
+"""Predicted against actual speedups over time, in a file of JSON lines.
 
-``append`` and ``read`` are the file, ``locate`` where a project has it; ``pair_of`` makes a row a pair,
-``Experience`` says what speedup to expect, ``group`` how well predictions did, ``propose`` which targets to raise.
-Nothing here imports pytest.
+``append`` and ``read`` are the file; ``locate`` finds the one of a project. ``pair_of`` makes a row a pair. ``Experience``
+returns the speedup to expect, ``group`` how good predictions were, ``propose`` the targets to raise. Nothing here imports
+pytest.
 """
 
-from .calibrate import Proposal, propose
-from .pair import Figure, Pair
-from .rows import pair_of
+from .pair import Interval, Pair, pair_of
+from .stats import Experience, Group, Proposal, group, outcome, outcome_e2e, propose
 from .store import Ledger, append, locate, read
-from .summary import Experience, Group, group, outcome, outcome_e2e
 
 __all__ = [
     "Experience",
-    "Figure",
     "Group",
+    "Interval",
     "Ledger",
     "Pair",
     "Proposal",

@@ -1,4 +1,4 @@
-"""``roofline ledger``: show what predictions came to, import a table of them, propose targets."""
+"""``roofline ledger``: show how good predictions were, import pairs, propose targets."""
 
 from __future__ import annotations
 
@@ -9,37 +9,40 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from roofline_engine import report
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import number, printable
 
-from . import store, table
-from .calibrate import document, propose
+from . import store
 from .pair import Pair
-from .summary import ENOUGH, PRIOR, Experience, Group, group, outcome, outcome_e2e
+from .stats import ENOUGH, PRIOR, Experience, Group, document, group, outcome, outcome_e2e, propose
 
 SCHEMA = "roofline-ledger/1"
 _RULE = (
-    f"expected = min(attainable, mean realised speedup): geometric, {PRIOR} pairs without a gain added; a group's own mean "
-    f"weighs as much once it has {ENOUGH} pairs"
+    f"expected = min(attainable, mean realized speedup): the geometric mean with {PRIOR} pairs without a gain added; the mean "
+    f"of a group weighs as much as that of all pairs once it has {ENOUGH} pairs"
 )
 
 
 def _add_ledger(parser: ArgumentParser) -> None:
-    parser.add_argument("--ledger", metavar="FILE", help=f"default: {store.PLAYBOOK} where it exists, else {store.OWN}")
+    markdown = " or ".join(map(str, store.MARKDOWN))
+    parser.add_argument("--ledger", metavar="FILE", help=f"default: {store.OWN}, or an older ledger in {markdown}")
 
 
 def configure_show(parser: ArgumentParser) -> None:
     """Add the options of ``roofline ledger show``."""
     _add_ledger(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print one JSON document")
+    formats.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.set_defaults(run=show)
 
 
 def configure_import(parser: ArgumentParser) -> None:
     """Add the options of ``roofline ledger import``."""
-    parser.add_argument("path", metavar="FILE.csv", help="a CSV with a row for each pair")
+    parser.add_argument("path", metavar="FILE", help="a CSV with a row for each pair, or an older Markdown ledger")
     _add_ledger(parser)
-    parser.set_defaults(run=take)
+    parser.set_defaults(run=import_pairs)
 
 
 def configure_calibrate(parser: ArgumentParser) -> None:
@@ -55,16 +58,15 @@ def _path(options: Namespace) -> Path:
     return Path(options.ledger) if options.ledger else store.locate(Path())
 
 
-def _read(options: Namespace) -> tuple[Path, store.Ledger]:
+def _read(options: Namespace) -> store.Ledger:
     path = _path(options)
-    if not path.is_file():
-        raise ValueError(f"{printable(str(path))}: no such ledger: roofline ledger import makes one")
+    if not path.is_file() and not store.lines_path(path).is_file():
+        raise ValueError(f"{printable(str(path))}: this ledger does not exist. `roofline ledger import FILE` makes one")
     ledger = store.read(path)
-    _say(f"{path}:{item.line}: not read, kept: {item.why}" for item in ledger.unread)
-    if ledger.skipped:
-        lines = ", ".join(map(str, ledger.skipped[:10])) + (", ..." if len(ledger.skipped) > 10 else "")
-        _say([f"{path}: {len(ledger.skipped)} notes of free text were not understood (line {lines})"])
-    return path, ledger
+    _say(f"{ledger.path}:{item.line}: not read, kept: {item.why}" for item in ledger.unread)
+    if ledger.path == path and store.lines_path(path) != path:
+        _say([f"{path}: a Markdown ledger of an older version; new pairs go to {store.lines_path(path)}"])
+    return ledger
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -72,42 +74,43 @@ def _say(lines: Iterable[str]) -> None:
         print(printable(line), file=sys.stderr)
 
 
-def take(options: Namespace) -> int:
-    found = table.read(Path(options.path))
-    _say(found.problems)
-    if not found.pairs:
-        raise ValueError(f"{printable(options.path)}: no row that could be read")
+def import_pairs(options: Namespace) -> int:
+    """Add the pairs of a file to the ledger, each once."""
+    source = Path(options.path)
+    imported = (store.read_markdown if source.suffix.lower() in (".md", ".markdown") else store.read_csv)(source)
+    _say(f"{source.name}:{item.line}: {item.why}" for item in imported.unread)
+    if not imported.pairs:
+        raise ValueError(f"{printable(options.path)}: no readable row with a pair")
     path = _path(options)
-    added = store.append(path, found.pairs, once=True)
-    left = len(found.pairs) - added
-    there = f", {left} stood there already" if left else ""
-    print(f"{printable(str(path))}: {added} {'pair' if added == 1 else 'pairs'} added{there}")
+    added = store.append(path, imported.pairs, once=True, say=lambda line: _say([line]))
+    known = len(imported.pairs) - added
+    rest = f", {known} already there" if known else ""
+    print(f"{printable(str(store.lines_path(path)))}: {added} {'pair' if added == 1 else 'pairs'} added{rest}")
     return 0
 
 
 def show(options: Namespace) -> int:
-    path, ledger = _read(options)
-    pairs = ledger.all
+    """Print the pairs by class and group, and each kernel's expected speedup."""
+    ledger = _read(options)
+    pairs = ledger.pairs
     experience = Experience(pairs)
     classes = group(pairs, lambda pair: (pair.bound_type,))
     groups = group(pairs, lambda pair: pair.key)
     if options.json:
-        sys.stdout.write(
-            to_json(
-                {
-                    "schema": SCHEMA,
-                    "path": str(path),
-                    "rule": _RULE,
-                    "classes": [_group(("bound_type",), item) for item in classes],
-                    "groups": [_group(_KEY, item) for item in groups],
-                    "pairs": [_pair(pair, experience) for pair in pairs],
-                    "unread": [item._asdict() for item in ledger.unread],
-                    "notes": {"read": len(ledger.notes), "not_understood": list(ledger.skipped)},
-                }
-            )
-        )
+        content: dict[str, object] = {
+            "schema": SCHEMA,
+            "path": str(ledger.path),
+            "rule": _RULE,
+            "classes": [_group(("bound_type",), item) for item in classes],
+            "groups": [_group(_KEY, item) for item in groups],
+            "pairs": [_pair(pair, experience) for pair in pairs],
+            "unread": [item._asdict() for item in ledger.unread],
+        }
+        sys.stdout.write(to_json(content))
         return 0
-    print("\n".join(_lines(pairs, experience, classes, groups)))
+    format_table = _markdown if options.markdown else _table
+    tables = [format_table(rows) for rows in _tables(pairs, experience, classes, groups)]
+    print("\n\n".join(tables if len(tables) < 3 else [*tables, _RULE]))
     return 0
 
 
@@ -120,19 +123,19 @@ def _group(names: Sequence[str], item: Group) -> dict[str, object]:
 
 
 def _pair(pair: Pair, experience: Experience) -> dict[str, Any]:
-    def figure(name: str) -> dict[str, float] | None:
+    def interval(name: str) -> dict[str, float] | None:
         value = getattr(pair, name)
         return None if value is None else {"value": value.mid, "low": value.low, "high": value.high}
 
     return {
         "kernel": pair.kernel,
         **dict(zip(_KEY, pair.key, strict=True)),
-        "attainable": figure("attainable"),
+        "attainable": interval("attainable"),
         "expected": experience.of(pair),
-        "measured": figure("measured"),
+        "measured": interval("measured"),
         "outcome": outcome(pair),
-        "predicted_e2e_pct": figure("predicted_e2e_pct"),
-        "measured_e2e_pct": figure("measured_e2e_pct"),
+        "predicted_e2e_pct": interval("predicted_e2e_pct"),
+        "measured_e2e_pct": interval("measured_e2e_pct"),
         "outcome_e2e": outcome_e2e(pair),
         "confidence": pair.confidence,
         "date": pair.date,
@@ -141,16 +144,20 @@ def _pair(pair: Pair, experience: Experience) -> dict[str, Any]:
     }
 
 
-def _lines(pairs: Sequence[Pair], experience: Experience, classes: Sequence[Group], groups: Sequence[Group]) -> list[str]:
-    head = ["n", "realised/predicted", "range", "spread", "over", "agrees", "exceeded", "e2e n", "over", "agrees", "exceeded"]
-    out = [*_table([["bound by", *head], *[[*item.key, *_figures(item)] for item in classes]]), ""]
-    out += _table([["op", "bound by", "stage", "device", *head], *[[*item.key, *_figures(item)] for item in groups]])
-    promised = [pair for pair in pairs if pair.attainable is not None]
-    if promised:
-        rows = [["kernel", "attainable", "expected", "measured", "isolated", "end to end"]]
-        for pair in promised:
+def _tables(
+    pairs: Sequence[Pair], experience: Experience, classes: Sequence[Group], groups: Sequence[Group]
+) -> list[list[list[str]]]:
+    """Return the rows of each table, the header first: by limiter, by group, and the kernels with a prediction, if any."""
+    head = ["n", "realized/predicted", "range", "spread", "over", "agrees", "exceeded", "e2e n", "over", "agrees", "exceeded"]
+    tables = [
+        [["limiter", *head], *[[*item.key, *_numbers(item)] for item in classes]],
+        [["op", "limiter", "stage", "device", *head], *[[*item.key, *_numbers(item)] for item in groups]],
+    ]
+    kernels = [["kernel", "attainable", "expected", "measured", "isolated", "end to end"]]
+    for pair in pairs:
+        if pair.attainable is not None:
             expected = experience.of(pair)
-            rows.append(
+            kernels.append(
                 [
                     pair.kernel[:60],
                     f"{pair.attainable}x",
@@ -160,11 +167,10 @@ def _lines(pairs: Sequence[Pair], experience: Experience, classes: Sequence[Grou
                     outcome_e2e(pair) or "-",
                 ]
             )
-        out += ["", *_table(rows), "", _RULE]
-    return out
+    return [*tables, kernels] if len(kernels) > 1 else tables
 
 
-def _figures(item: Group) -> list[str]:
+def _numbers(item: Group) -> list[str]:
     ratios = [
         _short(item.ratio),
         "-" if item.lowest is None else f"{item.lowest:.2f}-{item.highest:.2f}",
@@ -178,11 +184,16 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-_NAMES = ("op", "bound by", "stage", "device", "kernel", "axis", "dtype")
+_NAMES = ("op", "limiter", "stage", "device", "kernel", "axis", "dtype")
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns that line up, names to the left."""
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    # ``table`` escapes the pipes.
+    return report.table([[report.text(cell).replace("\\|", "|") or "-" for cell in row] for row in rows])
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Return the rows in aligned columns, names to the left."""
     rows = [[printable(cell) or "-" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     named = sum(cell in _NAMES for cell in rows[0])
@@ -193,24 +204,25 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    return lines
+    return "\n".join(lines)
 
 
 def calibrate(options: Namespace) -> int:
+    """Print the proposed targets, and write them with ``--out``."""
     q = number(options.quantile, "--quantile", above=0)
-    path, ledger = _read(options)
-    proposals = propose(ledger.all, q)
+    ledger = _read(options)
+    proposals = propose(ledger.pairs, q)
     result = document(proposals, q)
     if options.json:
         sys.stdout.write(to_json({**result, "kept": [asdict(item) for item in proposals if item.target_eff is None]}))
     elif proposals:
         rows = [["device", "op", "axis", "dtype", "n", "prior", "observed", "proposed", "why"]]
         for item in proposals:
-            figures = [_short(item.prior), f"{item.observed:.3f}", "-" if item.target_eff is None else f"{item.target_eff:.3f}"]
-            rows.append([item.device, item.op, item.axis, item.dtype, str(item.n), *figures, item.why])
-        print("\n".join(_table(rows)))
+            numbers = [_short(item.prior), f"{item.observed:.3f}", "-" if item.target_eff is None else f"{item.target_eff:.3f}"]
+            rows.append([item.device, item.op, item.axis, item.dtype, str(item.n), *numbers, item.why])
+        print(_table(rows))
     if not proposals:
-        _say([f"{path}: no pair names its device, op, axis and dtype and what it reached of its roof"])
+        _say([f"{ledger.path}: no pair has a device, op, axis, dtype and a ratio to the roof, all of which a target needs"])
     if options.out:
         write_whole(options.out, to_json(result))
         _say([f"wrote {options.out}"])

@@ -258,10 +258,8 @@ def run(options: Namespace) -> int:
     if options.ledger:
         from ..ledger import append, pair_of
 
-        append(
-            Path(options.ledger),
-            [pair for item in predicted if (pair := pair_of(item, source=f"{item.path} {item.nodeid}")) is not None],
-        )
+        pairs = [pair for item in predicted if (pair := pair_of(item, source=f"{item.path} {item.nodeid}")) is not None]
+        append(Path(options.ledger), pairs, say=lambda line: print(printable(line), file=sys.stderr))
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, NamedTuple, cast
@@ -165,6 +166,8 @@ def write_whole(path: str, content: str | bytes) -> None:
     try:
         with open(temporary, "xb") as handle:
             handle.write(content.encode() if isinstance(content, str) else content)
+        if os.path.exists(path):
+            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):

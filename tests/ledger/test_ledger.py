@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,23 +14,22 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline import cli
 from pytest_roofline.ledger import (
     Experience,
-    Figure,
+    Interval,
     Pair,
     append,
     group,
     locate,
-    markdown,
     outcome,
     pair_of,
     propose,
     read,
-    table,
+    store,
 )
 from pytest_roofline.row import Row
 from roofline_engine.check import Baseline, Check, Prediction
@@ -54,7 +54,7 @@ def pair(**fields: object) -> Pair:
     return Pair.from_text({"kernel": "k", **{name: str(value) for name, value in fields.items()}})
 
 
-# Figures.
+# Intervals.
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def pair(**fields: object) -> Pair:
     ],
 )
 def test_a_range_stands_for_its_middle_and_is_kept(text: str, low: float, high: float, mid: float) -> None:
-    figure = Figure.parse(text, "measured")
-    assert (figure.low, figure.high) == (low, high)
-    assert figure.mid == pytest.approx(mid)
-    assert Figure.parse(str(figure), "again") == figure
+    interval = Interval.parse(text, "measured")
+    assert (interval.low, interval.high) == (low, high)
+    assert interval.mid == pytest.approx(mid)
+    assert Interval.parse(str(interval), "again") == interval
 
 
 @pytest.mark.parametrize("text", ["fast", "1.5x", "nan", "inf", "2-1", "1-2-3", "1,5", "1e999", "", "--1"])
 def test_what_is_no_figure_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="measured"):
-        Figure.parse(text, "measured")
+        Interval.parse(text, "measured")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ _POSITIVE = st.floats(min_value=1e-12, max_value=1e12)
 _ATTAINABLE = st.floats(min_value=1, max_value=1e12)
 
 
-def _figures(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Figure | None]:
-    return st.none() | st.tuples(numbers, numbers).map(lambda ends: Figure(min(ends), max(ends)))
+def _intervals(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Interval | None]:
+    return st.none() | st.tuples(numbers, numbers).map(lambda ends: Interval(min(ends), max(ends)))
 
 
-_PERCENT = _figures(st.floats(min_value=-1e6, max_value=1e6))
+_PERCENT = _intervals(st.floats(min_value=-1e6, max_value=1e6))
 PAIRS = st.builds(
     Pair,
     kernel=_NAME,
@@ -124,14 +124,14 @@ PAIRS = st.builds(
     dtype=_TEXT,
     device=_TEXT,
     stack=_TEXT,
-    attainable=_figures(_ATTAINABLE),
-    predicted_pct=_figures(_POSITIVE),
+    attainable=_intervals(_ATTAINABLE),
+    predicted_pct=_intervals(_POSITIVE),
     predicted_e2e_pct=_PERCENT,
     basis=st.sampled_from(["", "model", "mixed", "counters"]),
     stage=st.sampled_from(["", "A", "B", "C"]),
     confidence=st.sampled_from(["", "low", "medium", "high"]),
-    measured=_figures(_POSITIVE),
-    achieved_pct=_figures(_POSITIVE),
+    measured=_intervals(_POSITIVE),
+    achieved_pct=_intervals(_POSITIVE),
     measured_e2e_pct=_PERCENT,
     noise=st.floats(min_value=0, max_value=10),
     date=st.sampled_from(["", "2026", "2026-07", "2026-07-29"]),
@@ -139,160 +139,190 @@ PAIRS = st.builds(
 )
 
 
-@given(st.lists(PAIRS, max_size=4), st.lists(PAIRS, max_size=2))
-def test_what_is_written_is_read_back(first: list[Pair], second: list[Pair]) -> None:
-    found = markdown.parse(markdown.append(markdown.append(b"# Notes\n", first), second))
-    assert found == ((*first, *second), ())
+@given(st.lists(PAIRS, max_size=4))
+def test_what_is_written_is_read_back(pairs: list[Pair]) -> None:
+    lines = [json.dumps(item.to_json()) for item in pairs]
+    assert [Pair.from_json(json.loads(line)) for line in lines] == pairs
+    assert all(line.isprintable() and line.isascii() for line in lines)
 
 
-@given(st.text(st.characters(codec=None)))
-def test_a_cell_is_one_line_of_printable_text_and_comes_back(text: str) -> None:
-    cell = markdown.escape(text)
-    assert cell.isprintable()
-    assert cell == cell.strip()
-    assert markdown.unescape(cell) == text
+@given(st.lists(PAIRS, max_size=2), st.lists(PAIRS, max_size=2))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_two_appends_are_one_ledger(tmp_path: Path, first: list[Pair], second: list[Pair]) -> None:
+    path = tmp_path / "l.jsonl"
+    path.unlink(missing_ok=True)
+    assert (append(path, first), append(path, second)) == (len(first), len(second))
+    assert read(path) == (path, (*first, *second), ())
 
 
-_LINES = st.lists(
-    st.sampled_from(
-        ["", "# A", "## B", "### C", "text", "| a | b |", "|---|---|", "```", "~~~", "- item", "## Roofline ledger", "\ufeff"]
-    )
-    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12),
-    max_size=12,
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("3", "a JSON object"),
+        ('{"op": "gemm"}', "kernel is empty"),
+        ('{"kernel": 3}', "kernel is 3, expected text"),
+        ('{"kernel": "k", "measured": "fast"}', "measured is 'fast', expected a number"),
+        ('{"kernel": "k", "measured": [1, 2, 3]}', "measured"),
+        ('{"kernel": "k", "measured": [2, 1]}', "the smaller number first"),
+        ('{"kernel": "k", "measured": true}', "measured"),
+        ('{"kernel": "k", "attainable": NaN}', "finite"),
+    ],
 )
+def test_a_line_that_is_no_pair_is_refused_by_field(line: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Pair.from_json(json.loads(line))
 
 
-@settings(max_examples=60)
-@given(_LINES, _LINES, st.sampled_from(["\n", "\r\n"]), st.lists(PAIRS, min_size=1, max_size=2))
-def test_text_around_the_lines_stays_to_the_byte(before: list[str], after: list[str], newline: str, pairs: list[Pair]) -> None:
-    """Between two cuts in the same place, whatever the text is, stand the new lines alone."""
-    text = newline.join([*before, *after]).encode()
-    first = markdown.append(text, pairs[:1])
-    second = markdown.append(first, pairs[1:])
-    held = markdown.parse(text).pairs
-    assert [item for item in markdown.parse(second).pairs if item not in held] == [p for p in pairs if p not in held]
-    assert _without(first, text)
-    assert _without(second, first)
+BEFORE = b'{"kernel": "by hand", "mood": "good", "measured": [1.3, 1.5]}'
 
 
-def _without(new: bytes, old: bytes) -> bool:
-    """Whether ``old`` is ``new`` with one piece cut out, apart from empty lines where the piece was."""
-    if new == old:
-        return True
-    at = next((at for at, (a, b) in enumerate(zip(new, old, strict=False)) if a != b), len(old))
-    return any(
-        new.startswith(old[:cut].rstrip(b"\r\n")) and new.rstrip(b"\r\n").endswith(old[cut:].strip(b"\r\n"))
-        for cut in range(at, max(-1, at - 8), -1)
-    )
-
-
-PLAYBOOK = (
-    b"\xef\xbb\xbf# Playbook\r\n\r\nCaf\xe9, not UTF-8.\r\n\r\n```\r\n## Roofline ledger\r\n```\r\n\r\n## Learned\r\nlast line"
-)
-
-
-def test_a_playbook_keeps_every_byte_and_the_section_comes_last(tmp_path: Path) -> None:
-    path = tmp_path / "knowledge" / "backend_playbook.md"
-    path.parent.mkdir()
-    path.write_bytes(PLAYBOOK)
+def test_what_is_in_the_file_stays_to_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + BEFORE)
     path.chmod(0o640)
-    assert locate(tmp_path) == path
     append(path, [pair(attainable=2)])
     append(path, [pair(attainable=3)])
-    data = path.read_bytes()
-    assert data.startswith(PLAYBOOK)
-    assert data.count(b"## Roofline ledger") == 2  # one of them in its fence
-    assert [item.attainable for item in read(path).pairs] == [Figure.of(2), Figure.of(3)]
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf" + BEFORE + b"\n")
+    assert [item.attainable for item in read(path).pairs] == [None, Interval.of(2), Interval.of(3)]
+    assert read(path).pairs[0] == Pair(kernel="by hand", measured=Interval(1.3, 1.5))
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_without_a_playbook_the_ledger_is_a_file_of_its_own(tmp_path: Path) -> None:
+def test_the_ledger_of_a_project_is_a_file_of_its_own(tmp_path: Path) -> None:
     path = locate(tmp_path)
-    assert path == tmp_path / ".roofline" / "ledger.md"
-    assert read(path).all == ()
+    assert path == tmp_path / ".roofline" / "ledger.jsonl"
+    assert read(path).pairs == ()
     assert append(path, []) == 0
     assert not path.exists()
     assert append(path, [pair()]) == 1
     assert len(read(path).pairs) == 1
 
 
-def test_text_under_the_section_and_in_it_stays_where_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "l.md"
-    append(path, [pair(kernel="first")])
-    with path.open("ab") as handle:
-        handle.write(b"\nA remark on the first.\n\n## Next\n\n| kernel |\n|---|\n| not ours |\n")
-    append(path, [pair(kernel="second")])
-    text = path.read_text()
-    assert [item.kernel for item in read(path).pairs] == ["first", "second"]
-    assert text.index("second") < text.index("A remark") < text.index("## Next")
-    assert text.endswith("\nA remark on the first.\n\n## Next\n\n| kernel |\n|---|\n| not ours |\n")
-
-
 def test_a_hand_edited_line_that_cannot_be_read_is_named_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "l.md"
+    path = tmp_path / "l.jsonl"
     append(path, [pair(kernel="good", attainable=2, measured=1.5), pair(kernel="bad", attainable=2, measured=1.5)])
-    broken = path.read_text().replace(
-        "| bad | unknown | unknown |  |  |  |  | 2 |", "| bad | unknown | unknown |  |  |  |  | much |"
-    )
-    broken += "| half a line\n<<<<<<< HEAD\n"
+    broken = path.read_text().replace('"bad", "attainable": 2.0', '"bad", "attainable": "much"')
+    broken += '{"half a line\n<<<<<<< HEAD\n'
     path.write_text(broken)
     last = broken.count("\n")
-    found = read(path)
-    assert [item.kernel for item in found.pairs] == ["good"]
-    assert [item.line for item in found.unread] == [last - 2, last - 1, last]
-    assert "attainable is 'much'" in found.unread[0].why
+    ledger = read(path)
+    assert [item.kernel for item in ledger.pairs] == ["good"]
+    assert [item.line for item in ledger.unread] == [last - 2, last - 1, last]
+    assert "attainable is 'much'" in ledger.unread[0].why
     append(path, [pair(kernel="later")])
     assert path.read_text().startswith(broken)
     assert [item.kernel for item in read(path).pairs] == ["good", "later"]
     status, _, err = run(capsys, monkeypatch, "ledger", "show", "--ledger", path)
     assert status == 0
-    assert f"l.md:{last - 2}: not read, kept: attainable is 'much'" in err
+    assert f"l.jsonl:{last - 2}: not read, kept: attainable is 'much'" in err
+
+
+NAMES = [
+    "a|b",
+    "a\\|b\\",
+    "two\nlines\r\n",
+    "\x1b[31mred\x1b[0m",
+    "<script>alert(1)</script>",
+    "`x` [l](http://e) &amp;",
+    "\ud800",
+    " k ",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_name_is_one_harmless_line_and_one_harmless_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / "l.jsonl"
+    append(path, [Pair(kernel=name, attainable=Interval.of(2)), Pair(kernel="after")])
+    assert [item.kernel for item in read(path).pairs] == [name, "after"]
+    assert path.read_text().splitlines()[-2].isprintable()
+    status, out, _ = run(capsys, monkeypatch, "ledger", "show", "--markdown", "--ledger", path)
+    assert status == 0
+    line = out.splitlines()[-3]
+    assert line.isprintable()
+    assert "<script" not in line.replace("\\<", "")
+    assert len(re.findall(r"(?<!\\)\|", line.replace("\\\\", ""))) == 7
+
+
+def test_a_link_a_folder_and_a_file_that_is_no_text_are_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "real.jsonl"
+    target.write_text('{"kernel": "mine"}')
+    (tmp_path / "link.jsonl").symlink_to(target)
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "utf16.jsonl").write_text("mine", encoding="utf-16")
+    for name in ("link.jsonl", "folder.jsonl", "utf16.jsonl"):
+        with pytest.raises((OSError, ValueError), match=name.removesuffix(".jsonl")):
+            append(tmp_path / name, [pair()])
+    assert target.read_text() == '{"kernel": "mine"}'
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+# The Markdown of earlier versions.
+
+#: A playbook with a ledger that an earlier version added.
+OLD = ROOT / "tests" / "ledger" / "old_ledger.md"
+FIRST = Pair(
+    kernel="my_gemm",
+    op="gemm",
+    bound_type="memory",
+    axis="memory",
+    dtype="bf16",
+    device="gfx950",
+    stack="vLLM",
+    attainable=Interval.of(1.3),
+    predicted_pct=Interval.of(0.75),
+    predicted_e2e_pct=Interval(-0.4, 0.2),
+    basis="model",
+    stage="B",
+    confidence="medium",
+    measured=Interval(1.3, 1.51),
+    achieved_pct=Interval.of(0.9),
+    measured_e2e_pct=Interval.of(-0.4),
+    noise=0.05,
+    date="2026-07-29",
+    source="pytest",
+)
+
+
+def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_path: Path) -> None:
+    path = tmp_path / "knowledge" / "backend_playbook.md"
+    path.parent.mkdir()
+    path.write_bytes(OLD.read_bytes())
+    assert locate(tmp_path) == path
+    pairs = (FIRST, *(Pair(kernel=name) for name in NAMES))
+    assert read(path) == (path, pairs, ())
+    lines: list[str] = []
+    assert append(path, [FIRST, pair()], once=True, say=lines.append) == 1
+    assert lines == [f"{path}: a ledger is a file of JSON lines; the pairs go to {path.with_suffix('.jsonl')}"]
+    assert append(path, [pair(measured=2)]) == 1
+    assert path.read_bytes() == OLD.read_bytes()
+    assert read(path) == (path.with_suffix(".jsonl"), (*pairs, pair(), pair(measured=2)), ())
+
+
+def test_an_old_ledger_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl = Path(".roofline", "ledger.jsonl")
+    assert run(capsys, monkeypatch, "ledger", "import", OLD) == (0, f"{jsonl}: 9 pairs added\n", "")
+    assert read(jsonl).pairs[0] == FIRST
+    status, out, err = run(capsys, monkeypatch, "ledger", "show", "--ledger", OLD)
+    assert status == 0
+    assert "my_gemm" in out
+    assert err.startswith(f"{OLD}: a Markdown ledger of an older version; new pairs go to ")
 
 
 def test_columns_that_a_person_moved_or_dropped_are_read_by_name(tmp_path: Path) -> None:
     path = tmp_path / "l.md"
-    path.write_text("## Roofline ledger\n\n| mood | measured | kernel |\n|:-:|--:|---|\n| good | 1.3-1.5 | a \\| b |\n")
-    append(path, [pair(kernel="new")])
-    assert [(item.kernel, item.measured) for item in read(path).pairs] == [("a | b", Figure(1.3, 1.5)), ("new", None)]
-    append(path, [pair(kernel="newer")])
-    assert path.read_text().count("| kernel |") == 2
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a|b",
-        "a\\|b\\",
-        "two\nlines\r\n",
-        "\x1b[31mred\x1b[0m",
-        "<script>alert(1)</script>",
-        "`x` [l](http://e) &amp;",
-        "\ud800",
-        " k ",
-    ],
-)
-def test_a_hostile_name_is_one_harmless_cell(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "l.md"
-    append(path, [Pair(kernel=name), Pair(kernel="after")])
-    assert [item.kernel for item in read(path).pairs] == [name, "after"]
-    line = path.read_text().splitlines()[-2]
-    assert line.isprintable()
-    assert "<script" not in line.replace("\\<", "")
-
-
-def test_a_link_a_folder_and_a_file_that_is_no_text_are_left_alone(tmp_path: Path) -> None:
-    target = tmp_path / "real.md"
-    target.write_text("mine")
-    (tmp_path / "link.md").symlink_to(target)
-    (tmp_path / "folder.md").mkdir()
-    (tmp_path / "utf16.md").write_text("mine", encoding="utf-16")
-    for name in ("link.md", "folder.md", "utf16.md"):
-        with pytest.raises((OSError, ValueError), match=name.removesuffix(".md")):
-            append(tmp_path / name, [pair()])
-    assert target.read_text() == "mine"
-    assert not list(tmp_path.glob("*.tmp"))
+    path.write_text(
+        "## Roofline ledger\n\n| mood | measured | kernel |\n|:-:|--:|---|\n| good | 1.3-1.5 | a \\| b |\n| half a line\n"
+        "| bad | much | c |\n\nA remark.\n\n| kernel |\n|---|\n| second table |\n\n## Next\n\n| kernel |\n|---|\n| not ours |\n"
+    )
+    ledger = read(path)
+    assert [(item.kernel, item.measured) for item in ledger.pairs] == [("a | b", Interval(1.3, 1.5)), ("second table", None)]
+    assert [item.line for item in ledger.unread] == [6, 7]
+    assert "measured is 'much'" in ledger.unread[1].why
 
 
 WRITER = """
@@ -310,14 +340,14 @@ def _writer(path: Path, who: str, lines: int, batch: int) -> subprocess.Popen[by
 
 
 def test_eight_processes_that_append_500_lines_each_lose_none(tmp_path: Path) -> None:
-    path = tmp_path / "l.md"
-    path.write_bytes(PLAYBOOK)
+    path = tmp_path / "l.jsonl"
+    path.write_bytes(BEFORE)
     writers = [_writer(path, str(who), 500, 10) for who in range(8)]
     assert [writer.wait(timeout=300) for writer in writers] == [0] * 8
     found = read(path)
     assert found.unread == ()
-    assert sorted(item.kernel for item in found.pairs) == sorted(f"{who}-{at}" for who in range(8) for at in range(500))
-    assert path.read_bytes().startswith(PLAYBOOK)
+    assert sorted(item.kernel for item in found.pairs[1:]) == sorted(f"{who}-{at}" for who in range(8) for at in range(500))
+    assert path.read_bytes().startswith(BEFORE)
     for who in range(8):  # each one's lines in its order
         mine = [item.kernel for item in found.pairs if item.kernel.startswith(f"{who}-")]
         assert mine == [f"{who}-{at}" for at in range(500)]
@@ -325,8 +355,8 @@ def test_eight_processes_that_append_500_lines_each_lose_none(tmp_path: Path) ->
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_kill_during_an_append_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    path, batch, pause = tmp_path / "l.md", 50, random.Random(7)
-    path.write_bytes(PLAYBOOK)
+    path, batch, pause = tmp_path / "l.jsonl", 50, random.Random(7)
+    path.write_bytes(BEFORE + b"\n")
     before = 0
     for turn in range(6):
         writer = _writer(path, str(turn), 1_000_000, batch)
@@ -338,17 +368,17 @@ def test_a_kill_during_an_append_leaves_the_old_file_or_the_new_one(tmp_path: Pa
         writer.wait(timeout=60)
         found = read(path)
         assert found.unread == ()
-        assert len(found.pairs) % batch == 0
-        assert len(found.pairs) > before
-        assert path.read_bytes().startswith(PLAYBOOK)
-        before = len(found.pairs)
+        assert (len(found.pairs) - 1) % batch == 0
+        assert len(found.pairs) - 1 > before
+        assert path.read_bytes().startswith(BEFORE)
+        before = len(found.pairs) - 1
 
 
-# Tables and playbooks of others.
+# Tables of other projects.
 
 
 def _published() -> tuple[Pair, ...]:
-    return table.read(PUBLISHED).pairs
+    return store.read_csv(PUBLISHED).pairs
 
 
 def test_the_latency_class_has_over_promised_by_a_factor_of_two() -> None:
@@ -402,7 +432,7 @@ def test_a_table_is_imported_once_and_shown(
     Path("pairs.csv").write_bytes(PUBLISHED.read_bytes())
     assert run(capsys, monkeypatch, "ledger", "show")[0] == 2
     assert "20 pairs added" in run(capsys, monkeypatch, "ledger", "import", "pairs.csv")[1]
-    assert "0 pairs added, 20 stood there already" in run(capsys, monkeypatch, "ledger", "import", "pairs.csv")[1]
+    assert "0 pairs added, 20 already there" in run(capsys, monkeypatch, "ledger", "import", "pairs.csv")[1]
     status, out, err = run(capsys, monkeypatch, "ledger", "show")
     assert (status, err) == (0, "")
     assert [line.split()[:3] for line in out.splitlines() if line.startswith("latency")] == [["latency", "12", "0.46"]]
@@ -423,7 +453,7 @@ def test_a_row_of_a_table_that_cannot_be_read_is_named(
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text("kernel,attainable,measured\na,2,1.5\nb,two,1.5\nc,2\n,2,1.5\n")
     status, out, err = run(capsys, monkeypatch, "ledger", "import", "t.csv")
-    assert (status, out) == (0, f"{Path('.roofline', 'ledger.md')}: 1 pair added\n")
+    assert (status, out) == (0, f"{Path('.roofline', 'ledger.jsonl')}: 1 pair added\n")
     assert [line.split(": ", 1)[0] for line in err.splitlines()] == ["t.csv:3", "t.csv:4", "t.csv:5"]
 
 
@@ -433,9 +463,9 @@ def test_a_row_of_a_table_that_cannot_be_read_is_named(
         (b"", "empty"),
         (b"name,time\n", "no column 'kernel'"),
         (b"kernel,predicted_attainable,attainable,measured\n", "two columns"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"\x80\x81", "not UTF-8"),
         (b'kernel,attainable,measured\n"open', "line 2"),
-        (b"kernel,attainable,measured\n", "no row"),
+        (b"kernel,attainable,measured\n", "no readable row"),
     ],
 )
 def test_what_is_no_table_is_refused(
@@ -447,52 +477,6 @@ def test_what_is_no_table_is_refused(
     assert status == 2
     assert why in err
     assert not Path(".roofline").exists()
-
-
-#: In the form that GEAK's agents write, with figures of the table above.
-NOTES = """\
-# Playbook
-
-## Roofline prior calibration (predicted vs measured, one line per direction)
-- 2026-10-01 · gfx942 sglang dense MLP (`_e04_kernel`, decode): roofline predicted
-  `attainable_speedup=7.264x`, `expected_e2e_gain_pct=9.28%` (bound **latency**, `roofline_pct` 0.121,
-  confidence **low**). MEASURED: isolated **1.656x**, e2e **+2.32%**. A bound of 7.26x promised too much.
-- 2026-10-02 · same run: predicted `attainable 4.959`, `expected_e2e +10.46` (confidence medium) → measured
-  iso **1.30\u20131.51x** and **+4.24% e2e**.
-- 2026-10-02 · same run: predicted `attainable 4-6x`; measured 0.98x, but that is UNDEFINED, the floor is 17 us.
-- 2026-10-03 · gfx950 vLLM: predicted `attainable 2.14x`, not yet measured.
-- A remark without any figure.
-
-## Learned
-- 2026-10-04 · gfx950: predicted `attainable 3` and measured iso 2, in another section.
-"""
-
-
-def test_notes_of_free_text_are_read_where_they_say_both_sides(tmp_path: Path) -> None:
-    path = tmp_path / "p.md"
-    path.write_text(NOTES, encoding="utf-8")
-    found = read(path)
-    assert found.pairs == ()
-    first, second = found.notes
-    assert first == Pair(
-        kernel="_e04_kernel",
-        bound_type="latency",
-        device="gfx942",
-        stack="sglang dense MLP",
-        attainable=Figure.of(7.264),
-        predicted_pct=Figure.of(0.121),
-        predicted_e2e_pct=Figure.of(9.28),
-        confidence="low",
-        measured=Figure.of(1.656),
-        measured_e2e_pct=Figure.of(2.32),
-        date="2026-10-01",
-        source="p.md:4 (free text)",
-    )
-    assert (second.device, second.stack, second.measured) == ("gfx942", "sglang dense MLP", Figure(1.3, 1.51))
-    assert found.skipped == (9, 10, 11)
-    append(path, [first])  # the same pair in the table counts once
-    assert len(read(path).all) == 2
-    assert path.read_text(encoding="utf-8").startswith(NOTES)
 
 
 # What to expect.
@@ -659,13 +643,13 @@ def test_a_tests_row_is_a_pair_when_it_was_predicted_and_measured() -> None:
         dtype="bf16",
         device="gfx950",
         stack="vLLM",
-        attainable=Figure.of(1.3),
-        predicted_pct=Figure.of(0.75),
+        attainable=Interval.of(1.3),
+        predicted_pct=Interval.of(0.75),
         basis="model",
         stage="B",
         confidence="medium",
-        measured=Figure.of(1.2),
-        achieved_pct=Figure.of(0.9),
+        measured=Interval.of(1.2),
+        achieved_pct=Interval.of(0.9),
         noise=0.05,
         date="2026-07-29",
         source="pytest",

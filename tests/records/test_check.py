@@ -454,12 +454,12 @@ MOE = 'op="moe", tokens=64, hidden=2048, inter=512, experts=256, top_k=8, dtype=
 def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     case = {"sig": "fused_moe_kernel", "regime": "decode", "baseline_ms": 0.098942, "optimized_ms": 0.0945, "speedup": 1.047}
     (tmp_path / "out.txt").write_text(f"GEAK_PER_CASE {json.dumps([case])}\nGEAK_GEOMEAN_SPEEDUP 1.047\n")
-    told = ("--predictions", predictions(tmp_path), "--device", "gfx950", "--ledger", "ledger.md")
+    told = ("--predictions", predictions(tmp_path), "--device", "gfx950", "--ledger", "ledger.jsonl")
     done = command("out.txt", *told, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["rows"]
     assert (found["status"], found["speedup"]) == ("consistent", pytest.approx(1.047, rel=1e-3))
-    text = (tmp_path / "ledger.md").read_text()
+    text = (tmp_path / "ledger.jsonl").read_text()
     assert text.count("fused_moe_kernel") == 1
     assert "out.txt" in text
 
@@ -467,7 +467,7 @@ def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
 def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.md", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.jsonl", "-p", "no:cacheprovider"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -476,7 +476,7 @@ def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert "ledger: nothing to append: no row has both a prediction and a speedup" in done.stdout
-    assert not (tmp_path / "ledger.md").exists()
+    assert not (tmp_path / "ledger.jsonl").exists()
 
 
 def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_experts(roofline):
     before = {"benchmarks": [{"fullname": "test_moe.py::test_experts", "stats": {"median": 98.942e-6}}]}
     (tmp_path / "before.json").write_text(json.dumps(before))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--roofline", "--roofline-device=gfx950", "--roofline-ledger=ledger.md"]
+        [sys.executable, "-m", "pytest", "-q", "--roofline", "--roofline-device=gfx950", "--roofline-ledger=ledger.jsonl"]
         + ["--roofline-predictions=profile_roofline.json", "--roofline-baseline=before.json", "-p", "no:cacheprovider"],
         cwd=tmp_path,
         capture_output=True,
@@ -502,4 +502,4 @@ def test_experts(roofline):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "fused_moe_kernel" in (tmp_path / "ledger.md").read_text()
+    assert "fused_moe_kernel" in (tmp_path / "ledger.jsonl").read_text()

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.check import BASELINE_KINDS, HOST, Baseline
+from roofline_engine.check import BASELINE_KINDS, Baseline
 from roofline_engine.files import read_json, to_json
-from roofline_engine.peaks import Device, Peaks
+from roofline_engine.peaks import CPU, Device, Peaks
 from roofline_engine.units import number, printable
 
 from . import declare
@@ -71,10 +71,10 @@ def run(options: Namespace) -> int:
         settings.device,
         settings.peaks,
         hook=lambda name: None,
-        of_host=host.peaks if here or settings.device == HOST else _elsewhere,
+        of_host=host.peaks if here or settings.device == CPU else _elsewhere,
         of_machine=_no_machine,
     )
-    if settings.device not in (AUTO, HOST):
+    if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
     annotator = Annotator(settings, devices, predictions, host.remeasure)
     document = Document(settings, predictions)

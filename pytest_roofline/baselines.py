@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline_engine.check import Baseline, Prediction
-from roofline_engine.fields import Entry
+from roofline_engine.fields import ARTIFACT_VERSION, Entry
 from roofline_engine.files import read_json
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
@@ -22,7 +22,6 @@ from .config import read_toml
 from .declare import matches
 from .row import REPORT_SCHEMA, read_part
 
-ARTIFACT_VERSION = "1"
 #: Bytes and FLOPs within this factor may belong to one shape: counters see more than a model has.
 ALIKE = 1.25
 #: Bytes and FLOPs within this factor belong to one shape, where only the op names it.

@@ -12,9 +12,9 @@ from typing import Any
 from roofline_engine.check import BASELINE_KINDS
 from roofline_engine.fields import ByteModel, note
 from roofline_engine.kernels import classify
-from roofline_engine.ops import OPS, op_class, work
+from roofline_engine.ops import OPS, op_class, op_name, work
 from roofline_engine.units import number, parse_dtype, printable
-from roofline_engine.work import REQUIRED, Work
+from roofline_engine.work import REQUIRED, Work, WorkError
 
 from .values import percent, plain
 
@@ -62,7 +62,7 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
     try:
         done = build(values)
     except ValueError as error:
-        raise ValueError(f"{error}{_hint(str(error), values, params)}") from None
+        raise ValueError(f"{error}{_hint(error, values, params)}") from None
     return Declared(
         work=done,
         source=source if done is not None else "",
@@ -80,18 +80,19 @@ def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str
     )
 
 
-def _hint(problem: str, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+def _hint(error: ValueError, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """What to do next, where the problem does not say it."""
-    if problem.startswith("no work model"):
+    code = error.code if isinstance(error, WorkError) else None
+    if code == "no_work_model":
         called = classify(str(values.get("op"))).op  # as kernels are called: matmul, rms_norm
         return f"; {f'op={called!r} may be meant, ' if called in OPS else ''}bytes= and flops= need no model"
-    if ": unknown parameter " in problem:
+    if code == "unknown_parameter":
         from difflib import get_close_matches  # for a mistake alone
 
         alike = [near for key in values for near in get_close_matches(key, _OF_TEST, n=1, cutoff=0.75)]
         return f"; {' or '.join(f'{name}=' for name in alike)} may be meant" if alike else ""
     for value in values.values():
-        if isinstance(value, str) and problem.endswith(f" is {value!r}, expected a number"):
+        if isinstance(value, str) and str(error).endswith(f" is {value!r}, expected a number"):
             return f" or a parametrize argument of this test ({', '.join(params) or 'it has none'})"
     return ""
 
@@ -175,6 +176,7 @@ def _counted(given: dict[str, Any]) -> Work:
         spelled = "uint8"  # nothing is computed, so no peak is used
     if not isinstance(op, str):
         raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
+    op = op_name(op)
     coarse = op_class(op)
     if engine is None:
         engine = "vector" if coarse == "elementwise" else "matrix"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roofline_engine.check import HOST
-from roofline_engine.peaks import Device, Peaks, Target
+from roofline_engine.peaks import CPU, Device, Peaks, Target
 from roofline_engine.peaks_measured import PeakFiles, open_peaks
 from roofline_engine.peaks_table import normalise
 
@@ -55,15 +54,15 @@ class Devices:
         seen: ``cpu`` or ``gpu``, what the arrays of the test are on.
         """
         if declared is not None:
-            return HOST if declared.lower() == HOST else declared
-        if seen == HOST:
-            return HOST
+            return CPU if declared.lower() == CPU else declared
+        if seen == CPU:
+            return CPU
         if self.chosen != AUTO:
-            return self.chosen if not (seen == "gpu" and self.chosen == HOST) else None
+            return self.chosen if not (seen == "gpu" and self.chosen == CPU) else None
         machine = self.machine()
         if seen == "gpu":
             return None if machine is None else _label(machine)
-        return HOST if machine is None else None  # with an accelerator at hand, a row of neither could be of either
+        return CPU if machine is None else None  # with an accelerator at hand, a row of neither could be of either
 
     def machine(self) -> Device | None:
         """The accelerator of this machine, looked for once."""
@@ -86,7 +85,7 @@ class Devices:
         """Whether two names are of one product; not where one of them is in no table."""
         if normalise(one) == normalise(other):
             return True
-        if HOST in (one, other):
+        if CPU in (one, other):
             return False
         try:
             first, second = (self._found.get(name) or self._resolved(name) for name in (one, other))
@@ -102,7 +101,7 @@ class Devices:
         hooked = self.hook(name)
         if hooked is not None:
             return hooked
-        if name == HOST:
+        if name == CPU:
             return self.of_host()
         files = self._read_files()
         machine = self.machine() if self.chosen == AUTO else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from roofline_engine import advice
 from roofline_engine.check import (
-    HOST,
     NOTHING,
     SHORT,
     Baseline,
@@ -30,7 +29,7 @@ from roofline_engine.check import (
     untimely,
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
-from roofline_engine.peaks import Peaks
+from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.roofline import assess, roof_of, unmodelled
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, in_cache
 
@@ -172,10 +171,10 @@ class Annotator:
 
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
-        if exceeded and device == HOST and (outcome.utilisation or 0.0) <= _SWING:
+        if exceeded and device == CPU and (outcome.utilisation or 0.0) <= _SWING:
             better = self.remeasure(peaks, outcome.axis)
             if better != peaks:
-                self.devices.replace(HOST, better)
+                self.devices.replace(CPU, better)
                 peaks = better
                 row, outcome = judge(peaks)
         return row, outcome, peaks
@@ -209,7 +208,7 @@ class Annotator:
             return case
         if not measurement.clock.startswith("device-"):
             return case
-        if self.devices.chosen != HOST and not (self.devices.chosen == AUTO and self.devices.machine() is None):
+        if self.devices.chosen != CPU and not (self.devices.chosen == AUTO and self.devices.machine() is None):
             return case
         return replace(
             case,
@@ -238,8 +237,8 @@ class Annotator:
         if name is None:
             notes.append(NO_DEVICE)
             return None, None
-        if name == HOST and case.measurement is None:
-            return name, self.devices.found.get(HOST)  # no time to hold against a ceiling, so none is measured for it
+        if name == CPU and case.measurement is None:
+            return name, self.devices.found.get(CPU)  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
         except (UnknownDeviceError, ValueError, OSError) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
+from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
 from roofline_engine.work import Work
 
@@ -129,6 +130,7 @@ class Row:
         """Return the row that ``to_dict`` wrote."""
         entry = {key: _to_tuple(value) for key, value in data.items() if key in Entry._fields}
         entry["notes"] = read_notes(data["notes"], data.get("note_codes", ()))
+        entry["op"] = op_name(data["op"])
         entry["byte_models"] = tuple(ByteModel(**model) for model in data["byte_models"])
 
         def part(key: str, kind: Any) -> Any:

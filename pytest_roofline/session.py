@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from roofline_engine.inputs import read_targets
-from roofline_engine.peaks import Device, Peaks
+from roofline_engine.peaks import CPU, Device, Peaks
 from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
@@ -115,7 +115,7 @@ class _Inputs:
         devices, device = annotator.devices, self.settings.device
         devices.targets = self._read("targets", lambda path: read_targets(os.fspath(path))) or {}
         try:
-            if device not in (AUTO, "cpu"):
+            if device not in (AUTO, CPU):
                 peaks = devices.peaks(device)
                 other = self.predictions.other_device(peaks) if self.predictions else None
                 if other:

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.peaks import Peaks, joined
+from roofline_engine.peaks import CPU, Peaks, joined
 from roofline_engine.peaks_measured import ROUNDS
 from roofline_engine.units import number, printable, quantity, whole
 
@@ -158,7 +158,7 @@ class Ceilings:
         measured = f"{self.machine.cpu}, {self.machine.cores} cores, measured {self.date} by {self.method} ({clock})"
         lower = any(item.name == "gemm" for item in axes.values())
         return Peaks(
-            product="cpu",
+            product=CPU,
             hbm_bw_bytes_s=memory.value if memory else None,
             vector={axis.partition(".")[2]: item.value for axis, item in axes.items() if "." in axis},
             l2_bytes=self.machine.cache_bytes,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import BOUND_TYPES, CONFIDENCES, MEASUREMENT_BASES, STAGES
+from roofline_engine.ops import op_name
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, short_repr
 
@@ -201,7 +202,7 @@ class Pair:
             elif name == "noise" and text.strip():
                 values[name] = Interval.parse(text, name).mid
             elif name in NAMES and name not in (*INTERVALS, "noise") and text:
-                values[name] = text
+                values[name] = op_name(text) if name == "op" else text
         return cls(**values)
 
 

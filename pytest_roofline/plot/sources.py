@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
+from roofline_engine.peaks import CPU
 from roofline_engine.roofline import attainable, below_ceiling, binds
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
@@ -383,7 +384,7 @@ def report_chart(
         roofs.update(dict.fromkeys(kernel[1]))
     ceilings = _report_ceilings(peaks, roofs)
     if machine is not None:
-        if peaks.get("product") != "cpu":
+        if peaks.get("product") != CPU:
             raise ValueError(f"{label}: --ceilings is for the rows of a CPU, these rows are of another device")
         bandwidths, ceilings = _add_lower_limits(machine, bandwidths, ceilings, [dtype for _, dtype in roofs])
     kernels = [_with_lower_ceiling(one, ceilings) for one in kernels]

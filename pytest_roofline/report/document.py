@@ -7,8 +7,8 @@ import importlib.metadata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from roofline_engine.check import HOST
 from roofline_engine.fields import STAGES, first_text
+from roofline_engine.peaks import CPU
 from roofline_engine.units import printable, quantity
 
 from ..baselines import Predictions, this_machine
@@ -89,7 +89,7 @@ class Document:
             best = [f"{dtype} {quantity(found.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in found.flops]
             parts = [printable(found.product or chosen), quantity(found.hbm_bw_bytes_s, "B/s"), *best]
             parts.append(f"peaks: {found.source}, {found.confidence} confidence")
-        elif chosen in (AUTO, HOST):
+        elif chosen in (AUTO, CPU):
             parts = [f"device {chosen}"]
         gates = sorted(self.settings.fail_on)
         gates += [f"under {self.settings.fail_under:g} %"] if self.settings.fail_under is not None else []

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from roofline_engine.check import HOST
 from roofline_engine.fields import first_text, has_note, join_notes
+from roofline_engine.peaks import CPU
 from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
@@ -95,7 +95,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
 def _is_far_below(row: Row) -> bool:
     """Whether a device's kernel is so slow that its time may be in another unit; a loop on one of many cores may well be."""
     ratio = row.entry.roofline_pct_raw or 1.0
-    return row.device != HOST and bool(row.entry.falsifiable) and ratio < SUSPECT_LOW
+    return row.device != CPU and bool(row.entry.falsifiable) and ratio < SUSPECT_LOW
 
 
 def _untimed(document: Document, rows: Sequence[Row], verbosity: int) -> Iterator[Line]:
@@ -199,7 +199,7 @@ def _doubt(row: Row) -> str:
         return SHARED.text
     if has_note(row.entry.notes, "no_device_sync"):
         return UNTIMELY.text
-    if row.device == HOST:
+    if row.device == CPU:
         return "its ceiling swung while it was measured: `roofline peaks measure --force` in a quiet minute"
     return "the peak of its axis is not certain: name the product, not the architecture"
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal, NamedTuple
 
+from roofline_engine.roofline import ISOLATED_NOISE
+
 from .clocks import Call, Clock
 
 #: A round takes at least this many times the clock's resolution: 0.1 %, the overhead torch.utils.benchmark aims at.
@@ -130,7 +132,7 @@ class Settings:
 
     cache: Literal["auto", "cold", "warm"] = "auto"
     graph: bool = False
-    band: float = 0.034
+    band: float = ISOLATED_NOISE
     budget_s: float = 1.0
     min_s: float = 0.1
     min_rounds: int = 5

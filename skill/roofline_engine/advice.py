@@ -16,13 +16,13 @@ from .roofline import ISOLATED_NOISE, SERVING_NOISE, STREAMING_FRACTION, cache_b
 from .units import parse_dtype, printable, quantity
 from .work import TARGET_EFF
 
-_NEIGHBORS = ("rmsnorm", "layernorm", "quantise", "elementwise", "copy", "rope", "moe_helper", "softmax")
+_NEIGHBORS = ("rmsnorm", "layernorm", "quantize", "elementwise", "copy", "rope", "moe_helper", "softmax")
 _NAMED = 3
 _LOSSY = "lossy, must pass the accuracy gate"
 
 #: What each route means, in the words of the report.
 ROUTES = {
-    "kernel_track": "kernel work: micro-optimise toward the roof",
+    "kernel_track": "kernel work: micro-optimize toward the roof",
     "occupancy_track": "kernel work: occupancy, shorter dependency chains, split-K or fusion; not fewer bytes",
     "byte_reduction_track": "move fewer bytes for the same work; tuning has little left",
     "algorithmic_track": "another algorithm or a faster dtype; tuning has little left",

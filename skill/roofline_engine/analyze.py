@@ -11,19 +11,16 @@ from .config.guess import ShapeGuess, find_context
 from .config.model import ModelConfig
 from .config.model import read as read_config
 from .counters.apply import CounterSet
-from .fields import STAGES, Entry, Note, note, tidy_notes, to_dict
+from .fields import ARTIFACT_VERSION, STAGES, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
 from .kernels import Hint, classify
-from .ops import OPS, op_class, work
+from .ops import OPS, op_class, op_name, work
 from .peaks import Peaks
 from .peaks_measured import PeakFiles, open_peaks
 from .roofline import HEAD_MAX, HEAD_PCT, assess, roof_axes, route, unmodelled
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
-
-#: The artifact format's version, the specification's; it changes with the format, not with the package.
-SKILL_VERSION = "1"
 
 
 class Sources(NamedTuple):
@@ -60,7 +57,7 @@ class Report:
         """The artifact: plain builtins, ready for JSON."""
         return {
             "skill": "roofline",
-            "skill_version": SKILL_VERSION,
+            "skill_version": ARTIFACT_VERSION,
             "gfx": self.peaks.gfx,
             "peaks": self.peaks.to_dict(),
             "stage": self.stage,
@@ -463,7 +460,7 @@ class EntryBuilder:
             where = f"{inputs.SHAPES_NAME}: case {index}" if len(captured) > 1 else inputs.SHAPES_NAME
             values = dict(raw)
             op = values.pop("op", None)
-            if not isinstance(op, str) or op not in OPS:
+            if not isinstance(op, str) or op_name(op) not in OPS:
                 raise ValueError(f"{where}: no work model for op {op!r:.40}; there are {', '.join(sorted(OPS))}")
             calls, t_us, launches = (values.pop(key, None) for key in ("calls", "t_us", "launches"))
             self._fill_context(op, values)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .fields import Entry
-from .peaks import OVER_RATED_BOARD, Peaks, over_rated
+from .peaks import CPU, OVER_RATED_BOARD, Peaks, over_rated
 from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, roof_of, route
 from .units import quantity
 from .work import Work
@@ -169,7 +169,7 @@ def of_excess(axis: str, utilisation: float, nbytes: float | None, peaks: Peaks,
     held = facts.working_set if facts.working_set is not None else nbytes
     if side == "memory" and not facts.cold and facts.working_set is not None and held is not None:
         cache = cache_bytes(peaks)
-        if held <= CACHE_REACH * cache and (peaks.product == "cpu" or utilisation <= _DEVICE_CACHE):
+        if held <= CACHE_REACH * cache and (peaks.product == CPU or utilisation <= _DEVICE_CACHE):
             said = f"{quantity(held, 'B')} again and again through {quantity(cache, 'B')} of cache"
             return found("cache_resident", said)
     if facts.fewer_bytes is not None and nbytes and side == "memory" and utilisation * facts.fewer_bytes / nbytes <= 1.0:
@@ -197,8 +197,6 @@ COMPARABLE = ("live", "previous")
 SOURCES = ("pytest-benchmark", "pytest-codspeed", "roofline", "user")
 CLOCKS = ("host", "host+sync", "device-event", "device-graph", "unknown")
 CACHES = ("cold", "warm", "unknown")
-#: The product of peaks that were measured on a CPU.
-HOST = "cpu"
 #: Over the limit by this factor a rate is beyond the roof, below it near: timers and data sheets are good to about 5 %.
 BEYOND = 1.05
 #: A measured ceiling of low confidence was taken while others used the cores: rounds that had a third of them are common, and
@@ -325,7 +323,7 @@ class Limit(NamedTuple):
 def limit_of(peaks: Peaks, axis: str, rated: float) -> Limit:
     """Return what a right measurement can reach over the ``rated`` peak of an axis."""
     if peaks.source == "measured":
-        if peaks.product == HOST and peaks.axis_confidence(axis) == "low":
+        if peaks.product == CPU and peaks.axis_confidence(axis) == "low":
             return Limit("measured", DISTURBED, "the ceiling was measured among other programs")
         return Limit("measured", OVER_RATED_BOARD, "a measured ceiling is a lower bound")
     top = peaks.highest(axis)
@@ -343,7 +341,7 @@ def resident(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
 def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, measurement: Measurement) -> Limit:
     """Return ``limit_of`` with what the caches of a CPU add to it on the memory axis."""
     code, factor, basis = limit_of(peaks, axis, rated)
-    if peaks.product != HOST or axis != "memory" or nbytes > CACHE_REACH * cache_bytes(peaks):
+    if peaks.product != CPU or axis != "memory" or nbytes > CACHE_REACH * cache_bytes(peaks):
         return Limit(code, factor, basis)
     if resident(measurement, nbytes, peaks):
         return Limit(code, factor * CACHE_OVER_MEMORY, f"out of a cache, and {basis}")
@@ -352,7 +350,7 @@ def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, mea
 
 def untimely(measurement: Measurement, peaks: Peaks) -> bool:
     """Whether a device's work was timed on a host's clock, with no wait for the device that is known of."""
-    return peaks.product != HOST and measurement.clock in ("host", "unknown")
+    return peaks.product != CPU and measurement.clock in ("host", "unknown")
 
 
 def measured(
@@ -373,7 +371,7 @@ def measured(
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
     entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff, lowest=0.0)
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
-    if over and peaks.product == HOST and resident(measurement, work.bytes, peaks):  # a rate that a cache allows
+    if over and peaks.product == CPU and resident(measurement, work.bytes, peaks):  # a rate that a cache allows
         entry = entry._replace(unknown_reason="cache_resident")
     return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
 
@@ -493,12 +491,12 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
     held = axis == "memory" and resident(measurement, nbytes, peaks)
     told = f"its {quantity(nbytes, 'B')} may have stayed in {quantity(cache_bytes(peaks), 'B')} of cache: flush between rounds"
     if placed.status == "beyond_roof":
-        again = held and peaks.product != HOST and facts.working_set is None
+        again = held and peaks.product != CPU and facts.working_set is None
         beside = facts._replace(cold=measurement.cache == "cold", working_set=nbytes if again else facts.working_set)
         finding = of_excess(axis, utilisation, nbytes, peaks, beside)
         why = {"unexplained": _SUSPECTS, "cache_resident": told}.get(finding.cause, finding.decided)
         return placed._replace(cause=finding.cause, decided=why, message=f"{placed.message}; {why}")
-    if placed.status == "near_roof" and held and peaks.product == HOST:
+    if placed.status == "near_roof" and held and peaks.product == CPU:
         # Not against the roof of the memory, so it says nothing: what the baseline says stands.
         return out._replace(cause="cache_resident", decided=told, message=f"{utilisation:.3g} times the memory roof; {told}")
     return placed

@@ -226,7 +226,7 @@ def _tera(value: float | None) -> str:
 
 def _peaks_show(options: argparse.Namespace) -> int:
     from .files import to_json
-    from .peaks import architecture
+    from .peaks import CPU, architecture
     from .peaks_measured import open_peaks
 
     files = open_peaks(options.peaks, options.peaks_device)
@@ -238,7 +238,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
         print(printable(line), file=sys.stderr)
     if found.source == "derived":
         where = "is measured: `roofline peaks measure`"
-        if gfx != "cpu":
+        if gfx != CPU:
             where = f"is not in peaks.md: {table.near(options.name)}`roofline peaks list`"
         return _refuse(f"{printable(options.name)} {where}")
     if options.json:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+#: The version of the artifact's format, the specification's; it changes with the format, not with the package.
+ARTIFACT_VERSION = "1"
+
 # Closed sets: nothing else may be emitted (``validate`` names whatever is).
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
 REGIMES = ("decode", "prefill")

@@ -15,7 +15,7 @@ from .units import Dtype, parse_dtype
 #: Why an op that is recognised has no model here.
 UNMODELLED = {
     "collective": "a collective: bound by the interconnect, which this roofline has no axis for",
-    "memcpy": "a memory copy or fill issued by the runtime, not a kernel to optimise",
+    "memcpy": "a memory copy or fill issued by the runtime, not a kernel to optimize",
     "moe_helper": "an MoE routing, sorting or reduction helper: its traffic depends on the routing",
     "fused": "a fused kernel named after what it fused: its reads and writes are not in the name",
     "helper": "a reduction or merge step of a larger op: its partial results are not in any shape given",
@@ -143,7 +143,7 @@ _RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "_mm_kernel",
         ),
     ),
-    ("quantise", ("quant",)),
+    ("quantize", ("quant",)),
     ("copy", ("direct_copy", "copy_kernel", "catarray", "concat")),
     (
         "elementwise",

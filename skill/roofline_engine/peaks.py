@@ -17,6 +17,8 @@ from .peaks_audit import clock_of, engine_clock, faults
 from .peaks_table import Block, Table, normalise, unit_counts
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
+#: The product of peaks that were measured on a CPU.
+CPU = "cpu"
 #: One launch costs about this much whatever it does (specification 3.6), so a time near it is not the kernel's. Of a GPU; a
 #: CPU's own is a measured empty call.
 DISPATCH_FLOOR_S = 5e-6

@@ -33,7 +33,7 @@ TARGET_EFF = {
     "layernorm": 0.875,
     "softmax": 0.875,
     "rope": 0.875,
-    "quantise": 0.875,
+    "quantize": 0.875,
     "copy": 0.875,
     "transpose": 0.875,
     "cat": 0.875,
@@ -67,6 +67,14 @@ class Work(NamedTuple):
     @property
     def flops(self) -> float:
         return self.candidates[0].flops
+
+
+class WorkError(ValueError):
+    """Work that cannot be modeled; ``code`` is ``no_work_model``, ``unknown_parameter`` or ``bad_parameter``."""
+
+    def __init__(self, message: str, code: str = "bad_parameter") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Op(NamedTuple):
@@ -147,7 +155,7 @@ class Params:
         accepted = f"it takes {', '.join(sorted(op.accepted))}"
         unknown = raw.keys() - op.accepted
         if unknown:
-            raise ValueError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; {accepted}")
+            raise WorkError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; {accepted}", "unknown_parameter")
         missing = [key for key in (*op.parameters, "dtype") if key in op.required and key not in self.raw]
         raise ValueError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
 

@@ -644,7 +644,7 @@ def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: floa
 
 
 @pytest.mark.parametrize(
-    ("optimiser", "options", "streams", "flops"),
+    ("optimizer", "options", "streams", "flops"),
     [
         # Parameter and gradient read and the parameter written; each state read and written.
         ("SGD", {}, 3, 2),

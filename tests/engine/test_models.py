@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline_engine.ops import OPS, work
+from roofline_engine.ops import OPS, op_class, work
 from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct, positions_met
 from roofline_engine.work import TARGET_EFF, in_cache
 
@@ -248,13 +248,13 @@ _CALLS: dict[str, tuple[dict[str, object], dict[str, dict[str, object]]]] = {
     "copy": ({"rows": 2, "cols": 8}, {}),
     "gather": ({"rows": 9, "cols": 8, "table_rows": 3}, {"index_dtype": {"index_dtype": "int32"}}),
     "rope": ({"tokens": 2, "n_heads": 2, "head_dim": 8}, {"rotary_dim": {"rotary_dim": 4}}),
-    "quantise": (
+    "quantize": (
         {"rows": 2, "cols": 8, "out_dtype": "fp8"},
         {"group_size": {"group_size": 4}, "scale_dtype": {"scale_dtype": "bf16"}},
     ),
     "cross_entropy": ({"rows": 2, "cols": 8, "out_dtype": "bf16"}, {"with_grad": {"with_grad": True}}),
     "topk": ({"rows": 2, "cols": 8, "k": 2}, {}),
-    "optimiser": (
+    "optimizer": (
         {"numel": 9, "algorithm": "adam"},
         {"algorithm": {"algorithm": "sgd"}, "grad_dtype": {"grad_dtype": "fp32"}, "state_dtype": {"state_dtype": "bf16"}}
         | {"master_dtype": {"master_dtype": "fp32"}},
@@ -267,7 +267,7 @@ _LIKE = {
         "conv3d": "conv2d",
         "attn_backward": "attn_prefill",
         "layernorm": "rmsnorm",
-        "dequantise": "quantise",
+        "dequantize": "quantize",
     },
 }
 
@@ -422,7 +422,21 @@ def test_scales_that_a_dtype_has_in_its_width_are_not_counted_again() -> None:
         work("gemm", **shape, dtype="bf16", weight_dtype="nvfp4", group_size=128)
     rows: dict[str, Any] = {"rows": 4, "cols": 64}
     for more in ({}, {"group_size": 32}, {"group_size": 32, "scale_dtype": "e8m0"}):
-        assert work("quantise", **rows, dtype="bf16", out_dtype="mxfp4", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
-        assert work("dequantise", **rows, dtype="mxfp4", out_dtype="bf16", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
+        assert work("quantize", **rows, dtype="bf16", out_dtype="mxfp4", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
+        assert work("dequantize", **rows, dtype="mxfp4", out_dtype="bf16", **more).bytes == 4 * 64 * (2 + 4.25 / 8)
     with pytest.raises(ValueError, match="scale_dtype is 'fp32', but mxfp4 has scales of 8 bits"):
-        work("quantise", **rows, dtype="bf16", out_dtype="mxfp4", scale_dtype="fp32")
+        work("quantize", **rows, dtype="bf16", out_dtype="mxfp4", scale_dtype="fp32")
+
+
+@pytest.mark.parametrize(
+    ("british", "name", "sizes"),
+    [
+        ("quantise", "quantize", {"rows": 4, "cols": 256, "dtype": "bf16", "out_dtype": "fp8"}),
+        ("dequantise", "dequantize", {"rows": 4, "cols": 256, "dtype": "fp8", "out_dtype": "bf16"}),
+        ("optimiser", "optimizer", {"numel": 1000, "algorithm": "adam", "dtype": "bf16"}),
+    ],
+)
+def test_british_spellings_of_ops_are_accepted(british: str, name: str, sizes: dict[str, Any]) -> None:
+    assert work(british, **sizes) == work(name, **sizes)
+    assert op_class(british) == op_class(name) == "elementwise"
+    assert british not in OPS

@@ -272,9 +272,9 @@ def test_streaming_definitions() -> None:
     assert work("reduce", rows=10, cols=20, dtype="bf16", out_dtype="fp32").bytes == 200 * 2 + 10 * 4
     assert work("gather", rows=10, cols=20, dtype="bf16").bytes == 10 * (20 * 4 + 8)
     assert work("rope", tokens=4, n_heads=8, head_dim=64, dtype="bf16").bytes == 4 * 8 * 64 * 4 + 4 * 64 * 2
-    quantised = work("quantise", rows=4, cols=256, group_size=128, dtype="bf16", out_dtype="fp8")
+    quantised = work("quantize", rows=4, cols=256, group_size=128, dtype="bf16", out_dtype="fp8")
     assert quantised.bytes == 4 * 256 * 3 + 4 * 2 * 4
-    assert work("dequantise", rows=4, cols=256, group_size=128, dtype="fp8", out_dtype="bf16").bytes == quantised.bytes
+    assert work("dequantize", rows=4, cols=256, group_size=128, dtype="fp8", out_dtype="bf16").bytes == quantised.bytes
     assert work("topk", rows=3, cols=1000, k=8, dtype="fp32").bytes == 3 * (1000 * 4 + 8 * 8)
     # Liger's fused forward writes the gradient in place: 16384 x 131072 fp32 in 15009.4 us is 1716.9 GB/s.
     fused = work("cross_entropy", rows=16384, cols=131072, dtype="fp32", with_grad=True)
@@ -282,7 +282,7 @@ def test_streaming_definitions() -> None:
     # quack's forward only reads: 4096 x 131072 bf16 in 664.033 us is 1617 GB/s.
     forward = work("cross_entropy", rows=4096, cols=131072, dtype="bf16")
     assert forward.bytes / 664.033e-6 / 1e9 == pytest.approx(1617, rel=0.001)
-    adam = work("optimiser", numel=1000, algorithm="adamw", dtype="bf16")
+    adam = work("optimizer", numel=1000, algorithm="adamw", dtype="bf16")
     assert adam.bytes == 1000 * (2 + 2 + 2 + 4 * 4)  # parameter read and written, gradient read, two fp32 moments both
 
 

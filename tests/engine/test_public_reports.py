@@ -199,7 +199,7 @@ def test_b14_tileops_1993_rows_over_a_triad_ceiling_are_under_the_roof() -> None
 def test_b15_pytorch_97057_an_operand_updated_in_place_is_read_and_written() -> None:
     assert work("elementwise", numel=1000, dtype="fp32").bytes == 2 * 4000  # x.mul_(2)
     assert work("elementwise", numel=1000, inputs=2, dtype="fp32").bytes == 3 * 4000  # x.add_(y)
-    assert work("optimiser", numel=1000, algorithm="sgd", dtype="fp32").bytes == 3 * 4000  # p.add_(grad, alpha=-lr)
+    assert work("optimizer", numel=1000, algorithm="sgd", dtype="fp32").bytes == 3 * 4000  # p.add_(grad, alpha=-lr)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def optimiser(algorithm: str) -> Callable[[Call], Model]:
         # torch says that it writes gradients, which it does where it takes a scale out of them alone.
         grads = () if call.get("grad_scale") is not None else {id(tensor) for tensor in call["grads"]}
         written = [tensor for tensor in call.writes if id(tensor) not in grads]
-        model = Model("optimiser", sizes, writes=written)
+        model = Model("optimizer", sizes, writes=written)
         if not call.get("amsgrad"):
             return model
         return model._replace(exact=True, note="AMSGrad's maximum left out of the FLOPs")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roofline_engine.files import parse_json, read_text
-from roofline_engine.ops import OPS
+from roofline_engine.ops import OPS, op_name
 from roofline_engine.units import number, parse_dtype
 
 from ..row import RecordRow
@@ -282,8 +282,9 @@ def _workload(case: _Case, at: int) -> Workload:
     try:
         if maker is not None:
             keywords = maker(case)
-        elif isinstance(kind, str) and kind in OPS:
-            keywords = _by_name(case, kind, {key: (key,) for key in OPS[kind].parameters})
+        elif isinstance(kind, str) and op_name(kind) in OPS:
+            op = op_name(kind)
+            keywords = _by_name(case, op, {key: (key,) for key in OPS[op].parameters})
         else:
             raise ValueError(f"op_kind is {shown(kind)}, expected gemm, attn, moe or an op with a work model")
         notes = tuple(keywords.pop("notes", ()))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..fields import Note, note
 from ..inputs import Env, Row
 from ..kernels import UNMODELLED, Hint
-from ..ops import OPS
+from ..ops import OPS, op_name
 from ..units import Dtype, parse_dtype, whole
 from .model import Attention, ModelConfig
 
@@ -103,7 +103,7 @@ class ShapeGuess:
         op = values.pop("op", self.hint.op)
         for key in ("launches", "calls", "t_us"):
             values.pop(key, None)
-        if not isinstance(op, str) or op not in OPS:
+        if not isinstance(op, str) or op_name(op) not in OPS:
             raise CannotModelError(f"est_shape: no work model for op {op!r:.40}")
         if "dtype" not in values and isinstance(row.dtypes, list) and row.dtypes:
             values["dtype"] = row.dtypes[0]

@@ -134,10 +134,10 @@ def read(data: object) -> ModelConfig | None:
     flags = layer.moe_flags(keys, total, kinds) if _experts(keys) else None
     made = _moe(keys, made, flags)
     found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
-    quantised = None
+    quantized = None
     if found is not None:
-        quantised = quantization.read(found, keys, total)
-    return _weights(keys, made, quantised, flags)._replace(problems=tuple(problems))
+        quantized = quantization.read(found, keys, total)
+    return _weights(keys, made, quantized, flags)._replace(problems=tuple(problems))
 
 
 def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:

@@ -6,20 +6,28 @@ docs/inputs.md lists the ops and their parameters, one vocabulary for shapes.jso
 
 from __future__ import annotations
 
-from ..work import REGISTRY, Params, Work, in_cache
+from ..work import REGISTRY, Params, Work, WorkError, in_cache
 from . import attention, matmul, streaming
 
-__all__ = ["OPS", "attention", "matmul", "op_class", "streaming", "work"]
+__all__ = ["OPS", "attention", "matmul", "op_class", "op_name", "streaming", "work"]
 
 #: Every op by name.
 OPS = REGISTRY
+#: Other spellings of ops, accepted wherever an op is read.
+_ALIASES = {"quantise": "quantize", "dequantise": "dequantize", "optimiser": "optimizer"}
+
+
+def op_name(spelling: str) -> str:
+    """Return the name of an op by any of its spellings; an unknown spelling stays as it is."""
+    return _ALIASES.get(spelling, spelling)
 
 
 def op_class(op: str) -> str:
     """The class of an op, also of a convolution whose dimensions the name does not say; ``unknown`` where none is fit."""
     if op == "conv":
         return "gemm"
-    return OPS[op].op_class if op in OPS else "unknown"
+    model = OPS.get(op_name(op))
+    return model.op_class if model is not None else "unknown"
 
 
 def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
@@ -31,11 +39,11 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
         ValueError: for an op without a model, a parameter that is missing, unknown, or not a positive whole number,
             and a dtype that is not known.
     """
-    model = OPS.get(op)
+    model = OPS.get(op_name(op))
     if model is None:
         from difflib import get_close_matches  # for a mistake alone
 
         near = get_close_matches(str(op), list(OPS), n=1)
         like = f": is it {near[0]}? There" if near else "; there"
-        raise ValueError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}")
+        raise WorkError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}", "no_work_model")
     return in_cache(model.build(Params(model, parameters)), l2_bytes)

@@ -1,4 +1,4 @@
-"""Work models of kernels that stream: element-wise maps, norms, copies, reductions, look-ups, optimiser steps.
+"""Work models of kernels that stream: element-wise maps, norms, copies, reductions, look-ups, optimizer steps.
 
 Their math runs on the vector units, in fp32 whatever the storage dtype.
 """
@@ -28,7 +28,7 @@ def _rows(p: Params, flops_per_element: float) -> Work:
 def _norm(p: Params, flops_per_element: float) -> Work:
     """Rows read and written once, with rows of parameters, of which each is a FLOP per element.
 
-    A fused add reads the residual and writes the sum, in the type of the input also where the result is quantised.
+    A fused add reads the residual and writes the sum, in the type of the input also where the result is quantized.
     """
     rows, cols, weights = p.size("rows"), p.size("cols"), p.size("weights", minimum=0)
     added = 1 if p.flag("residual") else 0
@@ -60,7 +60,7 @@ def _elementwise(p: Params) -> Work:
     op_class="elementwise",
     source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element; residual: it is read "
     "and the sum written, in the type of the input, 1 FLOP more",
-    leaves_out="quantised outputs' scales",
+    leaves_out="quantized outputs' scales",
     rows=REQUIRED,
     cols=REQUIRED,
     residual=False,
@@ -181,27 +181,27 @@ def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
 
 
 @op(
-    "quantise",
-    "dequantise",
+    "quantize",
+    "dequantize",
     op_class="elementwise",
     source="input and output once, one scale per group, unless the narrow dtype has its scales in its width (mxfp4, nvfp4); "
-    "quantise: abs, max, multiply; dequantise: multiply",
+    "quantize: abs, max, multiply; dequantize: multiply",
     leaves_out="a second read of rows too long for the chip",
     rows=REQUIRED,
     cols=REQUIRED,
     group_size=None,
     scale_dtype="fp32",
 )
-def _quantise(p: Params) -> Work:
+def _quantize(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     if "out_dtype" not in p.raw:
         raise ValueError(f"{p.op.name}: missing out_dtype")
     before, after = p.dtype("dtype"), p.dtype("out_dtype")
-    narrow = after if p.op.name == "quantise" else before
+    narrow = after if p.op.name == "quantize" else before
     nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, narrow, rows, cols)
     text = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
-    flops = {"quantise": 3.0, "dequantise": 1.0}[p.op.name] * rows * cols
-    return _streaming(p, nbytes, flops, text, op_name="quantise")
+    flops = {"quantize": 3.0, "dequantize": 1.0}[p.op.name] * rows * cols
+    return _streaming(p, nbytes, flops, text, op_name="quantize")
 
 
 @op(
@@ -249,7 +249,7 @@ _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
 
 
 @op(
-    "optimiser",
+    "optimizer",
     op_class="elementwise",
     source="parameter, gradient and state read, parameter and state written; FLOPs of the update rule per parameter "
     "(sgd 2, momentum 4, Adam 14)",
@@ -260,7 +260,7 @@ _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
     state_dtype="fp32",
     master_dtype=None,
 )
-def _optimiser(p: Params) -> Work:
+def _optimizer(p: Params) -> Work:
     numel = whole(p.raw["numel"], p.name("numel"))
     states, flops = _STEPS[p.choice("algorithm", _OPTIMISERS)]
     a = p.dtype("dtype")

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from roofline_engine.check import Baseline, Claim, Measurement
+from roofline_engine.units import Unit, unit_in
 
 from ..capture.timers import Observed, observing
 from ..capture.trace import Captured
@@ -169,27 +169,8 @@ def _work(timed: Observed | None, name: str, arguments: dict[str, Any]) -> Captu
 
 # What the function returns, in the unit of its axis.
 
-#: Seconds of one unit, by how axes and keys spell it. Whole words: ``s`` is not a part of another.
-_TIMES = {
-    **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
-    **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "usec", "microseconds"), 1e-6),
-    **dict.fromkeys(("ms", "msec", "milliseconds"), 1e-3),
-    **dict.fromkeys(("s", "sec", "seconds"), 1.0),
-}
-_RATES = {
-    **{f"{prefix}{flops}": ("compute", unit) for prefix, unit in (("g", 1e9), ("t", 1e12), ("p", 1e15))
-       for flops in ("flops", "flop/s", "flops/s")},
-    **{f"{prefix}{bps}": ("memory", unit) for prefix, unit in (("g", 1e9), ("t", 1e12)) for bps in ("b/s", "bps", "bytes/s")},
-    "gib/s": ("memory", 2.0**30),
-}  # fmt: skip
-_WORDS = re.compile(r"[^\s()\[\],;:=]+")
-
-
-class Unit(NamedTuple):
-    """A unit of a time or a rate."""
-
-    axis: str  # memory or compute for a rate, empty for a time
-    base: float  # one of it in s, B/s or FLOP/s
+#: The kinds of units of a result.
+RESULT_UNITS = ("time", "bandwidth", "flop_rate")
 
 
 class Result(NamedTuple):
@@ -200,17 +181,6 @@ class Result(NamedTuple):
     problem: str = ""  # why it is neither
 
 
-def unit_of(label: str) -> Unit | None:
-    """Return the unit in the label of an axis (``Runtime (us)``, ``TFLOPS``); None where it has none, or two."""
-    units = set()
-    for word in _WORDS.findall(label.lower()):
-        if word in _RATES:
-            units.add(Unit(*_RATES[word]))
-        elif word in _TIMES:
-            units.add(Unit("", _TIMES[word]))
-    return units.pop() if len(units) == 1 else None
-
-
 def read_result(value: Any, label: str) -> Result:
     """Read what a function returned: a number, three numbers (the value and its spread), or a dict by unit."""
     value = plain(value)
@@ -219,19 +189,19 @@ def read_result(value: Any, label: str) -> Result:
     numbers = value if isinstance(value, list) else [value]
     if len(numbers) not in (1, 3) or not all(_is_number(item) for item in numbers):
         return Result(problem=f"it returned {value!r:.60}, expected a number or three")
-    unit = unit_of(label)
+    unit = unit_in(label, *RESULT_UNITS)
     if unit is None:
         return Result(problem=f"no unit of time or rate in its ylabel {label!r:.60}")
     return _result(numbers, unit)
 
 
 def _result(numbers: list[float], unit: Unit) -> Result:
-    first = numbers[0] * unit.base
+    first = numbers[0] * unit.factor
     if not (0 < first < math.inf):
         return Result(problem=f"it returned {numbers[0]!r:.60}, not a time or rate")
     if unit.axis:
         return Result(claims=(Claim(unit.axis, first),))
-    low, high = sorted(number * unit.base for number in numbers[1:]) if len(numbers) == 3 else (first, first)
+    low, high = sorted(number * unit.factor for number in numbers[1:]) if len(numbers) == 3 else (first, first)
     has_spread = len(numbers) == 3 and 0 < low <= first <= high < math.inf
     return Result(Measurement("user", first, low, high, notes=(SPREAD,)) if has_spread else Measurement("user", first))
 
@@ -239,7 +209,7 @@ def _result(numbers: list[float], unit: Unit) -> Result:
 def _by_key(values: Mapping[str, Any]) -> Result:
     result = Result()
     for key, value in values.items():
-        unit = unit_of(str(key))
+        unit = unit_in(str(key), *RESULT_UNITS)
         if unit is not None and _is_number(value):
             one = _result([value], unit)
             result = Result(result.measurement or one.measurement, result.claims + one.claims, result.problem or one.problem)

@@ -12,10 +12,11 @@ import pytest
 
 from pytest_roofline.capture.trace import Captured
 from pytest_roofline.collect.child import ChildRow
-from pytest_roofline.collect.child_main import read_result, unit_of
+from pytest_roofline.collect.child_main import RESULT_UNITS, read_result
 from pytest_roofline.collect.collectors import PythonFile
 from roofline_engine.check import Baseline, Claim, Measurement
 from roofline_engine.ops import work
+from roofline_engine.units import unit_in
 from support.project import Project, Ran
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
@@ -265,8 +266,8 @@ def test_the_functions_of_a_file(tmp_path: Path, text: str, names: list[str]) ->
     ],
 )
 def test_units(label: str, unit: tuple[str, float] | None) -> None:
-    found = unit_of(label)
-    assert (None if found is None else tuple(found)) == unit
+    found = unit_in(label, *RESULT_UNITS)
+    assert (None if found is None else (found.axis, found.factor)) == unit
 
 
 def test_a_dict_by_unit() -> None:

@@ -287,10 +287,12 @@ FIRST = Pair(
 )
 
 
-def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_path: Path, newline: bytes) -> None:
     path = tmp_path / "knowledge" / "backend_playbook.md"
     path.parent.mkdir()
-    path.write_bytes(OLD.read_bytes())
+    old = b"\xef\xbb\xbf" + OLD.read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\n", newline)
+    path.write_bytes(old)
     assert locate(tmp_path) == path
     pairs = (FIRST, *(Pair(kernel=name) for name in NAMES))
     assert read(path) == (path, pairs, ())
@@ -298,7 +300,7 @@ def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_pa
     assert append(path, [FIRST, pair()], once=True, say=lines.append) == 1
     assert lines == [f"{path}: a ledger is a file of JSON lines; the pairs go to {path.with_suffix('.jsonl')}"]
     assert append(path, [pair(measured=2)]) == 1
-    assert path.read_bytes() == OLD.read_bytes()
+    assert path.read_bytes() == old
     assert read(path) == (path.with_suffix(".jsonl"), (*pairs, pair(), pair(measured=2)), ())
 
 

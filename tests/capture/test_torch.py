@@ -654,14 +654,14 @@ def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: floa
         ("Adam", {"amsgrad": True}, 9, 14),
     ],
 )
-def test_a_fused_step_of_an_optimiser(optimiser: str, options: dict[str, Any], streams: int, flops: int, torch: Any) -> None:
+def test_a_fused_step_of_an_optimizer(optimizer: str, options: dict[str, Any], streams: int, flops: int, torch: Any) -> None:
     """100 and 50 parameters; Adam also reads and writes how many steps were taken, of each 4 B, and adds one."""
     parameters = [torch.nn.Parameter(torch.ones(size)) for size in (100, 50)]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
-    step = getattr(torch.optim, optimiser)(parameters, lr=0.1, fused=True, **options).step
+    step = getattr(torch.optim, optimizer)(parameters, lr=0.1, fused=True, **options).step
     step()
-    counters = 0 if optimiser == "SGD" else 2
+    counters = 0 if optimizer == "SGD" else 2
     found = done(step)
     assert (found.bytes, found.flops) == (streams * 4 * 150 + counters * 2 * 4, flops * 150 + counters)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("support")
 
+from support.modules import ModuleKeeper  # noqa: E402
 from support.profiles import Run  # noqa: E402
 from support.project import Project  # noqa: E402
 
@@ -23,11 +25,20 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def ceilings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where runs keep what they measure of this machine's CPU: once for all of them, for it takes seconds."""
-    return tmp_path_factory.mktemp("ceilings")
+def ceilings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Where runs keep what they measure of this machine's CPU: once for all of them and all workers, since it takes seconds."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if hasattr(request.config, "workerinput") else folder) / "ceilings"
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path) -> Project:
-    return Project(pytester, monkeypatch, ceilings)
+def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleKeeper]:
+    """Set up before pytester and torn down after it, because pytester's end drops what was imported since its start."""
+    keeper = ModuleKeeper(tmp_path_factory.getbasetemp())
+    yield keeper
+    keeper.restore()
+
+
+@pytest.fixture
+def project(keeper: ModuleKeeper, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path) -> Project:
+    return Project(pytester, monkeypatch, ceilings, keeper)

@@ -1,8 +1,4 @@
-"""Runs of pytest inside a test, with the plugins named and no others, and what came of them in one object.
-
-What is imported here stays imported for the runs in this process, which drop what they import themselves; a second import of
-numpy is an error, one of pydantic is slow.
-"""
+"""Runs of pytest inside a test: with the plugins named and no others, and the outcome in one object."""
 
 from __future__ import annotations
 
@@ -17,14 +13,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy  # noqa: F401
 import pytest
-import pytest_benchmark.plugin  # noqa: F401
 
-import pytest_roofline.plugin
-import pytest_roofline.report.markdown
-import pytest_roofline.session
-import pytest_roofline.warnings  # noqa: F401
+from support.modules import ModuleKeeper
 
 #: Entry points by what is measured with.
 MEASURED_WITH = {
@@ -78,11 +69,13 @@ class Ran(NamedTuple):
 class Project:
     """A folder with tests in it. Its runs see no plugin, cache or CI variable of the machine around.
 
-    ceilings: where its runs keep what they measure of this machine's CPU.
+    ceilings: where its runs keep what they measure of this machine's CPU. keeper: what they import stays imported.
     """
 
-    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path) -> None:
-        self.pytester, self.path = pytester, pytester.path
+    def __init__(
+        self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ceilings: Path, keeper: ModuleKeeper
+    ) -> None:
+        self.pytester, self.path, self.keeper = pytester, pytester.path, keeper
         (self.path / "pyproject.toml").touch()
         self.env = {
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -114,7 +107,8 @@ class Project:
         linecache.clearcache()  # a warning shows its line of test_a.py, of which each test has its own
         with warnings.catch_warnings():
             warnings.resetwarnings()  # the run's own filters, none of ours
-            result = self.pytester.runpytest_inprocess(*_arguments(plugins), *on, *map(str, args))
+            result = self.pytester.runpytest_inprocess(*_arguments(plugins), *on, *map(str, args), plugins=[self.keeper])
+        self.keeper.restore()
         return Ran(int(result.ret), f"{result.stderr.str()}\n{result.stdout.str()}".strip(), self.path)
 
     def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:

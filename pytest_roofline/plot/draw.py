@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine.units import quantity
 
-from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, ceiling_start, slope_ends
+from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, Text, kernel_lines, roof_ends, roof_texts
 from .model import Bandwidth, Ceiling, Chart
 
 #: Okabe and Ito's palette, which color-blind readers can distinguish. The shape shows the limiter without color.
@@ -59,28 +59,28 @@ DARK = {
 }
 
 
-def ceilings(chart: Chart) -> list[tuple[Ceiling, str, str]]:
-    """Return each ceiling with its color and its dash: solid, or dashed when measured."""
-    ranked = sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name))
-    return [(one, CEILINGS[at % len(CEILINGS)], dash(one.basis)) for at, one in enumerate(ranked)]
+def roof_looks(chart: Chart) -> dict[Bandwidth | Ceiling, tuple[str, str]]:
+    """Return the color and the dash of each roof: ceilings from the highest, then bandwidths, main memory first.
 
-
-def bandwidths(chart: Chart) -> list[tuple[Bandwidth, str, str]]:
-    """Return each bandwidth with its color and its dash, main memory first."""
+    A line is solid, or dashed when measured.
+    """
     main = chart.main
-    ranked = sorted(chart.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
-    return [(one, BANDWIDTHS[at % len(BANDWIDTHS)], dash(one.basis)) for at, one in enumerate(ranked)]
+    flat = sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name))
+    slopes = sorted(chart.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
+    colors: dict[Bandwidth | Ceiling, str] = {one: CEILINGS[at % len(CEILINGS)] for at, one in enumerate(flat)}
+    colors.update({one: BANDWIDTHS[at % len(BANDWIDTHS)] for at, one in enumerate(slopes)})
+    return {one: (color, "--" if one.basis == "measured" else "-") for one, color in colors.items()}
 
 
-def dash(basis: str) -> str:
-    return "--" if basis == "measured" else "-"
+def text_color(text: Text, looks: dict[Bandwidth | Ceiling, tuple[str, str]]) -> str:
+    """Return the color of a text: that of its roof, faint for a memory level."""
+    return looks[text.roof][0] if text.roof is not None else FAINT if text.level else INK
 
 
 def legend(chart: Chart) -> list[Entry]:
     """Return one line for each roof, verdict and limiter of the chart."""
-    roofs = roof_names(chart)
-    entries = [Entry("line", roofs[one], color, shape) for one, color, shape in ceilings(chart)]
-    entries += [Entry("line", roofs[one], color, shape) for one, color, shape in bandwidths(chart)]
+    names = roof_names(chart)
+    entries = [Entry("line", names[one], color, dash) for one, (color, dash) in roof_looks(chart).items()]
     verdicts = {one.verdict for one in chart.kernels}
     if verdicts - {"none"}:
         entries += [Entry("color", text, color, "o") for key, (color, text) in VERDICTS.items() if key in verdicts]
@@ -91,8 +91,7 @@ def legend(chart: Chart) -> list[Entry]:
 
 def roof_names(chart: Chart) -> dict[Ceiling | Bandwidth, str]:
     """Return a distinct name for each roof. Equal names get their value, then their dtype, then a number."""
-    roofs: list[Ceiling | Bandwidth] = [*(one for one, *_ in ceilings(chart)), *(one for one, *_ in bandwidths(chart))]
-    names = {one: _name_with_basis(one) for one in roofs}
+    names = {one: _name_with_basis(one) for one in roof_looks(chart)}
     for extend in (_add_value, _add_dtype, _add_number):
         uses = Counter(names.values())
         numbers: Counter[str] = Counter()
@@ -126,8 +125,6 @@ def _name_with_basis(one: Ceiling | Bandwidth) -> str:
 
 #: plotpress has 100 pixels an inch and gives marker sizes in points.
 _POINT = 72.0 / 100.0
-#: Most kernels whose links, ranges and baselines are drawn.
-_DETAILED = 400
 #: Most kernels with a mark each.
 _APART = 60
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -180,18 +177,11 @@ def draw_chart(chart: Chart, layout: Layout) -> Drawing:
         axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
     axes.set_ylabel(f"attained performance ({layout.unit[1]})")
     drawn = Drawing(figure, chart.title, _overlay(chart, layout), {}, {}, [], [], [])
-    _roofs(axes, chart, layout, drawn)
-    _ways(axes, chart, layout, drawn)
+    _roofs(axes, chart, layout)
+    _lines(axes, chart, layout, drawn)
     _points(axes, chart, layout, drawn)
-    _words(axes, chart, layout, drawn)
+    _texts(axes, chart, layout, drawn)
     return drawn
-
-
-def detailed(chart: Chart, layout: Layout) -> list[int]:
-    """Return the kernels whose links, ranges and baselines are drawn, labeled ones first."""
-    labeled = [label.kernel for label in layout.labels]
-    others = [at for at in range(len(chart.kernels)) if at not in layout.arrows]
-    return labeled + others[: max(0, _DETAILED - len(labeled))]
 
 
 def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
@@ -199,67 +189,48 @@ def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
     drawn.series[len(axes.artists) - 1] = kernels
 
 
-def _roofs(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    scale = layout.unit[0]
-    for one, color, dash in bandwidths(chart):
-        start, end = slope_ends(chart, one, layout.plane)
-        if start < end:
-            ys = [start * one.bytes_s / scale, end * one.bytes_s / scale]
-            axes.plot([start, end], ys, color=color, linewidth=1.7, linestyle=dash)
-    for top, color, dash in ceilings(chart):
-        start = ceiling_start(chart, top.flops_s, layout.plane)
-        axes.plot([start, layout.plane.x[1]], [top.flops_s / scale] * 2, color=color, linewidth=1.9, linestyle=dash)
+def _roofs(axes: Any, chart: Chart, layout: Layout) -> None:
+    looks = roof_looks(chart)
+    for one, (x, y), (x2, y2) in roof_ends(chart, layout.plane):
+        (color, dash), width = looks[one], 1.7 if isinstance(one, Bandwidth) else 1.9
+        axes.plot([x, x2], [y / layout.unit[0], y2 / layout.unit[0]], color=color, linewidth=width, linestyle=dash)
     if chart.ridges:
-        xs, ys = [x for x, _ in chart.ridges], [y / scale for _, y in chart.ridges]
+        xs, ys = [x for x, _ in chart.ridges], [y / layout.unit[0] for _, y in chart.ridges]
         axes.scatter(xs, ys, s=5 * _POINT, color=INK)
 
 
-def _ways(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    """Draw the lines of kernels: between memory levels, from the baseline, ranges, arrows to the roof, label leaders."""
-    scale = layout.unit[0]
-    known = detailed(chart, layout)
+_LINE_LOOKS: dict[str, dict[str, Any]] = {
+    "levels": {"color": FAINT, "linewidth": 1.0},
+    "before": {"color": FAINT, "linewidth": 0.9},
+    "range": {"color": INK, "linewidth": 2.6, "alpha": 0.45},
+    "arrow": {"color": FAINT, "linewidth": 1.0, "linestyle": ":"},
+    "leader": {"color": FAINT, "linewidth": 0.6},
+}
 
-    def line(xs: list[float], ys: list[float], at: int, **look: Any) -> None:
-        axes.plot(xs, [y / scale for y in ys], **look)
-        _note(axes, drawn, [at])
 
-    for at in known:
-        one = chart.kernels[at]
-        if len(one.spots) > 1:
-            xs = sorted(x for _, x in one.spots)
-            line([xs[0], xs[-1]], [one.rate] * 2, at, color=FAINT, linewidth=1.0)
+def _lines(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
+    lines = kernel_lines(chart, layout)
+    for one in lines:
+        axes.plot([one.start[0], one.end[0]], [one.start[1], one.end[1]], **_LINE_LOOKS[one.kind])
+        _note(axes, drawn, [one.kernel])
+        if one.kind == "levels":
             drawn.links.append(len(axes.artists) - 1)
-        if one.before is not None:
-            line([one.before[0], one.intensity], [one.before[1], one.rate], at, color=FAINT, linewidth=0.9)
-        if one.range_ends is not None:
-            (ax, ay), (bx, by) = one.range_ends
-            line([ax, bx], [ay, by], at, color=INK, linewidth=2.6, alpha=0.45)
-    tips = {at: tip for at in known if at in layout.arrows and (tip := chart.kernels[at].arrow_tip) is not None}
-    for at, tip in tips.items():
-        one = chart.kernels[at]
-        line([one.intensity] * 2, [one.rate, tip], at, color=FAINT, linewidth=1.0, linestyle=":")
-    if tips:
-        xs = [chart.kernels[at].intensity for at in tips]
-        ys = [_under(layout, tip) / scale for tip in tips.values()]
-        axes.scatter(xs, ys, s=6 * _POINT, marker="^", color=FAINT)
-        _note(axes, drawn, list(tips))
-    before = [at for at in known if chart.kernels[at].before is not None]
+    arrows = [one for one in lines if one.kind == "arrow"]
+    if arrows:
+        ys = [_below_line(layout, one.end[1]) for one in arrows]
+        axes.scatter([one.end[0] for one in arrows], ys, s=6 * _POINT, marker="^", color=FAINT)
+        _note(axes, drawn, [one.kernel for one in arrows])
+    before = [one for one in lines if one.kind == "before"]
     if before:
-        ends = [chart.kernels[at].before or (1.0, 1.0) for at in before]
-        xs, ys = [x for x, _ in ends], [y / scale for _, y in ends]
+        xs, ys = [one.start[0] for one in before], [one.start[1] for one in before]
         axes.scatter(xs, ys, s=6 * _POINT, color=PAPER, edgecolors=FAINT, linewidths=1.0)
-        _note(axes, drawn, before)
-    for label in layout.labels:
-        if label.leader is not None:
-            (ax, ay), (bx, by) = label.leader
-            xs = [layout.plane.back_x(ax), layout.plane.back_x(bx)]
-            ys = [layout.plane.back_y(ay), layout.plane.back_y(by)]
-            line(xs, ys, label.kernel, color=FAINT, linewidth=0.6)
+        _note(axes, drawn, [one.kernel for one in before])
 
 
-def _under(layout: Layout, rate: float) -> float:
-    """Return a rate a little below another, so that an arrowhead ends at the line."""
-    return layout.plane.back_y(layout.plane.py(rate) + 3.5)
+def _below_line(layout: Layout, rate: float) -> float:
+    """Return a rate a little lower, so that an arrowhead ends at the line."""
+    scale = layout.unit[0]
+    return layout.plane.back_y(layout.plane.py(rate * scale) + 3.5) / scale
 
 
 def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
@@ -289,32 +260,21 @@ def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
         drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
 
 
-def _words(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    def text(px: float, py: float, words: str, kernel: int | None, level: str | None = None, **look: Any) -> None:
-        axes.text(
-            layout.plane.back_x(px),
-            layout.plane.back_y(py) / layout.unit[0],
-            words,
-            **{"fontsize": SMALL, "outline": PAPER, "color": INK, **look},
-        )
-        drawn.labels.append(kernel)
-        drawn.levels.append(level)
-
-    colors = {one: color for one, color, _ in bandwidths(chart)}
-    for slope in layout.slopes:
-        text(slope.x, slope.y, slope.words, None, rotation=slope.angle, color=colors[slope.bandwidth])
-    if layout.flat is not None:
-        words, box = layout.flat
-        text(box.x, box.y + TEXT, words, None, fontsize=TEXT)
-    shades = {top: color for top, color, _ in ceilings(chart)}
-    for tag in layout.tags:
-        text(tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, tag.words, None, color=shades[tag.ceiling], ha="right")
-    for one in layout.levels:
-        middle = one.box.x + one.box.w / 2
-        text(middle, one.box.y + one.box.h - 1, one.words, one.kernel, one.words, ha="center", color=FAINT, fontsize=7.0)
+def _texts(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
+    looks, texts = roof_looks(chart), roof_texts(layout)
     for label in layout.labels:
-        px, ha = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
-        text(px, label.box.y + LINE - 2, "\n".join(label.lines), label.kernel, ha=ha)
+        x, align = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
+        texts.append(Text("\n".join(label.lines), x, label.box.y + LINE - 2, align, kernel=label.kernel))
+    for one in texts:
+        axes.text(
+            layout.plane.back_x(one.x),
+            layout.plane.back_y(one.y) / layout.unit[0],
+            one.words,
+            color=text_color(one, looks),
+            **{"fontsize": one.size, "outline": PAPER, "ha": one.align, "rotation": one.angle},
+        )
+        drawn.labels.append(one.kernel)
+        drawn.levels.append(one.level)
 
 
 def _text(x: float, y: float, words: str, size: float, color: str = INK, more: str = "") -> str:

@@ -206,17 +206,22 @@ def ceiling_start(chart: Chart, flops_s: float, plane: Plane) -> float:
     return min(max(plane.x[0], flops_s / fastest), plane.x[1]) if fastest else plane.x[0]
 
 
-def roof_lines(chart: Chart, plane: Plane) -> list[Segment]:
-    """Return every limit as it is drawn."""
-    lines: list[Segment] = []
+def roof_ends(chart: Chart, plane: Plane) -> list[tuple[Bandwidth | Ceiling, tuple[float, float], tuple[float, float]]]:
+    """Return every limit with the ends of its line, as (intensity, rate)."""
+    ends: list[tuple[Bandwidth | Ceiling, tuple[float, float], tuple[float, float]]] = []
     for one in chart.bandwidths:
-        start, end = slope_ends(chart, one, plane)
-        if start < end:
-            lines.append((plane.at(start, start * one.bytes_s), plane.at(end, end * one.bytes_s)))
+        low, high = slope_ends(chart, one, plane)
+        if low < high:
+            ends.append((one, (low, low * one.bytes_s), (high, high * one.bytes_s)))
     for top in chart.ceilings:
         start = ceiling_start(chart, top.flops_s, plane)
-        lines.append((plane.at(start, top.flops_s), plane.at(plane.x[1], top.flops_s)))
-    return lines
+        ends.append((top, (start, top.flops_s), (plane.x[1], top.flops_s)))
+    return ends
+
+
+def roof_lines(chart: Chart, plane: Plane) -> list[Segment]:
+    """Return the line of every limit, in pixels."""
+    return [(plane.at(*start), plane.at(*end)) for _, start, end in roof_ends(chart, plane)]
 
 
 def slope_words(one: Bandwidth, main: Bandwidth | None) -> str:
@@ -449,6 +454,8 @@ def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Ite
 #: Marker diameters in pixels. The area grows with the share of the time, in steps that keep the drawing small.
 SMALLEST, LARGEST, STEPS = 7.0, 22.0, 8
 _UNIFORM = 9.0
+#: Most kernels whose links, ranges and baselines are drawn.
+_DETAILED = 400
 #: With more kernels, markers are smaller.
 CROWD = 400
 TITLE = 12.5
@@ -499,6 +506,72 @@ class Layout:
     subtitle: tuple[str, ...]
     footer: tuple[str, ...]
     arrows: frozenset[int]  # kernels with an arrow to their roof: those whose label shows the headroom
+
+
+class Line(NamedTuple):
+    """A line of a kernel, in FLOP/byte and in the unit of the rate axis."""
+
+    kind: str  # levels, before, range, arrow or leader
+    kernel: int
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+
+class Text(NamedTuple):
+    """The text of a roof or of a memory level."""
+
+    words: str
+    x: float  # of its baseline, in pixels
+    y: float
+    align: str = "left"
+    size: float = SMALL
+    angle: float = 0.0  # degrees
+    roof: Bandwidth | Ceiling | None = None  # gives its color
+    kernel: int | None = None
+    level: str | None = None
+
+
+def kernel_lines(chart: Chart, layout: Layout) -> list[Line]:
+    """Return the lines of kernels: between memory levels, from the baseline, ranges, arrows to the roof, label leaders."""
+    plane, scale = layout.plane, layout.unit[0]
+    labeled = [label.kernel for label in layout.labels]
+    others = [at for at in range(len(chart.kernels)) if at not in layout.arrows]
+    lines: list[Line] = []
+
+    def add(kind: str, kernel: int, start: tuple[float, float], end: tuple[float, float]) -> None:
+        lines.append(Line(kind, kernel, (start[0], start[1] / scale), (end[0], end[1] / scale)))
+
+    for at in labeled + others[: max(0, _DETAILED - len(labeled))]:
+        one = chart.kernels[at]
+        place = (one.intensity, one.rate)
+        if len(one.spots) > 1:
+            xs = sorted(x for _, x in one.spots)
+            add("levels", at, (xs[0], one.rate), (xs[-1], one.rate))
+        if one.before is not None:
+            add("before", at, one.before, place)
+        if one.range_ends is not None:
+            add("range", at, *one.range_ends)
+        if at in layout.arrows and one.arrow_tip is not None:
+            add("arrow", at, place, (one.intensity, one.arrow_tip))
+    for label in layout.labels:
+        if label.leader is not None:
+            start, end = ((plane.back_x(x), plane.back_y(y)) for x, y in label.leader)
+            add("leader", label.kernel, start, end)
+    return lines
+
+
+def roof_texts(layout: Layout) -> list[Text]:
+    """Return the texts of roofs and memory levels."""
+    texts = [Text(one.words, one.x, one.y, angle=one.angle, roof=one.bandwidth) for one in layout.slopes]
+    if layout.flat is not None:
+        words, box = layout.flat
+        texts.append(Text(words, box.x, box.y + TEXT, size=TEXT))
+    for tag in layout.tags:
+        texts.append(Text(tag.words, tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, "right", roof=tag.ceiling))
+    for one in layout.levels:
+        x, y = one.box.x + one.box.w / 2, one.box.y + one.box.h - 1
+        texts.append(Text(one.words, x, y, "center", 7.0, kernel=one.kernel, level=one.words))
+    return texts
 
 
 def unit_of(rates: Iterable[float]) -> tuple[float, str]:

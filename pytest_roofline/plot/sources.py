@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from roofline_engine.check import COMPARABLE
@@ -319,15 +320,23 @@ def _table_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     keys = dict.fromkeys(key for row in objects for key in row if key not in _TABLE_KEYS and not str(key).startswith("before_"))
     known = [key for key in FIELDS if key in keys]
     others = [key for key in keys if key not in FIELDS]
-    return {shorten(str(key), 60): [_plain_cell(row.get(key)) for row in objects] for key in (*known, *others)}
+    return {shorten(str(key), 60): [_cell(row.get(key)) for row in objects] for key in (*known, *others)}
 
 
-def _plain_cell(value: object) -> object:
-    if value is None or isinstance(value, (bool, int)):
+def _cell(value: object) -> object:
+    """Return what picking shows of a value: nothing of a nested one."""
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return shorten(str(value), 400)
+    if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
+        return [_cell(one) for one in value[:8]]
+    return None if isinstance(value, (list, dict)) else _shorten_note(str(value))
+
+
+@lru_cache(maxsize=1024)  # many rows share a note
+def _shorten_note(text: str) -> str:
+    return shorten(text, 600)
 
 
 # A report of a run or an artifact of ``analyze``: the engine's own percentages and roofs.
@@ -653,45 +662,17 @@ def _with_lower_ceiling(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
 #: Fields that the figure shows itself, or that are too long for a row.
 _SHOWN_ELSEWHERE = {"name", "short_name", "byte_models", "arithmetic_intensity", "achieved_flops", "roofline_pct", "dtype"}
 _SHOWN_ELSEWHERE |= {"pct_gpu_time", "bound_type", "headroom_class"}
-_LONGEST_NOTE = 600
 
 
 def _report_columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the fields of the entries in the order of their definition, then what a test run adds."""
     columns: dict[str, list[Any]] = {}
     for key in (*(field for field in FIELDS if field not in _SHOWN_ELSEWHERE), "nodeid", "kernel", "device", "failed"):
-        columns[key] = [entry.get(key) for entry in entries]
+        columns[key] = [_cell(entry.get(key)) for entry in entries]
     for key, inner in (("work", "source"), ("measurement", "source"), ("check", "status"), ("check", "message")):
         values = [entry.get(key) for entry in entries]
-        columns[f"{key} {inner}"] = [one.get(inner) if isinstance(one, Mapping) else None for one in values]
-    cache: dict[str, str] = {}
-    cells = {key: _report_column(values, cache) for key, values in columns.items()}
-    return {key: values for key, values in cells.items() if any(one is not None and one not in ("", []) for one in values)}
-
-
-def _report_column(values: list[Any], cache: dict[str, str]) -> list[Any]:
-    """Return a column for the page. Most columns hold numbers alone and need no look at each value."""
-    kinds = set(map(type, values))
-    if kinds <= {int, bool, type(None)}:
-        return values
-    if kinds <= {float, int, bool, type(None)}:
-        return [one if type(one) is not float or math.isfinite(one) else None for one in values]
-    return [_report_cell(one, cache) for one in values]
-
-
-def _report_cell(value: object, cache: dict[str, str]) -> object:
-    """Return what picking shows of a field. cache: texts that are shortened already, since many rows share one."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        if value not in cache:
-            cache[value] = shorten(value, _LONGEST_NOTE)
-        return cache[value]
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
-        return [_report_cell(one, cache) for one in value[:8]]
-    return None
+        columns[f"{key} {inner}"] = [_cell(one.get(inner)) if isinstance(one, Mapping) else None for one in values]
+    return {key: values for key, values in columns.items() if any(one is not None and one not in ("", []) for one in values)}
 
 
 # Rows from Python: dicts or a data frame.

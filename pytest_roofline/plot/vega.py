@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from . import draw
-from .draw import detailed
-from .layout import LINE, SMALL, TEXT, Layout, ceiling_start, slope_ends
-from .model import Bandwidth, Ceiling, Chart, readable
+from .layout import LINE, SMALL, Layout, Line, kernel_lines, roof_ends, roof_texts
+from .model import Chart, readable
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
@@ -126,49 +125,16 @@ def short(value: float) -> float:
 
 def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each layer."""
-    scale = layout.unit[0]
-    roofs: list[dict[str, Any]] = []
-    names = draw.roof_names(chart)
-    for wide, _, _ in draw.bandwidths(chart):
-        start, end = slope_ends(chart, wide, layout.plane)
-        if start < end:
-            roofs += [_vertex(names[wide], at, at * wide.bytes_s / scale) for at in (start, end)]
-    for top, _, _ in draw.ceilings(chart):
-        start = ceiling_start(chart, top.flops_s, layout.plane)
-        roofs += [_vertex(names[top], at, top.flops_s / scale) for at in (start, layout.plane.x[1])]
-    ways: list[dict[str, Any]] = []
-    ranges: list[dict[str, Any]] = []
-    for at in detailed(chart, layout):
-        one = chart.kernels[at]
-        rate = one.rate / scale
-        if len(one.spots) > 1:
-            xs = sorted(x for _, x in one.spots)
-            ways.append(_way("levels", xs[0], rate, xs[-1], rate))
-        if one.before is not None:
-            ways.append(_way("before", one.before[0], one.before[1] / scale, one.intensity, rate))
-        if one.range_ends is not None:
-            (ax, ay), (bx, by) = one.range_ends
-            ranges.append(_way("range", ax, ay / scale, bx, by / scale))
-        if at in layout.arrows and one.arrow_tip is not None:
-            ways.append(_way("roof", one.intensity, rate, one.intensity, one.arrow_tip / scale))
-    for label in layout.labels:
-        if label.leader is not None:
-            (ax, ay), (bx, by) = label.leader
-            ends = (
-                layout.plane.back_x(ax),
-                layout.plane.back_y(ay) / scale,
-                layout.plane.back_x(bx),
-                layout.plane.back_y(by) / scale,
-            )
-            ways.append(_way("label", *ends))
+    scale, names = layout.unit[0], draw.roof_names(chart)
+    lines = kernel_lines(chart, layout)
     return {
-        "roofs": roofs,
+        "roofs": [_vertex(names[one], x, y / scale) for one, *ends in roof_ends(chart, layout.plane) for x, y in ends],
         "ridges": [_vertex("", x, y / scale) for x, y in chart.ridges],
-        "ways": ways,
-        "ranges": ranges,
+        "ways": [_line(one) for one in lines if one.kind != "range"],
+        "ranges": [_line(one) for one in lines if one.kind == "range"],
         "kernels": kernels(chart, layout),
         "labels": _labels(chart, layout),
-        "names": _named(chart, layout),
+        "names": _texts(chart, layout),
     }
 
 
@@ -225,24 +191,13 @@ def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     return rows
 
 
-def _named(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
+def _texts(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     """Return the texts of roofs and memory levels at their places in the layout."""
-    colors = {one: color for one, color, _ in draw.bandwidths(chart)}
-    shades = {top: color for top, color, _ in draw.ceilings(chart)}
-    spots = [(one.words, one.x, one.y, -one.angle, colors[one.bandwidth], "left") for one in layout.slopes]
-    if layout.flat is not None:
-        words, box = layout.flat
-        spots.append((words, box.x, box.y + TEXT, 0.0, draw.INK, "left"))
-    for tag in layout.tags:
-        end, line = tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5
-        spots.append((tag.words, end, line, 0.0, shades[tag.ceiling], "right"))
-    for level in layout.levels:
-        middle, line = level.box.x + level.box.w / 2, level.box.y + level.box.h - 1
-        spots.append((level.words, middle, line, 0.0, draw.FAINT, "center"))
-    rows = []
-    for words, px, py, angle, color, align in spots:
-        row = _vertex("", layout.plane.back_x(px), layout.plane.back_y(py) / layout.unit[0])
-        rows.append({**row, "text": words, "angle": round(angle, 2), "color": color, "align": align})
+    looks, rows = draw.roof_looks(chart), []
+    for one in roof_texts(layout):
+        row = _vertex("", layout.plane.back_x(one.x), layout.plane.back_y(one.y) / layout.unit[0])
+        color = draw.text_color(one, looks)
+        rows.append({**row, "text": one.words, "angle": round(-one.angle, 2), "color": color, "align": one.align})
     return rows
 
 
@@ -251,15 +206,15 @@ def _vertex(roof: str, intensity: float, rate: float) -> dict[str, Any]:
     return {"roof": roof, **row} if roof else row
 
 
-def _way(kind: str, x: float, y: float, x2: float, y2: float) -> dict[str, Any]:
-    return {"kind": kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
+def _line(line: Line) -> dict[str, Any]:
+    (x, y), (x2, y2) = line.start, line.end
+    return {"kind": line.kind, "intensity": short(x), "rate": short(y), "x2": short(x2), "y2": short(y2)}
 
 
 def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
-    roofs: list[tuple[Ceiling | Bandwidth, str, str]] = [*draw.ceilings(chart), *draw.bandwidths(chart)]
-    by_roof = draw.roof_names(chart)
-    names = [by_roof[one] for one, _, _ in roofs]
-    dashes = [[5, 3] if dash == "--" else [1, 0] for _, _, dash in roofs]
+    looks, roofs = draw.roof_looks(chart), draw.roof_names(chart)
+    names = [roofs[one] for one in looks]
+    dashes = [[5, 3] if dash == "--" else [1, 0] for _, dash in looks.values()]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
     return {
         "data": {"name": "roofs"},
@@ -269,7 +224,7 @@ def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any
             "color": {
                 "field": "roof",
                 "type": "nominal",
-                "scale": {"domain": names, "range": [color for _, color, _ in roofs]},
+                "scale": {"domain": names, "range": [color for color, _ in looks.values()]},
                 "legend": legend,
             },
             "strokeDash": {
@@ -302,9 +257,9 @@ def _ridges(place: dict[str, Any]) -> dict[str, Any]:
 def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     ends = {**place, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
     thin = {"type": "rule", "clip": True, "color": draw.FAINT, "strokeWidth": 1}
-    dashes = {"condition": {"test": "datum.kind == 'roof'", "value": [1, 2]}, "value": [1, 0]}
+    dashes = {"condition": {"test": "datum.kind == 'arrow'", "value": [1, 2]}, "value": [1, 0]}
     wide = {"type": "rule", "clip": True, "color": draw.INK, "strokeWidth": 2.6, "opacity": 0.45}
-    widths = {"condition": {"test": "datum.kind == 'label'", "value": 0.6}, "value": 1}
+    widths = {"condition": {"test": "datum.kind == 'leader'", "value": 0.6}, "value": 1}
     return [
         {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
         {
@@ -315,7 +270,7 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
         },
         {
             "data": {"name": "ways"},
-            "transform": [{"filter": "datum.kind == 'roof'"}],
+            "transform": [{"filter": "datum.kind == 'arrow'"}],
             "mark": {
                 "type": "point",
                 "shape": "triangle-up",

@@ -38,7 +38,19 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-PLUGIN_PAGES = ["annotate", "gate", "compare", "predictions", "skill", "ledger", "check", "unmodified", "figure"]
+PLUGIN_PAGES = [
+    "annotate",
+    "gate",
+    "compare",
+    "predictions",
+    "skill",
+    "ledger",
+    "check",
+    "unmodified",
+    "figure",
+    "hooks",
+    "python_api",
+]
 
 
 @pytest.mark.parametrize("name", PLUGIN_PAGES)

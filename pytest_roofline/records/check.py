@@ -63,13 +63,17 @@ class Checker:
     def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Row]:
         """Return the rows of one file, in their order."""
         for record in records:
-            yield _refuse(source, record, record.refused) if record.refused else self.row(source, record)
+            yield (
+                _refuse(source, record, Refusal(record.refused, record.refused_code))
+                if record.refused
+                else self.row(source, record)
+            )
 
     def row(self, source: str, record: RecordRow) -> Row:
         """Check one record."""
         peaks = self._of(record)
         if isinstance(peaks, str):
-            return _refuse(source, record, peaks)
+            return _refuse(source, record, Refusal(peaks, "no_peaks"))
         shape, why = self._shape(record, peaks)
         facts = facts_of(record)
         measurement, baseline = times(record)
@@ -78,7 +82,7 @@ class Checker:
         prediction = self._predicted(record.name) if self.predictions and record.name else None
         outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
         if outcome.cause == "placeholder":
-            return _refuse(source, record, f"placeholder: {outcome.decided}", "placeholder")
+            return _refuse(source, record, Refusal(f"placeholder: {outcome.decided}", "placeholder", "placeholder"))
         if outcome.status == "not_checked" and work is None:
             outcome = outcome._replace(message=why)
         return Row(
@@ -166,9 +170,9 @@ def _shape(done: Work, peaks: Peaks) -> _Shape:
     return _Shape(done, roof, least, own)
 
 
-def _refuse(source: str, record: RecordRow, reason: str, cause: str | None = None) -> Row:
+def _refuse(source: str, record: RecordRow, refusal: Refusal) -> Row:
     entry = Entry(name=record.name)
-    return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=Refusal(reason, cause))
+    return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=refusal)
 
 
 def _entry(record: RecordRow, shape: _Shape | None, peaks: Peaks) -> Entry:

@@ -133,12 +133,9 @@ class Table:
             t_s, refused = duration(text, name, unit)
             rounding = half_digit(text, t_s / unit) if t_s else 0.0
             claims = [claim(fields[at], axis, base, rounding) for at, axis, base in printed]
-            return {
-                "t_s": t_s,
-                "hand_written": t_s == unit,
-                "claims": tuple([item for item in claims if item is not None]),
-                "refused": refused,
-            }
+            found: dict[str, Any] = {"t_s": t_s, "hand_written": t_s == unit}
+            found["claims"] = tuple([item for item in claims if item is not None])
+            return found | {"refused": refused, "refused_code": "time"} if refused else found
 
         return values
 
@@ -146,12 +143,12 @@ class Table:
         """Yield what ``read(where, fields)`` makes of each row; a ValueError refuses the row."""
         for where, fields, problem in self._rows:
             if problem:
-                yield RecordRow(row=where, refused=problem)
+                yield RecordRow(row=where, refused=problem, refused_code="row")
                 continue
             try:
                 yield from read(where, fields)
             except ValueError as error:
-                yield RecordRow(row=where, refused=str(error))
+                yield RecordRow(row=where, refused=str(error), refused_code="value")
 
 
 _UNIT_AT_END = re.compile(rf"(?:^|[ _])({'|'.join(map(re.escape, sorted({*TIMES, *RATES}, key=len)))})$", re.I)

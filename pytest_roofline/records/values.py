@@ -57,7 +57,7 @@ def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> Record
     try:
         t_s = seconds(value, key, unit)
     except ValueError as error:
-        return RecordRow(row=row, refused=str(error), **fields)
+        return RecordRow(row=row, refused=str(error), refused_code="time", **fields)
     return RecordRow(row=row, t_s=t_s, hand_written=value == 1, **fields)
 
 

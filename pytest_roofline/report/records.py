@@ -13,6 +13,7 @@ from roofline_engine.report import text as plain_text
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
+from ..records.row import REFUSED_CODES
 from ..row import Row
 from .columns import duration, overhead_told
 
@@ -43,7 +44,7 @@ class Tally:
         """Take one row."""
         self._seen += 1
         if item.refusal is not None:
-            kind = item.refusal.cause or _kind(item.refusal.reason)
+            kind = item.refusal.code
             self.reasons[kind] += 1
             if item.refusal.cause:
                 self.causes[item.refusal.cause] += 1
@@ -113,7 +114,7 @@ class Tally:
             for item in self._of_claim[cause]:
                 yield f"    {_place(item)}: {printable(_describe(item))}"
         for kind, count in self.reasons.most_common():
-            yield f"refused, {count}: {printable(kind)}"
+            yield f"refused, {count}: {REFUSED_CODES[kind]}"
             for item in self._of_reason[kind]:
                 reason = item.refusal.reason if item.refusal else ""
                 yield f"    {printable(item.path)} {printable(item.nodeid)}: {printable(reason)}"
@@ -149,7 +150,7 @@ class Tally:
             parts.append("\n".join(lines))
         if self.reasons:
             parts.append("## Refused")
-            parts.append("\n".join(f"- {plain_text(kind)}: {count}" for kind, count in self.reasons.most_common()))
+            parts.append("\n".join(f"- {REFUSED_CODES[kind]}: {count}" for kind, count in self.reasons.most_common()))
         parts += [plain_text(line) for line in self.said]
         return "\n\n".join(parts) + "\n"
 
@@ -166,11 +167,6 @@ class Tally:
 def _badness(item: Row) -> float:
     over = (item.check.utilisation or 0.0) / (item.check.limit or 1.0)
     return {"beyond_roof": 3e9, "near_roof": 0.0, "exceeds_target": 2e9, "regression": 1e9}[item.check.status] + min(over, 1e8)
-
-
-def _kind(reason: str) -> str:
-    """Refusals that differ by their figures alone are one kind."""
-    return reason.partition(": ")[0] if len(reason) > 60 else "".join("#" if ch.isdigit() else ch for ch in reason)
 
 
 def _counted(counts: Counter[str]) -> str:

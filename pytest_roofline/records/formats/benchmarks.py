@@ -48,7 +48,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     try:
         measurement = of_benchmark_json(item)
     except ValueError as error:
-        return RecordRow(row=where, name=name, refused=str(error))
+        return RecordRow(row=where, name=name, refused=str(error), refused_code="time")
     extra = mapping(item.get("extra_info"))
     declared, no_work = _declaration(extra)
     work: dict[str, Any] | None = None
@@ -139,11 +139,13 @@ def _run_name(row: Mapping[str, Any]) -> str:
 def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> RecordRow:
     name = label(row.get("name"))
     refused = _google_refusal(row, repeated)
-    unit = row.get("time_unit", "ns")
-    if not refused and (not isinstance(unit, str) or unit.lower() not in TIMES):
-        refused = f"time_unit is {shown(unit)}, expected ns, us, ms or s"
     if refused:
-        return RecordRow(row=where, name=name, refused=refused)
+        code = "summary" if row.get("run_type") == "aggregate" else "not_timed"
+        return RecordRow(row=where, name=name, refused=refused, refused_code=code)
+    unit = row.get("time_unit", "ns")
+    if not isinstance(unit, str) or unit.lower() not in TIMES:
+        refused = f"time_unit is {shown(unit)}, expected ns, us, ms or s"
+        return RecordRow(row=where, name=name, refused=refused, refused_code="time")
     unit = unit.lower()
     work, no_work, notes = _google_work(row, name, unit)
     return timed(
@@ -221,7 +223,7 @@ def _read_nvbench(source: Source) -> Iterator[RecordRow]:
     for at, benchmark in enumerate(listed):
         states, name = mapping(benchmark).get("states"), label(mapping(benchmark).get("name"))
         if not isinstance(states, list):
-            yield RecordRow(row=f"benchmarks[{at}]", name=name, refused="the list 'states' is missing")
+            yield RecordRow(row=f"benchmarks[{at}]", name=name, refused="the list 'states' is missing", refused_code="row")
             continue
         for place, state in enumerate(map(mapping, states)):
             device = devices.get(shown(state.get("device")), {})

@@ -207,9 +207,10 @@ def _read_traces(source: Source) -> Iterator[RecordRow]:
     for number, line in read_json_lines(source):
         where = f"line {number}"
         if isinstance(line, RefusedError):
-            yield RecordRow(row=where, refused=str(line))
+            yield RecordRow(row=where, refused=str(line), refused_code="row")
         elif not isinstance(line, dict):
-            yield RecordRow(row=where, refused="expected an object with definition, workload and evaluation")
+            refused = "expected an object with definition, workload and evaluation"
+            yield RecordRow(row=where, refused=refused, refused_code="row")
         else:
             yield _trace(line, where, definitions)
 

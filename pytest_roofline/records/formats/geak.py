@@ -85,7 +85,7 @@ def _read_lines(source: Source) -> Iterator[RecordRow]:
 def _case_row(case: Any, where: str, task: Task) -> RecordRow:
     case = mapping(case)
     if not case:
-        return RecordRow(row=where, refused="expected an object with sig, baseline_ms and optimized_ms")
+        return RecordRow(row=where, refused="expected an object with sig, baseline_ms and optimized_ms", refused_code="row")
     name = label(case.get("sig")) or label(case.get("name"))
     baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
     workload = _same_case(task.case(name), case.get("m"))

@@ -135,7 +135,7 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
         "correct": correct,
     }
     if not row:
-        return RecordRow(row=where, refused="expected an object with correctness and runtime")
+        return RecordRow(row=where, refused="expected an object with correctness and runtime", refused_code="row")
     if row.get("compiled") is False:
         return RecordRow(row=where, refused="compiled is false: nothing was timed", **fields)
     key, value = ("runtime_stats.mean", stats["mean"]) if "mean" in stats else ("runtime", row.get("runtime"))
@@ -367,7 +367,7 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
     name = label(case.get("test_case_id")) or label(case.get("name"))
     key = next((key for key in _TIMES if case.get(key) is not None), None)
     if key is None:
-        return RecordRow(row=where, name=name, refused="no time under " + ", ".join(_TIMES))
+        return RecordRow(row=where, name=name, refused="no time under " + ", ".join(_TIMES), refused_code="time")
     work, no_work = work_of(mapping(case.get("params")))
     method = case.get("benchmark_method")
     baseline, notes = maybe_seconds(case.get("ori_time"), "ori_time", "ms")

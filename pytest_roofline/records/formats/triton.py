@@ -70,12 +70,12 @@ def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
     def row(where: str, fields: Fields) -> Iterator[RecordRow]:
         x = fields[0].strip()
         if x.lower() in _SUMMARIES:
-            yield RecordRow(row=where, name=x, refused=_SUMMARIES[x.lower()])
+            yield RecordRow(row=where, name=x, refused=_SUMMARIES[x.lower()], refused_code="summary")
             return
         base_s = None if base is None else backends[base][1](fields)["t_s"]
         for at, (name, timing, more) in enumerate(backends):
             values = {**more(fields), **timing(fields)}
-            if values["refused"]:
+            if "refused" in values:
                 values["speedup"] = None
             if base is not None and at != base:
                 values.update(baseline_kind=kind_of_provider(names[base]), baseline_t_s=base_s)
@@ -162,6 +162,7 @@ def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fie
             alternatives=every_expert(work["experts"], work["tokens"] * work["top_k"]) if work and work["op"] == "moe" else (),
             timed_flops=timed_flops,
             refused=refused,
+            refused_code="time",
             notes=("quartiles are the 20th and 80th percentile",) if has_spread else (),
         )
 

@@ -145,7 +145,7 @@ def bench_reports(folder: Path) -> None:
 
 def one_row() -> Row:
     """A row with a verdict, a baseline and a remark, as a run makes it."""
-    from roofline_engine.check import Baseline, Measurement, check, measured
+    from roofline_engine.check import Baseline, Measurement, assess_measurement, check
     from roofline_engine.fields import Entry
     from roofline_engine.ops import work
     from roofline_engine.peaks import Peaks
@@ -153,7 +153,7 @@ def one_row() -> Row:
     peaks = Peaks(product="x", hbm_bw_bytes_s=8e12, flops={"bf16": 2.5e15}, l2_bytes=3e7, confidence="high")
     done = work("gemm", M=64, N=8192, K=8192, dtype="bf16")
     time_ = Measurement("user", 5e-5, 4.9e-5, 5.1e-5, 100, clock="device-event", cache="cold")
-    entry = measured(Entry(name="gemm", short_name="gemm", stage="B"), done, time_, peaks)
+    entry = assess_measurement(Entry(name="gemm", short_name="gemm", stage="B"), done, time_, peaks)
     before = Baseline("previous", t_s=6e-5, source="before.json")
     outcome = check(entry, done, time_, peaks, baseline=before)
     return Row(nodeid="", entry=entry, check=outcome, device="x", work_source="marker", measurement=time_, baseline=before)

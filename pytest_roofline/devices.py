@@ -7,7 +7,7 @@ from pathlib import Path
 
 from roofline_engine.peaks import CPU, Device, Peaks, Target
 from roofline_engine.peaks_measured import PeakFiles, open_peaks
-from roofline_engine.peaks_table import normalise
+from roofline_engine.peaks_table import normalize_name
 
 from . import ceilings as host_ceilings
 
@@ -83,7 +83,7 @@ class Devices:
 
     def same(self, one: str, other: str) -> bool:
         """Whether two names are of one product; not where one of them is in no table."""
-        if normalise(one) == normalise(other):
+        if normalize_name(one) == normalize_name(other):
             return True
         if CPU in (one, other):
             return False

@@ -17,21 +17,21 @@ from roofline_engine.check import (
     Finding,
     Measurement,
     Prediction,
+    assess_measurement,
     check,
-    doubted,
+    explain_claim,
+    explain_excess,
+    explain_unit,
     found,
+    lacks_device_sync,
+    launch_overhead,
     limit_of,
-    measured,
-    of_claim,
-    of_excess,
-    of_unit,
-    overhead,
-    untimely,
+    mark_low_confidence,
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
 from roofline_engine.peaks import CPU, Peaks
-from roofline_engine.roofline import assess, roof_of, unmodelled
-from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, in_cache
+from roofline_engine.roofline import assess, mark_unmodeled, roof_of
+from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
 from .baselines import Predictions
 from .config import Settings
@@ -93,7 +93,7 @@ class Annotator:
         said = case.declared
         notes = [*map(note, said.notes), note(case.problem, "problem")]
         device, peaks = self._peaks(case, notes)
-        work = in_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
+        work = fit_to_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
         prediction = self._predicted(case, work, peaks, notes)
         baseline = self._comparable(case, device)
         entry = Entry(
@@ -106,13 +106,13 @@ class Annotator:
         outcome = None
         if work is None:
             notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
-            entry = self._timed(unmodelled(entry, "unknown", "unknown"), case)
+            entry = self._timed(mark_unmodeled(entry, "unknown", "unknown"), case)
         elif peaks is None:
             entry = assess(self._timed(entry, case), work, Peaks(source="derived"), target_eff=said.target_eff)
         else:
             entry, outcome, peaks = self._judged(entry, work, case, peaks, prediction, device, baseline)
             notes += [*work.notes, *advice.remarks(entry, peaks)]
-            if case.measurement is not None and untimely(case.measurement, peaks):
+            if case.measurement is not None and lacks_device_sync(case.measurement, peaks):
                 notes.append(UNTIMELY)
         if outcome is None:
             outcome = check(
@@ -123,7 +123,7 @@ class Annotator:
             notes += [] if mismatch is None else [note(f"its own figure: {mismatch.describe()}", "claim")]
         if case.measurement is not None:
             notes += map(note, case.measurement.notes)
-            if case.measurement.wall_s is not None and overhead(case.measurement) is None:
+            if case.measurement.wall_s is not None and launch_overhead(case.measurement) is None:
                 notes.append(NO_OVERHEAD)
             notes += [SHARED] if self.shared and case.measurement.source in TIMED_HERE else []
         elif case.idle:
@@ -162,8 +162,8 @@ class Annotator:
             if measurement is None:
                 row = assess(entry, work, peaks, target_eff=said.target_eff)
             else:
-                row = measured(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
-                row = doubted(row) if self.shared and measurement.source in TIMED_HERE else row
+                row = assess_measurement(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
+                row = mark_low_confidence(row) if self.shared and measurement.source in TIMED_HERE else row
             facts = NOTHING if case.record is None else facts_of(case.record)
             noise = self.settings.noise
             found = check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise, facts=facts)
@@ -310,7 +310,7 @@ def find_mismatch(record: RecordRow, work: Work | None, peaks: Peaks, facts: Fac
     if facts.counted is not None and facts.counted < SHORT:
         finding = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
     elif work is not None and facts.timed_flops is not None:
-        axis, finding = "compute", of_unit(work.flops, facts)
+        axis, finding = "compute", explain_unit(work.flops, facts)
     if finding is None:
         return None
     return Mismatch(axis, None, None, finding.factor, *finding[:3])
@@ -325,7 +325,7 @@ def _check_claim(
         for model in work.candidates:
             rate = (model.bytes if claim.axis == "memory" else model.flops) / record.t_s
             if rate > 0 and (model.in_range or model.model in WITHOUT_ACTIVATIONS):
-                finding = of_claim(claim, rate, facts)
+                finding = explain_claim(claim, rate, facts)
                 if finding is None:
                     return None, None  # one of the possible byte models gives it
                 first = first or (rate, finding)
@@ -333,7 +333,7 @@ def _check_claim(
     axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute_peak(work, peaks)
     if not peak or claim.claimed <= peak * limit_of(peaks, axis, peak).factor * 1.05:
         return None, None
-    return None, of_excess(axis, claim.claimed / peak, None, peaks, facts)
+    return None, explain_excess(axis, claim.claimed / peak, None, peaks, facts)
 
 
 def _compute_peak(work: Work | None, peaks: Peaks) -> tuple[str, float | None]:

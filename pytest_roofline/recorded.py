@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from roofline_engine import peaks_table
-from roofline_engine.peaks import named
+from roofline_engine.peaks import resolve_name
 from roofline_engine.work import Work
 
 from .declare import Declared, build
@@ -96,7 +96,7 @@ def _device(name: str | None, units: int | None) -> str | None:
     path = peaks_table.locate() if name and units else None
     if name is None or path is None:
         return name
-    return named(peaks_table.load(path, shipped=True), name, units).product or name
+    return resolve_name(peaks_table.load(path, shipped=True), name, units).product or name
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, overhead
+from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
 from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
@@ -103,7 +103,7 @@ class Row:
     @property
     def overhead(self) -> Overhead | None:
         """The launch overhead of the call, where its wall time and its device time are known."""
-        return None if self.measurement is None else overhead(self.measurement, self.entry.launches_per_unit)
+        return None if self.measurement is None else launch_overhead(self.measurement, self.entry.launches_per_unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as the report has it, plain builtins: the fields of the skill's entry first."""

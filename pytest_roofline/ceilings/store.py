@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.peaks import CPU, Peaks, joined
+from roofline_engine.peaks import CPU, Peaks, join_sentences
 from roofline_engine.peaks_measured import ROUNDS
 from roofline_engine.units import number, printable, quantity, whole
 
@@ -167,7 +167,7 @@ class Ceilings:
             confidence="low" if doubtful or not axes else "high",
             low_axes=doubtful if len(doubtful) < len(axes) else (),
             dispatch_floor_s=self.call_s,
-            note=joined(
+            note=join_sentences(
                 measured,
                 f"best of at least {rounds} rounds, over their median by: {spreads}" if axes else "",
                 self.disturbed(),

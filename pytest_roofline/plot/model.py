@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from roofline_engine.roofline import attainable, below_ceiling, binds, bound, point, ridge
+from roofline_engine.roofline import attainable_rate, bound, lower_ceiling, point, ridge, roof_axis_at
 from roofline_engine.units import quantity
 
 from ..names import shorten
@@ -70,7 +70,7 @@ class Kernel:
     reason: str = ""
     share: float | None = None  # of the time, percent
     dtype: str | None = None
-    below_ceiling: Ceiling | None = None  # the lower ceiling that explains the rate
+    lower_ceiling: Ceiling | None = None  # the lower ceiling that explains the rate
     before: tuple[float, float] | None = None  # intensity and rate of the baseline
     range_ends: tuple[tuple[float, float], tuple[float, float]] | None = None  # of its range, when wide
     basis: str = ""
@@ -86,7 +86,7 @@ class Kernel:
     @property
     def roof(self) -> float | None:
         """The attainable rate at its intensity."""
-        return attainable(self.intensity, self.bytes_s, self.flops_s)
+        return attainable_rate(self.intensity, self.bytes_s, self.flops_s)
 
     @property
     def is_ranked(self) -> bool:
@@ -125,7 +125,7 @@ class Kernel:
     @property
     def explanation(self) -> str:
         """What staying under a lower ceiling means, right of the ridge of that ceiling."""
-        return "" if self.below_ceiling is None else self.below_ceiling.meaning or f"under {self.below_ceiling.name}"
+        return "" if self.lower_ceiling is None else self.lower_ceiling.meaning or f"under {self.lower_ceiling.name}"
 
     def label(self, terse: bool = False) -> tuple[str, ...]:
         """Return the lines of its label: name, percent with headroom, and what a lower ceiling explains."""
@@ -284,13 +284,13 @@ class Roofs:
         if len(spots) > 1:
 
             def attained(spot: tuple[str, float]) -> float:
-                return attainable(spot[1], self._fastest.get(spot[0]), flops_s) or math.inf
+                return attainable_rate(spot[1], self._fastest.get(spot[0]), flops_s) or math.inf
 
             spots = tuple(sorted(spots, key=attained))
         (level, intensity), rate = spots[0], kernel.rate
         bytes_s = self._fastest.get(level)
-        roof = attainable(intensity, bytes_s, flops_s)
-        explaining = below_ceiling(intensity, rate, bytes_s, [one.flops_s for one in lower])
+        roof = attainable_rate(intensity, bytes_s, flops_s)
+        explaining = lower_ceiling(intensity, rate, bytes_s, [one.flops_s for one in lower])
         return replace(
             kernel,
             spots=spots,
@@ -298,9 +298,9 @@ class Roofs:
             bytes_s=bytes_s,
             flops_s=flops_s,
             only_roof="" if roof is None or (bytes_s and flops_s) else "memory" if bytes_s else "compute",
-            axis=binds(intensity, bytes_s, flops_s),
+            axis=roof_axis_at(intensity, bytes_s, flops_s),
             bound=bound(point(rate / intensity, rate, 1.0, bytes_s, flops_s)),
-            below_ceiling=next((one for one in lower if one.flops_s == explaining), None),
+            lower_ceiling=next((one for one in lower if one.flops_s == explaining), None),
         )
 
 
@@ -349,7 +349,7 @@ def _most_to_win(kernels: Sequence[Kernel]) -> Kernel:
 
 
 def _with_explanation(kernel: Kernel) -> str:
-    return f": {kernel.below_ceiling.meaning}" if kernel.below_ceiling is not None and kernel.below_ceiling.meaning else ""
+    return f": {kernel.lower_ceiling.meaning}" if kernel.lower_ceiling is not None and kernel.lower_ceiling.meaning else ""
 
 
 def make_subtitle(kernels: Sequence[Kernel], excluded: Sequence[Excluded], basis: str) -> str:

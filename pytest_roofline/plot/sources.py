@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
 from roofline_engine.peaks import CPU
-from roofline_engine.roofline import attainable, below_ceiling, binds
+from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_at
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
@@ -542,7 +542,7 @@ def _report_kernel(
     bytes_s = _positive(peaks, "hbm_bw_bytes_s")
     share = _finite(entry, "pct_gpu_time")
     fraction = _positive(entry, "roofline_pct")
-    roof = attainable(intensity, bytes_s, flops_s) if flops_s or axis != "compute" else None
+    roof = attainable_rate(intensity, bytes_s, flops_s) if flops_s or axis != "compute" else None
     if roof and rate / roof > ROUNDING:
         return exclude_above_roof(at, name, rate, roof)
     if roof and fraction and not 1 / _AGREES <= fraction * roof / rate <= _AGREES:
@@ -557,7 +557,7 @@ def _report_kernel(
         fraction=fraction,
         bytes_s=bytes_s,
         flops_s=flops_s,
-        axis=binds(intensity, bytes_s, flops_s) or (axis if axis != "unknown" else None),
+        axis=roof_axis_at(intensity, bytes_s, flops_s) or (axis if axis != "unknown" else None),
         bound=_choice(entry, "bound_type"),
         verdict=_choice(entry, "headroom_class"),
         reason=reason,
@@ -653,10 +653,10 @@ def _report_ceilings(peaks: Mapping[str, Any], roofs: Mapping[tuple[str, str], N
 
 def _with_lower_ceiling(kernel: Kernel, ceilings: Sequence[Ceiling]) -> Kernel:
     lower = [one for one in ceilings if one.dtype == kernel.dtype and one.meaning and one.flops_s < (kernel.flops_s or 0)]
-    flops_s = below_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
+    flops_s = lower_ceiling(kernel.intensity, kernel.rate, kernel.bytes_s, [one.flops_s for one in lower])
     if flops_s is None:
         return kernel
-    return replace(kernel, below_ceiling=next(one for one in lower if one.flops_s == flops_s))
+    return replace(kernel, lower_ceiling=next(one for one in lower if one.flops_s == flops_s))
 
 
 #: Fields that the figure shows itself, or that are too long for a row.

@@ -165,7 +165,7 @@ def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
                     row[key] = value
             if one.share is not None:
                 row["share"] = short(one.share)
-            if one.below_ceiling is not None:
+            if one.lower_ceiling is not None:
                 row["below"] = one.explanation
             rows.append(row)
     return rows

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from roofline_engine.check import Check, Prediction, check
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.peaks import Peaks, named
+from roofline_engine.peaks import Peaks, resolve_name
 from roofline_engine.peaks_measured import open_peaks
 from roofline_engine.peaks_table import Table
 from roofline_engine.roofline import Roof, bound, roof_of
 from roofline_engine.units import printable
-from roofline_engine.work import TARGET_EFF, Work, in_cache
+from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
 from ..declare import build
 from ..evaluate import facts_of, find_mismatch, times
@@ -122,7 +122,7 @@ class Checker:
     def _resolved(self, name: str, units: int | None) -> Peaks | None:
         if self.table is None:
             return None
-        found = named(self.table, name, units)
+        found = resolve_name(self.table, name, units)
         return found if found.hbm_bw_bytes_s or found.flops else None
 
     def _shape(self, record: RecordRow, peaks: Peaks) -> tuple[_Shape | None, str]:
@@ -137,7 +137,7 @@ class Checker:
         if found is None:
             try:
                 made = build(record.work)
-                found = "its work is not known" if made is None else _shape(in_cache(made, peaks.l2_bytes), peaks)
+                found = "its work is not known" if made is None else _shape(fit_to_cache(made, peaks.l2_bytes), peaks)
             except ValueError as error:
                 found = str(error)
             if len(self._shapes) >= _REMEMBERED:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roofline_engine.check import Alternative, Claim
+from roofline_engine.check import Claim, Mistake
 
 #: Why a row is refused, by code; the row's text has the details.
 REFUSED_CODES = {
@@ -43,7 +43,7 @@ class RecordRow:
     speedup: float | None = None  # over the baseline, when only the ratio is given
     claims: tuple[Claim, ...] = ()  # printed rates, converted by the unit that the format states
     hand_written: bool = False  # the printed time is exactly 1
-    alternatives: tuple[Alternative, ...] = ()  # mistakes that this row's shape makes possible
+    alternatives: tuple[Mistake, ...] = ()  # mistakes that this row's shape makes possible
     timed_flops: float | None = None  # FLOPs of what was timed, when that is more than the work
     correct: bool | None = None  # what the file says of the output
     working_set: float | None = None  # bytes that the timed loop uses again

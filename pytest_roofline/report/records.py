@@ -63,9 +63,9 @@ class Tally:
             self.claims[cause] += 1
             if not item.check.cause:
                 self.causes[cause] += 1
-            of_claim = self._of_claim.setdefault(cause, [])
-            if len(of_claim) < _OF_A_KIND:
-                of_claim.append(item)
+            explain_claim = self._of_claim.setdefault(cause, [])
+            if len(explain_claim) < _OF_A_KIND:
+                explain_claim.append(item)
         if status in ("beyond_roof", "near_roof", "exceeds_target", "regression"):
             heapq.heappush(self._worst, (_badness(item), -self._seen, item))
             if len(self._worst) > _WORST:

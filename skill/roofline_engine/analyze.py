@@ -18,7 +18,7 @@ from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
 from .peaks import Peaks
 from .peaks_measured import PeakFiles, open_peaks
-from .roofline import HEAD_MAX, HEAD_PCT, assess, roof_axes, route, unmodelled
+from .roofline import HEAD_MAX, HEAD_PCT, assess, mark_unmodeled, roof_axes, route
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 
@@ -367,7 +367,7 @@ class EntryBuilder:
     def _unmodeled(self, entry: Entry, hint: Hint, reason: Note) -> Entry:
         self.degraded.append({"name": entry.name, "reason": reason.text})
         self.notes.insert(0, reason)
-        return unmodelled(entry, hint.op, op_class(hint.op))
+        return mark_unmodeled(entry, hint.op, op_class(hint.op))
 
     def _assess(self, entry: Entry, cases: list[Case]) -> Entry:
         launches, is_known = self._launches(cases)

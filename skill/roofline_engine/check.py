@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .fields import Entry
-from .peaks import CPU, OVER_RATED_BOARD, Peaks, over_rated
+from .peaks import CPU, OVER_RATED_BOARD, Peaks, clock_margin
 from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, roof_of, route
 from .units import quantity
 from .work import Work
@@ -53,7 +53,7 @@ EXPERIMENTS = {
 CAUSES = tuple(EXPERIMENTS)
 
 
-class Alternative(NamedTuple):
+class Mistake(NamedTuple):
     """A way to count the row that somebody might have taken: what it multiplies the figure of ``axis`` by (both: "")."""
 
     cause: str
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
     hand_written: bool = False
     counted: float | None = None
     timed_flops: float | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[Mistake, ...] = ()
     working_set: float | None = None
     cold: bool = False
     fewer_bytes: float | None = None
@@ -109,7 +109,7 @@ _UNITS = (10.0, 100.0, 1e3, 1e6, 1.024, 1.024**2, 1.024**3)
 _WIDTHS = (2.0, 4.0, 8.0)
 
 
-def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding | None:  # noqa: B008  # immutable
+def explain_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding | None:  # noqa: B008  # immutable
     """Why a printed rate differs from the one its shape and time give; None where it does not."""
     if claim.claimed == 0.0:
         return found("placeholder", "0.0 is printed, nothing was worked out", 0.0)
@@ -130,19 +130,19 @@ def of_claim(claim: Claim, recomputed: float, facts: Facts = Facts()) -> Finding
     return found("unexplained", f"{factor:.4g} times what shape and time give", factor)
 
 
-def _generic(axis: str) -> Iterator[Alternative]:
+def _generic(axis: str) -> Iterator[Mistake]:
     for factor in _UNITS:
         for value, sign in ((factor, ""), (1 / factor, "1/")):
-            yield Alternative("accounting_unit", value, "", f"a unit or a decimal place, {sign}{factor:.4g}")
+            yield Mistake("accounting_unit", value, "", f"a unit or a decimal place, {sign}{factor:.4g}")
     for factor in _WIDTHS:
         for value, sign in ((factor, ""), (1 / factor, "1/")):
             if axis == "memory":
-                yield Alternative("dtype_width", value, axis, f"elements counted at {sign}{factor:g} times their width")
+                yield Mistake("dtype_width", value, axis, f"elements counted at {sign}{factor:g} times their width")
             elif factor == 2.0:
-                yield Alternative("flop_convention", value, axis, f"FLOPs counted {sign}{factor:g} times")
+                yield Mistake("flop_convention", value, axis, f"FLOPs counted {sign}{factor:g} times")
 
 
-def of_unit(model_flops: float, facts: Facts) -> Finding | None:
+def explain_unit(model_flops: float, facts: Facts) -> Finding | None:
     """Whether what was timed is another unit than the op named: a record called swiglu that times three GEMMs."""
     if facts.timed_flops is None or model_flops <= 0 or facts.timed_flops / model_flops < 1 / LEAVES[0]:
         return None
@@ -150,7 +150,7 @@ def of_unit(model_flops: float, facts: Facts) -> Finding | None:
     return found("accounting_unit", f"what was timed does {factor:.4g} times the FLOPs of the op it is named after", factor)
 
 
-def of_excess(axis: str, utilisation: float, nbytes: float | None, peaks: Peaks, facts: Facts = Facts()) -> Finding:  # noqa: B008
+def explain_excess(axis: str, utilisation: float, nbytes: float | None, peaks: Peaks, facts: Facts = Facts()) -> Finding:  # noqa: B008
     """Why a rate is ``utilisation`` times the peak of ``axis`` (``memory``, ``matrix.fp8``, ...), over what it can be.
 
     nbytes: the bytes behind it, None where they are not known.
@@ -330,7 +330,7 @@ def limit_of(peaks: Peaks, axis: str, rated: float) -> Limit:
     if top:
         code, basis = ("full_bus", "the full bus") if axis == "memory" else ("highest_clock", "the highest clock")
         return Limit(code, max(1.0, top / rated), basis)
-    return Limit("clock_unknown", over_rated(peaks.product), "the highest clock is not known")
+    return Limit("clock_unknown", clock_margin(peaks.product), "the highest clock is not known")
 
 
 def resident(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
@@ -348,12 +348,12 @@ def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, mea
     return Limit(code, factor * WRITTEN, f"what it wrote may still be in a cache, and {basis}")
 
 
-def untimely(measurement: Measurement, peaks: Peaks) -> bool:
+def lacks_device_sync(measurement: Measurement, peaks: Peaks) -> bool:
     """Whether a device's work was timed on a host's clock, with no wait for the device that is known of."""
     return peaks.product != CPU and measurement.clock in ("host", "unknown")
 
 
-def measured(
+def assess_measurement(
     entry: Entry,
     work: Work,
     measurement: Measurement,
@@ -373,10 +373,10 @@ def measured(
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
     if over and peaks.product == CPU and resident(measurement, work.bytes, peaks):  # a rate that a cache allows
         entry = entry._replace(unknown_reason="cache_resident")
-    return doubted(entry) if untimely(measurement, peaks) else entry._replace(route=route(entry))
+    return mark_low_confidence(entry) if lacks_device_sync(measurement, peaks) else entry._replace(route=route(entry))
 
 
-def overhead(measurement: Measurement, launches: float | None = None) -> Overhead | None:
+def launch_overhead(measurement: Measurement, launches: float | None = None) -> Overhead | None:
     """The launch overhead of a call whose wall time is known beside its device time.
 
     Device time over the wall time is impossible, so nothing follows from such a pair but that one of the two is wrong.
@@ -388,7 +388,7 @@ def overhead(measurement: Measurement, launches: float | None = None) -> Overhea
     return Overhead(wall_s, 1.0 - busy_s / wall_s, wall_s / busy_s, launches)
 
 
-def doubted(entry: Entry) -> Entry:
+def mark_low_confidence(entry: Entry) -> Entry:
     """The row for display only: its time is not one to judge by."""
     entry = entry._replace(
         headroom_class="unknown",
@@ -493,7 +493,7 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
     if placed.status == "beyond_roof":
         again = held and peaks.product != CPU and facts.working_set is None
         beside = facts._replace(cold=measurement.cache == "cold", working_set=nbytes if again else facts.working_set)
-        finding = of_excess(axis, utilisation, nbytes, peaks, beside)
+        finding = explain_excess(axis, utilisation, nbytes, peaks, beside)
         why = {"unexplained": _SUSPECTS, "cache_resident": told}.get(finding.cause, finding.decided)
         return placed._replace(cause=finding.cause, decided=why, message=f"{placed.message}; {why}")
     if placed.status == "near_roof" and held and peaks.product == CPU:
@@ -505,7 +505,7 @@ def _under_the_roof(out: Check, entry: Entry, work: Work, measurement: Measureme
 def _by_the_baseline(out: Check, speedup: float, prediction: Prediction) -> Check:
     """Where the row has no time of its own: the ratio its baseline had, times the speedup."""
     utilisation = (prediction.roofline_pct or 0.0) * speedup
-    factor = over_rated(None) if prediction.roof_axis == "compute" else 1.0
+    factor = clock_margin(None) if prediction.roof_axis == "compute" else 1.0
     limit = Limit("baseline", factor, "the baseline's ratio times the speedup")
     axis, basis = prediction.roof_axis, limit.basis
     return _place(out._replace(axis=axis, utilisation=utilisation, limit=factor, limit_basis=basis), limit)

@@ -206,7 +206,7 @@ def _peaks_list(options: argparse.Namespace) -> int:
     from .files import to_json
 
     table = _table(options)
-    found = {name: peaks.of_block(table, block) for name, block in table.products.items()}
+    found = {name: peaks.peaks_of_block(table, block) for name, block in table.products.items()}
     if options.json:
         sys.stdout.write(to_json({name: item.to_dict() for name, item in found.items()}))
         return DONE
@@ -244,7 +244,7 @@ def _peaks_show(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))
         return DONE
-    candidates = [found.product] if found.product else [block.id for block in table.named(options.name) or table.with_arch(gfx)]
+    candidates = [found.product] if found.product else [block.id for block in table.named(options.name) or table.of_arch(gfx)]
     print(f"product    {', '.join(candidates) or printable(options.name)}")
     print(f"gfx        {found.gfx}")
     print(f"bandwidth  {found.hbm_bw_bytes_s or 0:.5g} bytes/s")

@@ -15,7 +15,7 @@ from .files import condense, read_json, read_table
 from .kernels import clean_name, short_name
 from .ops import op_name
 from .peaks import Device, Target
-from .peaks_table import normalise
+from .peaks_table import normalize_name
 from .units import number, printable
 
 TOPN_NAME = "profile_topN.json"
@@ -458,7 +458,7 @@ def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
         if target > 1:
             raise ValueError(f"{where}.target_eff is {target}, expected a fraction of the roof")
         count = int(number(row.get("n"), f"{where}.n", minimum=1))
-        device, op = normalise(device), op_name(op)
+        device, op = normalize_name(device), op_name(op)
         if (device, op, axis, dtype) in found:
             raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} stands there twice")
         found[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))

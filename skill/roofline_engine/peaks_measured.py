@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .peaks import AGREEMENT, Device, Peaks, joined, named, over_rated, resolve
+from .peaks import AGREEMENT, Device, Peaks, clock_margin, join_sentences, resolve, resolve_name
 from .peaks_audit import UNDER_ARITHMETIC, telltale
 from .peaks_table import Table, load, locate
 from .units import (
@@ -95,7 +95,7 @@ class PeakFiles(NamedTuple):
 
     def rated(self, device: Device | str, units: int | None = None) -> Peaks:
         """Return the peaks of the facts of a device, or of a name; units: CUs or SMs of a name."""
-        return named(self.table, device, units) if isinstance(device, str) else resolve(self.table, device)
+        return resolve_name(self.table, device, units) if isinstance(device, str) else resolve(self.table, device)
 
     def lay_over(self, peaks: Peaks) -> tuple[Peaks, list[str]]:
         """Return ``peaks`` under the measured ceilings, and one line for each figure that was not used.
@@ -401,7 +401,7 @@ def _highest(peaks: Peaks, axis: str, rated: float) -> float:
     if axis == "memory":
         return OVER_BUS * max(rated, peaks.hbm_bw_limit_bytes_s or 0.0)
     top = peaks.highest(axis)
-    return OVER_CLOCK * max(rated, top) if top else rated * over_rated(peaks.product)
+    return OVER_CLOCK * max(rated, top) if top else rated * clock_margin(peaks.product)
 
 
 def _same_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:
@@ -482,9 +482,9 @@ def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: 
             doubtful.append(axis)
     what = f"measured by {overlay.tool} ({overlay.label}): {', '.join(right)}"
     used = f"over the table and so the roof: {', '.join(roofs)}" if roofs else "none is over the table, which stays the roof"
-    note = joined(what, used if listed else "the only figures of this device", peaks.note if listed else "")
+    note = join_sentences(what, used if listed else "the only figures of this device", peaks.note if listed else "")
     if overlay.host and overlay.device:
-        note = joined(note, f"machine {printable(overlay.device)}")
+        note = join_sentences(note, f"machine {printable(overlay.device)}")
     laid = peaks._replace(achievable={**peaks.achievable, **achievable}, note=note)
     if not roofs:
         return laid
@@ -499,7 +499,9 @@ def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: 
     if not (listed or overlay.host) and (
         overlay.gfx is None or peaks.gfx is None
     ):  # nothing says that the run's device was measured
-        return laid._replace(confidence="low", note=joined(laid.note, "nothing shows that they are of the run's device"))
+        return laid._replace(
+            confidence="low", note=join_sentences(laid.note, "nothing shows that they are of the run's device")
+        )
     if not listed:
         partly = tuple(doubtful) if len(doubtful) < len(roofs) else ()
         return laid._replace(confidence="low" if doubtful else "high", low_axes=partly)

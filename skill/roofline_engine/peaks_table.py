@@ -105,7 +105,7 @@ class Table:
         """The products that carry this whole name (normalised) or this id."""
         if name in self.products:
             return [self.products[name]]
-        wanted = normalise(name)
+        wanted = normalize_name(name)
         if not wanted:
             return []
         word = max(wanted.split(), key=len)  # normalising keeps words, so most blocks need no closer look
@@ -115,12 +115,12 @@ class Table:
         """A question for whoever misspelt a device, such as ``is it h100-sxm or h100-pcie? ``; empty where nothing is near."""
         from difflib import get_close_matches  # for a mistake alone
 
-        wanted = normalise(name)
-        found = [known for known in self.products if wanted and wanted in normalise(known)]
+        wanted = normalize_name(name)
+        found = [known for known in self.products if wanted and wanted in normalize_name(known)]
         found = found or get_close_matches(name.lower(), list(self.products), n=4, cutoff=0.8)
         return f"is it {' or '.join(found[:4])}? " if found else ""
 
-    def with_arch(self, gfx: str) -> list[Block]:
+    def of_arch(self, gfx: str) -> list[Block]:
         return [block for block in self.products.values() if block.text("gfx") == gfx]
 
 
@@ -152,7 +152,7 @@ def skill_dir() -> str | None:
     return None
 
 
-def normalise(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A device name without what never tells two products apart; '-' and '_' read as spaces, case folded."""
     for mark in ("(R)", "(TM)", "(r)", "(tm)"):
         name = name.replace(mark, " ")
@@ -167,7 +167,7 @@ def normalise(name: str) -> str:
 def _names(block: Block, word: str) -> set[str]:
     """The normalised names of a block, if one of them can hold ``word``."""
     listed = block.line("device_names")
-    return {normalise(item) for item in listed.value.split(";")} if listed and word in listed.value.upper() else set()
+    return {normalize_name(item) for item in listed.value.split(";")} if listed and word in listed.value.upper() else set()
 
 
 def unit_counts(block: Block) -> tuple[int, ...]:

@@ -285,7 +285,7 @@ def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks, found: d
     return entry._replace(**found)
 
 
-def unmodelled(entry: Entry, op: str, op_class: str) -> Entry:
+def mark_unmodeled(entry: Entry, op: str, op_class: str) -> Entry:
     """L2: this entry alone has no model; the caller says why in ``degraded`` and in the notes."""
     return entry._replace(op=op, op_class=op_class, modeled=False, headroom_class="unknown", unknown_reason="unmodelled")
 
@@ -308,21 +308,21 @@ def ridge(flops_s: float, bytes_s: float) -> float:
     return flops_s / bytes_s
 
 
-def attainable(intensity: float, bytes_s: float | None, flops_s: float | None) -> float | None:
+def attainable_rate(intensity: float, bytes_s: float | None, flops_s: float | None) -> float | None:
     """The rate of the limit that binds at an intensity; None where neither is known."""
     limits = [intensity * bytes_s] if bytes_s else []
     limits += [flops_s] if flops_s else []
     return min(limits) if limits else None
 
 
-def binds(intensity: float, bytes_s: float | None, flops_s: float | None) -> str | None:
+def roof_axis_at(intensity: float, bytes_s: float | None, flops_s: float | None) -> str | None:
     """``compute`` right of the ridge, else ``memory`` as in ``point``; None where a limit is not known."""
     if not (bytes_s and flops_s):
         return None
     return "compute" if intensity > ridge(flops_s, bytes_s) else "memory"
 
 
-def below_ceiling(intensity: float, rate: float, bytes_s: float | None, ceilings: Iterable[float]) -> float | None:
+def lower_ceiling(intensity: float, rate: float, bytes_s: float | None, ceilings: Iterable[float]) -> float | None:
     """The lowest compute ceiling that a kernel stays under although memory would let it pass.
 
     None where there is none: left of a ceiling's ridge the bandwidth alone explains the rate, so nothing follows.

@@ -222,7 +222,7 @@ def parse_dtype(text: object) -> Dtype:
         raise ValueError(f"unknown dtype {short_repr(text)}: its width and peak are not guessed") from None
 
 
-def wider(first: Dtype, second: Dtype) -> Dtype:
+def wider_dtype(first: Dtype, second: Dtype) -> Dtype:
     """The operand type that sets the matrix rate of a mixed product: the wider value (W4A16 runs at the 16-bit rate)."""
     return first if first.value_bits >= second.value_bits else second
 

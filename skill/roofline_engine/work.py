@@ -123,7 +123,7 @@ WITHOUT_ACTIVATIONS = ("without_activations", "without_intermediate")
 LEFT_TO_CACHE = note("activations left out of the figure, in the range", "left_to_cache")
 
 
-def in_cache(done: Work, l2_bytes: float | None) -> Work:
+def fit_to_cache(done: Work, l2_bytes: float | None) -> Work:
     """``done`` on a device whose cache has ``l2_bytes``: activations that are more than that are memory traffic, in the figure.
 
     What lies between two launches is written and read where the cache does not hold it. While the cache is not known, it may

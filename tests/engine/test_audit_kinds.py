@@ -143,7 +143,7 @@ def test_the_vector_units_figure_is_not_the_matrix_units(product: str) -> None:
 SIBLINGS = [
     (name, other.id, key)
     for name, block in TABLE.products.items()
-    for other in TABLE.with_arch(block.text("gfx") or "")
+    for other in TABLE.of_arch(block.text("gfx") or "")
     for key in (BANDWIDTH, "matrix.bf16", "vector.fp32")
     if abs((other.maybe(key) or 0) / (block.maybe(key) or 1e99) - 1) > 0.055 and other.maybe(key) and block.maybe(key)
 ]

@@ -13,10 +13,10 @@ from roofline_engine.check import (
     Check,
     Measurement,
     Prediction,
+    assess_measurement,
     check,
+    launch_overhead,
     limit_of,
-    measured,
-    overhead,
 )
 from roofline_engine.fields import ByteModel, Entry
 from roofline_engine.ops import work
@@ -52,7 +52,7 @@ def run(
     if t_s is not None:
         time = Measurement("user", t_s, q1_s=t_s * (1 - spread / 2), q3_s=t_s * (1 + spread / 2), clock=clock, cache=cache)
     if done is not None and time is not None:
-        entry = measured(entry, done, time, peaks, target_eff=target_eff)
+        entry = assess_measurement(entry, done, time, peaks, target_eff=target_eff)
     return check(entry, done, time, peaks, baseline=baseline, prediction=prediction)
 
 
@@ -215,9 +215,9 @@ def test_a_speedup_that_a_cache_allows_makes_no_target_too_low(nbytes: float, st
 
 def test_a_rate_that_a_cache_allows_is_no_impossible_ratio() -> None:
     done, time = moves(40e6, dtype="fp64"), Measurement("user", 40e6 / 20e9 / 3, clock="host", cache="warm")
-    entry = measured(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
     assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "cache_resident")
-    cold = measured(Entry(name="k", stage="B"), done, time._replace(cache="cold"), MEASURED, target_eff=0.9)
+    cold = assess_measurement(Entry(name="k", stage="B"), done, time._replace(cache="cold"), MEASURED, target_eff=0.9)
     assert cold.unknown_reason == "infeasible"
 
 
@@ -238,7 +238,7 @@ def test_a_disturbed_ceiling_is_good_to_an_order_of_magnitude(times: float, stat
 def test_a_row_over_its_ceiling_has_no_class() -> None:
     done = moves(1e9, dtype="fp64")
     time = Measurement("user", 1e9 / 20e9 / 1.1, clock="host", cache="cold")
-    entry = measured(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
     assert (entry.headroom_class, entry.unknown_reason, entry.suspect) == ("unknown", "infeasible", True)
     assert entry.attainable_speedup is None
 
@@ -249,7 +249,7 @@ def test_a_row_over_its_ceiling_has_no_class() -> None:
 def test_a_slow_kernel_is_slow_and_not_impossible() -> None:
     # 80 MB in a second are 1e-5 of the roof: a Top-N with such a ratio has a wrong unit, a naive loop under test has not.
     time = Measurement("user", 1.0, clock="device-event", cache="cold")
-    entry = measured(Entry(name="k", stage="B"), moves(80e6), time, PEAKS, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), moves(80e6), time, PEAKS, target_eff=0.9)
     assert (entry.headroom_class, entry.suspect) == ("underperforming", False)
     assert entry.roofline_pct == pytest.approx(1e-5)
 
@@ -258,7 +258,7 @@ def test_device_work_on_a_hosts_clock_has_no_class() -> None:
     done = moves(800e6)
     for clock, expected in (("host", "unknown"), ("unknown", "unknown"), ("host+sync", "underperforming")):
         time = Measurement("user", 250e-6, clock=clock, cache="cold")  # 0.4 of the roof
-        entry = measured(Entry(name="k", stage="B"), done, time, PEAKS, target_eff=0.9)
+        entry = assess_measurement(Entry(name="k", stage="B"), done, time, PEAKS, target_eff=0.9)
         assert (entry.headroom_class, entry.rankable) == (expected, expected != "unknown")
         assert entry.roofline_pct == pytest.approx(0.4)
 
@@ -266,15 +266,15 @@ def test_device_work_on_a_hosts_clock_has_no_class() -> None:
 def test_a_warm_working_set_within_the_caches_gives_no_verdict_on_memory() -> None:
     done = moves(40e6, dtype="fp64")
     warm = Measurement("user", 4e-3, clock="host", cache="warm")  # 0.5 of 20 GB/s
-    entry = measured(Entry(name="k", stage="B"), done, warm, MEASURED, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), done, warm, MEASURED, target_eff=0.9)
     assert (entry.headroom_class, entry.unknown_reason) == ("unknown", "cache_resident")
-    cold = measured(Entry(name="k", stage="B"), done, warm._replace(cache="cold"), MEASURED, target_eff=0.9)
+    cold = assess_measurement(Entry(name="k", stage="B"), done, warm._replace(cache="cold"), MEASURED, target_eff=0.9)
     assert cold.headroom_class == "underperforming"
 
 
 def test_a_unit_test_has_no_share_and_so_no_gain_end_to_end() -> None:
     time = Measurement("user", 250e-6, clock="device-event", cache="cold")
-    entry = measured(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, target_eff=0.9)
     assert entry.attainable_speedup == pytest.approx(0.9 / 0.4)
     assert entry.expected_e2e_gain_pct is None
     assert entry.rankable
@@ -283,7 +283,7 @@ def test_a_unit_test_has_no_share_and_so_no_gain_end_to_end() -> None:
 
 def test_launches_inside_the_timed_call_make_one_unit() -> None:
     time = Measurement("user", 200e-6, clock="device-event", cache="cold")
-    entry = measured(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, launches=4, target_eff=0.9)
+    entry = assess_measurement(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, launches=4, target_eff=0.9)
     assert (entry.t_ms, entry.t_unit_ms) == (pytest.approx(0.05), pytest.approx(0.2))
     assert entry.roofline_pct == pytest.approx(800e6 / 200e-6 / 8e12)
 
@@ -315,7 +315,7 @@ def test_every_case_has_one_status_and_a_reason(
 def test_the_overhead_of_launches_is_the_wall_time_that_no_device_time_covers() -> None:
     """GEAK's backend_playbook.md: gpt-oss-120b decode, saturated by its bytes, won 26.9 % end to end from launches alone."""
     time = Measurement("user", 100e-6, clock="device-graph", wall_s=126.9e-6)
-    found = overhead(time, launches=12)
+    found = launch_overhead(time, launches=12)
     assert found is not None
     assert found.graph_speedup == pytest.approx(1.269)
     assert found.share == pytest.approx(1 - 1 / 1.269)  # 21.2 % of the time
@@ -324,7 +324,7 @@ def test_the_overhead_of_launches_is_the_wall_time_that_no_device_time_covers() 
 
 def test_the_overhead_is_held_against_the_device_time_of_the_same_cache() -> None:
     cold = Measurement("roofline", 200e-6, clock="device-graph", cache="cold", wall_s=150e-6, busy_s=100e-6)
-    found = overhead(cold)
+    found = launch_overhead(cold)
     assert found is not None
     assert found.graph_speedup == pytest.approx(1.5)
 
@@ -339,10 +339,10 @@ def test_the_overhead_is_held_against_the_device_time_of_the_same_cache() -> Non
     ],
 )
 def test_no_overhead_is_made_up(time: Measurement) -> None:
-    assert overhead(time) is None
+    assert launch_overhead(time) is None
 
 
 def test_a_wall_time_within_noise_of_the_device_time_is_no_overhead() -> None:
-    found = overhead(Measurement("user", 1e-4, clock="device-event", wall_s=0.99e-4))
+    found = launch_overhead(Measurement("user", 1e-4, clock="device-event", wall_s=0.99e-4))
     assert found is not None
     assert (found.share, found.graph_speedup) == (0.0, 1.0)

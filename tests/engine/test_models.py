@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roofline_engine.ops import OPS, op_class, work
 from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct, positions_met
-from roofline_engine.work import TARGET_EFF, in_cache
+from roofline_engine.work import TARGET_EFF, fit_to_cache
 
 L2 = 33554432  # 32 MiB, MI300X and MI355X
 
@@ -382,7 +382,7 @@ def test_what_a_cache_is_too_small_for_is_in_the_figure_and_without_it_in_the_li
         listed = {model.model: model for model in done.candidates if "activ" in model.model or "intermediate" in model.model}
         assert {name: model.bytes for name, model in listed.items()} == beside
         assert all(model.in_range == (figure == weights) for model in listed.values())
-        assert in_cache(work("moe", **shape), l2) == done
+        assert fit_to_cache(work("moe", **shape), l2) == done
 
 
 def test_a_gather_reads_no_more_rows_than_the_table_has() -> None:

@@ -15,7 +15,7 @@ from roofline_engine.units import (
     unit_in,
     unit_of,
     whole,
-    wider,
+    wider_dtype,
 )
 
 
@@ -76,8 +76,8 @@ def test_unknown_dtypes_fail_closed(unknown: object) -> None:
 
 
 def test_mixed_operands_run_at_the_wider_rate() -> None:
-    assert wider(parse_dtype("bf16"), parse_dtype("int4")).name == "bf16"
-    assert wider(parse_dtype("fp8"), parse_dtype("mxfp4")).name == "fp8"
+    assert wider_dtype(parse_dtype("bf16"), parse_dtype("int4")).name == "bf16"
+    assert wider_dtype(parse_dtype("fp8"), parse_dtype("mxfp4")).name == "fp8"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pytest_roofline.records.check import Checker
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.row import Row
 from roofline_engine import peaks_table
-from roofline_engine.check import CAUSES, EXPERIMENTS, Alternative, Claim, Facts, of_claim, of_excess
+from roofline_engine.check import CAUSES, EXPERIMENTS, Claim, Facts, Mistake, explain_claim, explain_excess
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.peaks import Peaks
 from support.profiles import MI300X, Run, gemm_row
@@ -38,9 +38,9 @@ def result(table: peaks_table.Table, record: RecordRow, **keys: Any) -> Row:
     return found
 
 
-def moe(experts: int, tokens: int, top_k: int, width: float = 1.0) -> tuple[Alternative, ...]:
+def moe(experts: int, tokens: int, top_k: int, width: float = 1.0) -> tuple[Mistake, ...]:
     ratio = experts / experts_hit(experts, tokens * top_k)
-    return tuple(Alternative("overcounted_bytes", ratio * times, "memory", "all experts") for times in (1, 2, 4))
+    return tuple(Mistake("overcounted_bytes", ratio * times, "memory", "all experts") for times in (1, 2, 4))
 
 
 def fused(tokens: int, hidden: int, inter: int, experts: int, top_k: int, dtype: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ TRAPS = {
             t_s=37.703e-6,
             device="MI300X",
             claims=(Claim("memory", 7127.6e9),),
-            alternatives=(Alternative("accounting_unit", 1 / 16, "", "the batch is missing"),),
+            alternatives=(Mistake("accounting_unit", 1 / 16, "", "the batch is missing"),),
         ),
         "dtype_width",
         2.0,
@@ -125,7 +125,7 @@ TRAPS = {
             t_s=84.528e-6,
             device="B200",
             claims=(Claim("memory", 87.3e9),),
-            alternatives=(Alternative("accounting_unit", 1 / 64, "", "the batch is missing"),),
+            alternatives=(Mistake("accounting_unit", 1 / 64, "", "the batch is missing"),),
         ),
         "accounting_unit",
         1 / 64,
@@ -224,7 +224,7 @@ def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_i
 
 @pytest.mark.parametrize(("printed", "digits", "cause"), [(100.4, 0.0, None), (103.0, 0.05, None), (103.0, 0.0, "unexplained")])
 def test_rounding_is_no_mistake(printed: float, digits: float, cause: str | None) -> None:
-    finding = of_claim(Claim("memory", printed, digits), 100.0)
+    finding = explain_claim(Claim("memory", printed, digits), 100.0)
     assert (finding.cause if finding else None) == cause
 
 
@@ -234,7 +234,7 @@ def test_the_order_of_the_causes_is_that_of_the_set() -> None:
     everything = Facts(
         hand_written=True,
         counted=0.5,
-        alternatives=(Alternative("overcounted_bytes", 2.0, "memory", "all experts"),),
+        alternatives=(Mistake("overcounted_bytes", 2.0, "memory", "all experts"),),
         working_set=1e6,
         fewer_bytes=1e6,
         correct=False,
@@ -250,7 +250,7 @@ def test_the_order_of_the_causes_is_that_of_the_set() -> None:
         {"correct": None},
         {},
     ):
-        causes.append(of_excess("memory", 1.5, 1e9, peaks, facts).cause)
+        causes.append(explain_excess("memory", 1.5, 1e9, peaks, facts).cause)
         peaks = peaks._replace(unvalidated={}) if "unvalidated" in without else peaks
         facts = facts._replace(**{key: value for key, value in without.items() if key != "unvalidated"})
     expected = ["placeholder", "counter_fault", "overcounted_bytes", "wrong_peak", "cache_resident", "different_algorithm"]
@@ -371,7 +371,7 @@ def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
 
 @pytest.mark.parametrize(("factor", "cause"), [(1 / 1.024, "accounting_unit"), (0.972, "unexplained"), (1.02, "unexplained")])
 def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str) -> None:
-    finding = of_claim(Claim("memory", factor * 1e12), 1e12)
+    finding = explain_claim(Claim("memory", factor * 1e12), 1e12)
     assert finding is not None
     assert finding.cause == cause
 

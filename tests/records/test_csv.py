@@ -20,7 +20,7 @@ from pytest_roofline.records.registry import choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import SAMPLE, RefusedError, Sample, Source, open_source, separator
 from pytest_roofline.records.table import half_digit
-from roofline_engine.check import AGREES, Claim, Facts, Finding, of_claim
+from roofline_engine.check import AGREES, Claim, Facts, Finding, explain_claim
 from roofline_engine.ops import work
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.work import Work
@@ -61,7 +61,7 @@ def told(record: RecordRow, axis: str) -> Finding | None:
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None
     amount = built(record).bytes if axis == "memory" else built(record).flops
-    return of_claim(printed, amount / record.t_s, Facts(alternatives=record.alternatives))
+    return explain_claim(printed, amount / record.t_s, Facts(alternatives=record.alternatives))
 
 
 GEMM = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from roofline_engine.check import Alternative
+from roofline_engine.check import Mistake
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.units import parse_dtype
 
@@ -102,22 +102,22 @@ def _read_gemms(table: Table) -> Iterator[RecordRow]:
     return table.records(row)
 
 
-def _gemm_mistakes(work: dict[str, Any]) -> tuple[Alternative, ...]:
+def _gemm_mistakes(work: dict[str, Any]) -> tuple[Mistake, ...]:
     """The known wrong counts of a product with these sizes."""
     return gemm_mistakes(work["M"], work["N"], work["K"], work.get("batch", 1), work["dtype"], work["out_dtype"])
 
 
 @lru_cache(maxsize=1024)
-def gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Alternative, ...]:
+def gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Mistake, ...]:
     """Known wrong counts: a wide output at 2 bytes, one matrix of a batch, a batch twice over."""
     mistakes = []
     if out_dtype == "fp32":
         operands, c = (m * k + n * k) * parse_dtype(dtype).nbytes, m * n
         factor = (operands + 2 * c) / (operands + 4 * c)
-        mistakes.append(Alternative("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
+        mistakes.append(Mistake("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
     if batch > 1:
-        mistakes.append(Alternative("accounting_unit", 1 / batch, "", f"one matrix of a batch of {batch}"))
-        mistakes.append(Alternative("accounting_unit", float(batch), "", f"a batch of {batch} counted twice over"))
+        mistakes.append(Mistake("accounting_unit", 1 / batch, "", f"one matrix of a batch of {batch}"))
+        mistakes.append(Mistake("accounting_unit", float(batch), "", f"a batch of {batch} counted twice over"))
     return tuple(mistakes)
 
 
@@ -183,7 +183,7 @@ def _mark_copied(record: RecordRow, counts: set[int]) -> RecordRow:
     assert record.work is not None
     tokens = record.work["tokens"]
     others = tuple(
-        Alternative(
+        Mistake(
             "accounting_unit",
             count / tokens,
             "compute",
@@ -195,14 +195,14 @@ def _mark_copied(record: RecordRow, counts: set[int]) -> RecordRow:
     return replace(record, alternatives=(*record.alternatives, *others), notes=(*record.notes, note))
 
 
-def every_expert(experts: int, pairs: int) -> tuple[Alternative, ...]:
+def every_expert(experts: int, pairs: int) -> tuple[Mistake, ...]:
     """Known wrong counts of a MoE: all experts where ``pairs`` of a token and an expert hit some; also at 2 and 4 times a
     weight's width.
     """
     hit = experts_hit(experts, pairs)
     text = f"all {experts} experts counted, {hit:.1f} are hit"
     return tuple(
-        Alternative(
+        Mistake(
             "overcounted_bytes",
             experts / hit * wide,
             "memory",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from roofline_engine.check import Alternative
+from roofline_engine.check import Mistake
 from roofline_engine.units import number, quantity
 
 from ... import declare
@@ -52,7 +52,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     extra = mapping(item.get("extra_info"))
     declared, no_work = _declaration(extra)
     work: dict[str, Any] | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[Mistake, ...] = ()
     if declared is not None and declared.work is not None:
         work, alternatives = _keywords(declared)
     elif not no_work:
@@ -93,7 +93,7 @@ def _declaration(extra: Mapping[str, Any]) -> tuple[Declared | None, str]:
     return declared, "" if declared.work is not None else "extra_info.roofline has no work"
 
 
-def _keywords(declared: Declared) -> tuple[dict[str, Any], tuple[Alternative, ...]]:
+def _keywords(declared: Declared) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
     """The work of a row by its primary byte model; the others are ways to have counted too many bytes."""
     work = declared.work
     assert work is not None
@@ -106,7 +106,7 @@ def _keywords(declared: Declared) -> tuple[dict[str, Any], tuple[Alternative, ..
         "engine": work.engine,
     }
     return keywords, tuple(
-        Alternative("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}")
+        Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}")
         for model in work.candidates[1:]
         if 0 < model.bytes < work.bytes
     )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.check import Alternative
+from roofline_engine.check import Mistake
 from roofline_engine.files import read_text
 from roofline_engine.ops import work
-from roofline_engine.units import Dtype, parse_dtype, whole, wider
+from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
 
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, outline, parse, read_json_lines
@@ -180,7 +180,7 @@ _MODELS: Mapping[str, Callable[[str, _Cells], dict[str, Any]]] = {
 }
 
 
-def _mistakes(work: Mapping[str, Any] | None) -> tuple[Alternative, ...]:
+def _mistakes(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:
     if work is not None and work["op"] == "moe":
         return every_expert(work["experts"], work["tokens"] * work["top_k"])
     if work is not None and work["op"] == "gemm":
@@ -481,7 +481,7 @@ def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
     if c.shape != (*batch, m, n) or b.shape not in ((*batch, n, k), (*batch, k, n)):
         return None
     count = math.prod(batch)
-    if wider(a.dtype, b.dtype).peak is None:
+    if wider_dtype(a.dtype, b.dtype).peak is None:
         return None
     if a.dtype.pack == b.dtype.pack == c.dtype.pack == 1:
         keywords = {"op": "gemm", "M": m, "N": n, "K": k, "dtype": a.dtype.name}
@@ -489,7 +489,7 @@ def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
         if _same(keywords, nbytes):
             return keywords
     flops = 2.0 * count * m * n * k
-    dtype = wider(a.dtype, b.dtype).name
+    dtype = wider_dtype(a.dtype, b.dtype).name
     return {"op": "gemm", "bytes": nbytes, "flops": flops, "dtype": dtype, "weight_dtype": b.dtype.name, "engine": "matrix"}
 
 

@@ -6,7 +6,7 @@ docs/inputs.md lists the ops and their parameters, one vocabulary for shapes.jso
 
 from __future__ import annotations
 
-from ..work import REGISTRY, Params, Work, WorkError, in_cache
+from ..work import REGISTRY, Params, Work, WorkError, fit_to_cache
 from . import attention, matmul, streaming
 
 __all__ = ["OPS", "attention", "matmul", "op_class", "op_name", "streaming", "work"]
@@ -46,4 +46,4 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
         near = get_close_matches(str(op), list(OPS), n=1)
         like = f": is it {near[0]}? There" if near else "; there"
         raise WorkError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}", "no_work_model")
-    return in_cache(model.build(Params(model, parameters)), l2_bytes)
+    return fit_to_cache(model.build(Params(model, parameters)), l2_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..fields import ByteModel, note
-from ..units import number, parse_dtype, whole, wider
+from ..units import number, parse_dtype, whole, wider_dtype
 from ..work import REQUIRED, Params, Work, op
 
 
@@ -116,7 +116,7 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     if "kv_dtype" not in p.raw:
         texts.append(f"kv_dtype not given: {kv.name} assumed")
     cached = (q_and_out, 0.0)
-    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider(a, kv), kv, tuple(map(note, texts)), None, cached)
+    return Work(p.op.name, "attn", tuple(candidates), "matrix", wider_dtype(a, kv), kv, tuple(map(note, texts)), None, cached)
 
 
 @op(
@@ -271,7 +271,9 @@ def _attn_prefill(p: Params) -> Work:
     nbytes = left.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
     nbytes += left.seen_kv * kv_heads * (dim + dim_v) * kv.nbytes
     text = f"attention prefill: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work("attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider(a, kv), kv, (note(text),))
+    return Work(
+        "attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider_dtype(a, kv), kv, (note(text),)
+    )
 
 
 _ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
@@ -299,7 +301,13 @@ def _attn_backward(p: Params) -> Work:
     nbytes = 2 * left.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
     text = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
     return Work(
-        "attn_backward", "attn", (ByteModel("inputs_and_grads", nbytes, flops),), "matrix", wider(a, kv), kv, (note(text),)
+        "attn_backward",
+        "attn",
+        (ByteModel("inputs_and_grads", nbytes, flops),),
+        "matrix",
+        wider_dtype(a, kv),
+        kv,
+        (note(text),),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..fields import ByteModel, note
-from ..units import Dtype, whole, wider
+from ..units import Dtype, whole, wider_dtype
 from ..work import LEFT_TO_CACHE, REQUIRED, Params, Work, op
 
 
@@ -55,7 +55,7 @@ def _gemm(p: Params) -> Work:
     texts = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:
         texts.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
-    return Work("gemm", "gemm", candidates, "matrix", wider(a, w), w, tuple(map(note, texts)))
+    return Work("gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, tuple(map(note, texts)))
 
 
 @op(
@@ -89,7 +89,7 @@ def _grouped_gemm(p: Params) -> Work:
         unused = (used - experts_hit(groups, m)) * k * n * w.nbytes
         candidates += (ByteModel("groups_hit", candidates[0].bytes - unused, flops),)
     text = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
-    return Work("grouped_gemm", "gemm", candidates, "matrix", wider(a, w), w, (note(text),))
+    return Work("grouped_gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, (note(text),))
 
 
 def experts_hit(experts: float, pairs: float) -> float:
@@ -179,7 +179,7 @@ def _moe(p: Params) -> Work:
     notes = (note(f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, {sizes}"), LEFT_TO_CACHE)
     launches = None if stage == "both" else 1
     cached = (activations, intermediate)
-    return Work("moe", "moe", (*candidates, every), "matrix", wider(a, w), w, notes, launches, cached)
+    return Work("moe", "moe", (*candidates, every), "matrix", wider_dtype(a, w), w, notes, launches, cached)
 
 
 def _routed(p: Params, experts: int, pairs: int) -> int:
@@ -251,7 +251,7 @@ def _conv(p: Params) -> Work:
         sizes["bias"] = filters * w.nbytes
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
     text = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
-    return Work(p.op.name, "gemm", (candidate,), "matrix", wider(a, w), w, (note(text),))
+    return Work(p.op.name, "gemm", (candidate,), "matrix", wider_dtype(a, w), w, (note(text),))
 
 
 def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> int:

@@ -121,9 +121,7 @@ def _memory_streams(team: Team, source: ctypes.Array[ctypes.c_char], target: cty
             team.run(share)
             return source, target  # addresses do not keep the blocks alive, this does
 
-        return Kernel(
-            name=name, kind="bandwidth", level="DRAM", dtype="u8", threads=team.threads, work=2 * len(source), call=call
-        )
+        return Kernel(name, "bandwidth", "DRAM", "u8", team.threads, 2 * len(source), call)
 
     compare = _memcmp()
     if compare is None:
@@ -192,15 +190,7 @@ def _numpy_streams(
             np.add(y[low:high], scaled, out=x[low:high])
 
     def kernel(name: str, arrays: int, share: Callable[[int], None]) -> Kernel:
-        return Kernel(
-            name=name,
-            kind="bandwidth",
-            level="DRAM",
-            dtype="fp64",
-            threads=team.threads,
-            work=arrays * a.nbytes,
-            call=lambda: team.run(share),
-        )
+        return Kernel(name, "bandwidth", "DRAM", "fp64", team.threads, arrays * a.nbytes, lambda: team.run(share))
 
     return [kernel("read", 1, read), kernel("copy", 2, copy), kernel("add", 3, add), kernel("triad", 3, triad)]
 
@@ -220,15 +210,7 @@ def _gemm(n: int, dtype: str, operand: npt.NDArray[np.floating], threads: int) -
     import numpy as np
 
     out = np.empty_like(operand)
-    return Kernel(
-        name="gemm",
-        kind="compute",
-        level=None,
-        dtype=dtype,
-        threads=threads,
-        work=2.0 * n**3,
-        call=lambda: np.matmul(operand, operand, out=out),
-    )
+    return Kernel("gemm", "compute", None, dtype, threads, 2.0 * n**3, lambda: np.matmul(operand, operand, out=out))
 
 
 def numpy_levels(caches: Mapping[str, tuple[int, int]]) -> list[Kernel]:
@@ -249,5 +231,4 @@ def _level(level: str, nbytes: int) -> Kernel:
         for _ in range(passes):
             np.add(y, z, out=x)
 
-    work = 3.0 * x.nbytes * passes
-    return Kernel(name="add", kind="bandwidth", level=level, dtype="fp64", threads=1, work=work, call=call)
+    return Kernel("add", "bandwidth", level, "fp64", 1, 3.0 * x.nbytes * passes, call)

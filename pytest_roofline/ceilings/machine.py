@@ -7,11 +7,13 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from roofline_engine.units import whole
+from pydantic import Field
+
+Whole = Annotated[int, Field(ge=1, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,26 +22,14 @@ class Machine:
 
     cpu: str  # the model's name
     arch: str
-    cores: int  # that this process may use: affinity and a container's quota
-    memory_bytes: int | None  # to the GiB, because a kernel update changes it by less
-    cache_bytes: int | None  # all last-level caches of those cores; None where the system does not say
+    cores: Whole  # that this process may use: affinity and a container's quota
+    memory_bytes: Whole | None  # to the GiB, because a kernel update changes it by less
+    cache_bytes: Whole | None  # all last-level caches of those cores; None where the system does not say
 
     @property
     def key(self) -> str:
         """A short name for the machine's file."""
         return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> Machine:
-        """Read a machine.
-
-        Raises:
-            ValueError: naming the wrong value.
-        """
-        sizes = [data.get("memory_bytes"), data.get("cache_bytes")]
-        memory, cache = (None if size is None else whole(size, "machine", minimum=1) for size in sizes)
-        cores = whole(data.get("cores"), "machine.cores", minimum=1)
-        return cls(cpu=str(data.get("cpu")), arch=str(data.get("arch")), cores=cores, memory_bytes=memory, cache_bytes=cache)
 
 
 def this_machine(root: Path = Path("/"), cpus: set[int] | None = None) -> Machine:

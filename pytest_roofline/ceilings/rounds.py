@@ -9,7 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from .store import Ceiling
 
@@ -19,8 +20,7 @@ ROUNDS = 5
 Tick = Callable[[float], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class Kernel(NamedTuple):
     """Something to time. The fields that ``Ceiling`` has as well mean the same."""
 
     name: str
@@ -35,11 +35,7 @@ class Kernel:
         """Return the ceiling of the rounds' samples: (rate, share of the cores' time) each."""
         rates = [rate for rate, _ in samples]
         return Ceiling(
-            name=self.name,
-            kind=self.kind,
-            level=self.level,
-            dtype=self.dtype,
-            threads=self.threads,
+            **{name: getattr(self, name) for name in ("name", "kind", "level", "dtype", "threads")},
             value=max(rates),
             median=statistics.median(rates),
             rounds=len(rates),

@@ -12,15 +12,17 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
 
 from filelock import FileLock
+from pydantic import Field, TypeAdapter, ValidationError
 
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import CPU, Peaks, join_sentences
 from roofline_engine.peaks_measured import ROUNDS
-from roofline_engine.units import number, printable, quantity, whole
+from roofline_engine.units import printable, quantity
 
-from .machine import Machine
+from .machine import Machine, Whole
 
 #: The version of the format: 1 is the first.
 SCHEMA = "roofline-ceilings/1"
@@ -32,6 +34,9 @@ LEVELS = ("L1", "L2", "L3", "DRAM")
 #: The names of ceilings by kind, the highest compute ceiling first. ``triad`` is two loads and a store; ``vector`` has no
 #: fused multiply-add; ``gemm`` is a whole GEMM, a lower bound of ``vector_fma``.
 NAMES = {"bandwidth": ("read", "copy", "add", "triad"), "compute": ("vector_fma", "gemm", "vector", "scalar")}
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Text = Annotated[str, Field(min_length=1)]
+
 #: Takes one line about a problem.
 Say = Callable[[str], None]
 #: Longer than any measurement takes: a process that holds the lock for longer hangs.
@@ -50,15 +55,19 @@ class Ceiling:
     name: str  # one of NAMES[kind]
     kind: str  # bandwidth or compute
     level: str | None  # one of LEVELS; None for compute
-    dtype: str
-    threads: int
-    value: float  # the best of the rounds, in ``unit``
-    median: float  # the median of the rounds, in ``unit``
-    rounds: int
-    method: str  # carm, numpy or memory
+    dtype: Text
+    threads: Whole
+    value: Positive  # the best of the rounds, in ``unit``
+    median: Positive  # the median of the rounds, in ``unit``
+    rounds: Whole
+    method: Text  # carm, numpy or memory
     #: The process' share of the threads' cores in the best round; None if unknown. Well under 1, other programs had the rest
     #: and the ceiling is too low.
     cpu_share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES.get(self.kind, ()) or (self.level in LEVELS) is not (self.kind == "bandwidth"):
+            raise ValueError(f"unknown ceiling: name {self.name!r}, kind {self.kind!r}, level {self.level!r}")
 
     @property
     def unit(self) -> str:
@@ -82,30 +91,6 @@ class Ceiling:
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "unit": self.unit}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> Ceiling:
-        """Read a ceiling.
-
-        Raises:
-            ValueError: naming the wrong value.
-        """
-        level, share = data.get("level"), data.get("cpu_share")
-        ceiling = cls(
-            name=_text(data, "name"),
-            kind=_text(data, "kind"),
-            level=None if level is None else _text(data, "level"),
-            dtype=_text(data, "dtype"),
-            threads=whole(data.get("threads"), "threads", minimum=1),
-            value=number(data.get("value"), "value", above=0),
-            median=number(data.get("median"), "median", above=0),
-            rounds=whole(data.get("rounds"), "rounds", minimum=1),
-            method=_text(data, "method"),
-            cpu_share=None if share is None else number(share, "cpu_share", minimum=0),
-        )
-        if ceiling.name not in NAMES.get(ceiling.kind, ()) or (ceiling.level in LEVELS) is not (ceiling.kind == "bandwidth"):
-            raise ValueError(f"unknown ceiling: name {ceiling.name!r}, kind {ceiling.kind!r}, level {ceiling.level!r}")
-        return ceiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,21 +184,24 @@ class Ceilings:
             raise ValueError(f"a JSON {type(data).__name__}, expected an object")
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
-        listed, machine, notes = data.get("ceilings"), data.get("machine"), data.get("notes", [])
-        if not (isinstance(listed, list) and all(isinstance(item, Mapping) for item in listed)):
-            raise ValueError("ceilings is not a list of objects")
-        if not isinstance(machine, Mapping) or not isinstance(notes, list):
-            raise ValueError("machine is not an object, or notes is not a list")
-        clock = data.get("clock_mhz")
         return cls(
-            machine=Machine.from_json(machine),
-            method=_text(data, "method"),
-            date=_text(data, "date"),
-            clock_mhz=None if clock is None else number(clock, "clock_mhz", above=0),
-            call_s=number(data.get("call_s"), "call_s", above=0),
-            items=tuple(Ceiling.from_json(item) for item in listed),
-            notes=tuple(str(note) for note in notes),
+            machine=_read(Machine, data, "machine"),
+            method=_read(Text, data, "method"),
+            date=_read(Text, data, "date"),
+            clock_mhz=_read(Positive | None, data, "clock_mhz"),
+            call_s=_read(Positive, data, "call_s"),
+            items=_read(tuple[Ceiling, ...], data, "ceilings"),
+            notes=_read(tuple[str, ...], {"notes": [], **data}, "notes"),
         )
+
+
+def _read(kind: Any, data: Mapping[str, object], key: str) -> Any:
+    """Return the value of a key. Raises ValueError, which names the key, for a value of another type."""
+    try:
+        return TypeAdapter(kind).validate_python(data.get(key))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, (key, *first['loc'])))}: {first['msg']}") from None
 
 
 def _larger(one: Ceiling, other: Ceiling) -> Ceiling:
@@ -227,13 +215,6 @@ def _larger(one: Ceiling, other: Ceiling) -> Ceiling:
 def format_ceiling(item: Ceiling, value: float | None = None) -> str:
     """Format the ceiling, or another value in its unit, for people."""
     return quantity(item.value if value is None else value, item.unit)
-
-
-def _text(data: Mapping[str, object], key: str) -> str:
-    value = data.get(key)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} is {value!r}, expected text")
-    return value
 
 
 # The cache.

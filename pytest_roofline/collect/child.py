@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 import roofline_engine
 from roofline_engine.check import Baseline, Claim, Measurement
-from roofline_engine.fields import ByteModel, Note
-from roofline_engine.units import parse_dtype, printable
-from roofline_engine.work import Work
+from roofline_engine.units import printable
 
 from ..capture.trace import Captured
 
@@ -216,29 +214,8 @@ class ChildRow(NamedTuple):
     problem: str = ""  # why it has no time
 
     def to_json(self) -> str:
-        """Return the row as one line."""
+        """Return the row as one line, which ``row.read_part`` reads."""
         return json.dumps(_plain(self))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ChildRow:
-        """Return the row that ``to_json`` wrote."""
-        captured, measurement, baseline = data["captured"], data["measurement"], data["baseline"]
-        return cls(
-            label=data["label"],
-            captured=Captured(
-                **{
-                    **captured,
-                    "work": None if captured["work"] is None else _work(captured["work"]),
-                    "notes": tuple(captured["notes"]),
-                    "kernels": tuple(captured["kernels"]),
-                }
-            ),
-            measurement=None if measurement is None else Measurement(**{**measurement, "notes": tuple(measurement["notes"])}),
-            baseline=None if baseline is None else Baseline(**baseline),
-            claims=tuple(Claim(**claim) for claim in data["claims"]),
-            seen=data["seen"],
-            problem=data["problem"],
-        )
 
 
 def _plain(value: Any) -> Any:
@@ -246,16 +223,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         return {name: _plain(item) for name, item in value._asdict().items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _work(data: Mapping[str, Any]) -> Work:
-    return Work(
-        **{
-            **data,
-            "candidates": tuple(ByteModel(**model) for model in data["candidates"]),
-            "dtype": parse_dtype(data["dtype"]["name"]),
-            "weight_dtype": parse_dtype(data["weight_dtype"]["name"]),
-            "notes": tuple(Note(**note) for note in data["notes"]),
-            "cached": tuple(data["cached"]),
-        }
-    )

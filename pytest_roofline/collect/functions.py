@@ -18,6 +18,7 @@ from roofline_engine.units import printable
 from ..capture.watching import declared, interpreted
 from ..declare import Declared, matches
 from ..records.row import RecordRow
+from ..row import read_part
 from ..testcase import Case
 from .child import LONGEST_LINE, ChildExit, ChildRow
 from .items import ChildFile, ChildItem, scratch
@@ -75,7 +76,7 @@ class FunctionItem(ChildItem):
                     pytest.skip(f"needs {data['needs']}, which is not installed")
                 done = "done" in data
                 if not done:
-                    rows_of_child.append(ChildRow.from_json(data))
+                    rows_of_child.append(read_part(ChildRow, data, "row"))
         if not done:
             pytest.fail(child_exit.message(f"{self.path.name} ended its process when it was imported or called"), pytrace=False)
         return rows_of_child

@@ -14,6 +14,7 @@ from pytest_roofline.capture.trace import Captured
 from pytest_roofline.collect.child import ChildRow
 from pytest_roofline.collect.child_main import RESULT_UNITS, read_result
 from pytest_roofline.collect.collectors import PythonFile
+from pytest_roofline.row import read_part
 from roofline_engine.check import Baseline, Claim, Measurement
 from roofline_engine.ops import work
 from roofline_engine.units import unit_in
@@ -289,9 +290,9 @@ def test_a_row_travels_whole() -> None:
         "cpu",
         "a problem",
     )
-    assert ChildRow.from_json(json.loads(row.to_json())) == row
+    assert read_part(ChildRow, json.loads(row.to_json()), "row") == row
     empty = ChildRow("", Captured("", reason="why"))
-    assert ChildRow.from_json(json.loads(empty.to_json())) == empty
+    assert read_part(ChildRow, json.loads(empty.to_json()), "row") == empty
 
 
 # Problem files.

@@ -33,7 +33,7 @@ from .devices import AUTO, Devices, Host
 from .evaluate import Annotator
 from .fixture import Recorder
 from .gate import list_gaps
-from .recorded import catching, of_records, returned_records
+from .records.cases import cases_of_returned, catch_returned
 from .report import write_reports
 from .report.document import Document, properties
 from .report.terminal import lines, title
@@ -244,7 +244,7 @@ class Session:
             result = yield
         try:
             params = parameters(item)
-            returned = of_records(returned_records(figures, params, item.name), params, "returned", sized=False)
+            returned = cases_of_returned(figures, params, item.name)
             rows = self._rows(item, outcome._replace(returned=returned, watched=watched))
             self._export(item, rows)
             item.stash[_rows_key] = rows
@@ -286,7 +286,7 @@ class Session:
 
     def _catching(self, item: pytest.Item) -> AbstractContextManager[list[Mapping[str, Any]]]:
         """Catch the figures that a test function returns; pytest itself only warns about them."""
-        return catching(item) if _is_function(item) else nullcontext([])
+        return catch_returned(item) if _is_function(item) else nullcontext([])
 
     def _watching(self, item: pytest.Item, codspeed_before: int) -> AbstractContextManager[Watched | None]:
         """Capture the work of a test that declares none."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ..declare import Declared, matches
-from ..recorded import of_records
+from ..records.cases import cases_of_records
 from ..records.registry import choose
 from ..records.row import RecordRow
 from ..records.source import RefusedError, open_source
@@ -107,7 +107,7 @@ class ScriptItem(ChildItem):
 def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
         return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NO_RECORDS)]
-    cases = of_records(records[:MOST], {}, "script")
+    cases = cases_of_records(records[:MOST], {}, "script")
     notes = unread + ([f"shows the first {MOST} rows; roofline check reads all of the file"] if len(records) > MOST else [])
     if notes:
         first = cases[0]

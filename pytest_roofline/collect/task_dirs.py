@@ -17,7 +17,7 @@ import pytest
 
 from roofline_engine.units import printable
 
-from ..recorded import of_records
+from ..records.cases import cases_of_records
 from ..records.formats.geak import CASES, META, UNITTEST, Task, Workload, read_task
 from ..records.row import RecordRow
 from ..records.source import RefusedError, open_source
@@ -158,7 +158,7 @@ def _as_cases(records: list[RecordRow], task: Task, label: str | None) -> list[A
             declared=dataclasses.replace(case.declared, kernel=task.kernel or None),
             **more,
         )
-        for case in of_records(records, {}, META)
+        for case in cases_of_records(records, {}, META)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.recorded import returned_records
+from pytest_roofline.records.cases import returned_records
 from pytest_roofline.records.registry import choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import Source
@@ -46,7 +46,7 @@ def sweep(unit: str) -> RecordRow:
 
 
 def returned(unit: str) -> RecordRow:
-    (record,) = returned_records([{f"ck_{unit}": 3}], {}, "test_f")
+    (record,) = returned_records({f"ck_{unit}": 3}, {}, "test_f")
     return record
 
 
@@ -76,7 +76,7 @@ def tritonbench_rate(unit: str) -> tuple[Claim, ...]:
 
 
 def returned_rate(unit: str) -> tuple[Claim, ...]:
-    (record,) = returned_records([{"ck_us": 3, f"ck_{unit}": 5.25}], {}, "test_f")
+    (record,) = returned_records({"ck_us": 3, f"ck_{unit}": 5.25}, {}, "test_f")
     return record.claims
 
 
@@ -92,5 +92,5 @@ def test_a_rate_in_any_unit_is_read_by_every_reader(reader: Any) -> None:
 
 @pytest.mark.parametrize("key", ["s", "S", "num_experts", "loss", "bytes", "flops", "items"])
 def test_a_key_without_a_unit_is_not_a_time(key: str) -> None:
-    (record,) = returned_records([{key: 3}], {}, "test_f")
+    (record,) = returned_records({key: 3}, {}, "test_f")
     assert "no column of a time" in record.refused

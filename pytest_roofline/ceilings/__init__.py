@@ -5,8 +5,8 @@ full record behind them, ``remeasure`` checks one of its ceilings again, ``find_
 pytest; numpy is imported only where it measures.
 """
 
-from .gpu import Found, find_device
+from .gpu import Gpu, find_device
 from .measure import ceilings, cpu_peaks, remeasure
 from .store import Ceiling, Ceilings
 
-__all__ = ["Ceiling", "Ceilings", "Found", "ceilings", "cpu_peaks", "find_device", "remeasure"]
+__all__ = ["Ceiling", "Ceilings", "Gpu", "ceilings", "cpu_peaks", "find_device", "remeasure"]

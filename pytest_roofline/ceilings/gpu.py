@@ -12,12 +12,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from roofline_engine.peaks import Device, Peaks, resolve
-from roofline_engine.peaks_table import Table
+from roofline_engine.peaks import Device
 
 #: Returns a module by its name, None where it is not installed.
 Import = Callable[[str], Any]
@@ -25,17 +23,12 @@ Import = Callable[[str], Any]
 _NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Gpu(NamedTuple):
     """A GPU and where it was found."""
 
     device: Device
     source: str  # what named the device
-    count: int | None = None  # how many devices are visible; None where the source does not say
-
-    def peaks(self, table: Table | None) -> Peaks:
-        """Return the device's peaks; their note says when the table cannot tell which product the device is."""
-        return resolve(table, self.device)
+    visible: int  # the number of visible devices
 
 
 def find_device(
@@ -43,11 +36,11 @@ def find_device(
     environ: Mapping[str, str] = os.environ,
     modules: Mapping[str, Any] = sys.modules,
     load: Import | None = None,
-) -> Found | None:
+) -> Gpu | None:
     """Return the GPU that a program started like this one would use first; None without a visible GPU."""
     load = load or _import
     torch = modules.get("torch")
-    sources: tuple[Callable[[], Found | None], ...] = (
+    sources: tuple[Callable[[], Gpu | None], ...] = (
         lambda: _from_torch(torch, started=True),
         lambda: _from_nvml(load("pynvml"), environ),
         lambda: _from_kfd(root, environ),
@@ -101,7 +94,7 @@ def first_visible(text: str | None, count: int) -> int | str | None:
     return listed[0]
 
 
-def _from_torch(torch: Any, *, started: bool) -> Found | None:
+def _from_torch(torch: Any, *, started: bool) -> Gpu | None:
     """Ask torch. An unstarted torch comes last: asking starts its GPU runtime, which does not survive a fork."""
     cuda = getattr(torch, "cuda", None)
     if cuda is None or bool(cuda.is_initialized()) is not started or not cuda.is_available():
@@ -111,10 +104,10 @@ def _from_torch(torch: Any, *, started: bool) -> Found | None:
     device = Device(
         gfx=gfx, device_name=props.name, cu_count=props.multi_processor_count, memory_bytes=float(props.total_memory)
     )
-    return Found(device=device, source="torch", count=cuda.device_count())
+    return Gpu(device, "torch", cuda.device_count())
 
 
-def _from_nvml(nvml: Any, environ: Mapping[str, str]) -> Found | None:
+def _from_nvml(nvml: Any, environ: Mapping[str, str]) -> Gpu | None:
     if nvml is None:
         return None
     nvml.nvmlInit()
@@ -124,7 +117,7 @@ def _from_nvml(nvml: Any, environ: Mapping[str, str]) -> Found | None:
         if first is None:
             return None
         handle_of = nvml.nvmlDeviceGetHandleByIndex if isinstance(first, int) else nvml.nvmlDeviceGetHandleByUUID
-        return Found(device=_nvml_device(nvml, handle_of(first)), source="NVML", count=count)
+        return Gpu(_nvml_device(nvml, handle_of(first)), "NVML", count)
     finally:
         nvml.nvmlShutdown()
 
@@ -151,20 +144,19 @@ def _nvml_device(nvml: Any, handle: Any) -> Device:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AmdGpu:
+class _AmdGpu(NamedTuple):
     uuid: str  # as ROCr prints it: ``GPU-`` and sixteen hexadecimal digits
     device: Device
 
 
-def _from_kfd(root: Path, environ: Mapping[str, str]) -> Found | None:
+def _from_kfd(root: Path, environ: Mapping[str, str]) -> Gpu | None:
     """Ask the Linux kernel, which lists AMD GPUs in the order in which ROCr and HIP number them."""
     nodes = [path for path in (root / _NODES).glob("*") if path.name.isdecimal()]
     listed = (_amd_gpu(root, node) for node in sorted(nodes, key=lambda path: int(path.name)))
     gpus = _visible([gpu for gpu in listed if gpu is not None], environ.get("ROCR_VISIBLE_DEVICES"))
     # HIP counts the devices that ROCr leaves visible.
     gpus = _visible(gpus, environ.get("HIP_VISIBLE_DEVICES", environ.get("CUDA_VISIBLE_DEVICES")))
-    return Found(device=gpus[0].device, source="the kernel's topology of AMD GPUs", count=len(gpus)) if gpus else None
+    return Gpu(gpus[0].device, "the kernel's topology of AMD GPUs", len(gpus)) if gpus else None
 
 
 def _visible(gpus: Sequence[_AmdGpu], text: str | None) -> list[_AmdGpu]:
@@ -227,7 +219,7 @@ def _properties(path: Path) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _from_amdsmi(smi: Any, environ: Mapping[str, str]) -> Found | None:
+def _from_amdsmi(smi: Any, environ: Mapping[str, str]) -> Gpu | None:
     """Ask AMD's library, only where the kernel's topology is unreadable: the library orders GPUs by bus, HIP does not."""
     if smi is None:
         return None
@@ -250,10 +242,10 @@ def _from_amdsmi(smi: Any, environ: Mapping[str, str]) -> Found | None:
         cu_count=units if isinstance(units, int) else None,
         memory_bytes=size * 2.0**20 if isinstance(size, int) else None,
     )
-    return Found(device=device, source="amd-smi", count=len(handles))
+    return Gpu(device, "amd-smi", len(handles))
 
 
-def _from_driver_files(root: Path, environ: Mapping[str, str]) -> Found | None:
+def _from_driver_files(root: Path, environ: Mapping[str, str]) -> Gpu | None:
     """Read the NVIDIA driver's file of each GPU, which has the product's name, the key of the peak table."""
     gpus = []
     for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
@@ -264,4 +256,4 @@ def _from_driver_files(root: Path, environ: Mapping[str, str]) -> Found | None:
         first = next((at for at, gpu in enumerate(gpus) if gpu.get("GPU UUID", "").startswith(first)), None)
     if first is None or not gpus[first].get("Model"):
         return None
-    return Found(device=Device(device_name=gpus[first]["Model"]), source="the NVIDIA driver's files", count=len(gpus))
+    return Gpu(Device(device_name=gpus[first]["Model"]), "the NVIDIA driver's files", len(gpus))

@@ -30,6 +30,10 @@ class Interval:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and self.low <= self.high < math.inf):
+            raise ValueError(f"{_format(self.low)}-{_format(self.high)}, expected finite numbers, the smaller first")
+
     @property
     def mid(self) -> float:
         """The number that stands for a range.
@@ -60,7 +64,7 @@ class Interval:
         match = _INTERVAL.fullmatch(text.strip())
         if not match:
             raise ValueError(f"{what} is {short_repr(text.strip())}, expected a number or a range such as 1.30-1.51")
-        return cls._checked(float(match[1]), float(match[2] or match[1]), what, text.strip())
+        return cls._named(what, float(match[1]), float(match[2] or match[1]))
 
     @classmethod
     def from_json(cls, value: object, what: str) -> Interval:
@@ -69,16 +73,15 @@ class Interval:
         Raises:
             ValueError: naming ``what``, the value and what was expected.
         """
-        ends = value if isinstance(value, list) and len(value) == 2 else [value, value]
-        return cls._checked(float(number(ends[0], what)), float(number(ends[1], what)), what, value)
+        low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
+        return cls._named(what, float(number(low, what)), float(number(high, what)))
 
     @classmethod
-    def _checked(cls, low: float, high: float, what: str, value: object) -> Interval:
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise ValueError(f"{what} is {short_repr(value)}, expected finite numbers")
-        if low > high:
-            raise ValueError(f"{what} is {short_repr(value)}, expected the smaller number first")
-        return cls(low, high)
+    def _named(cls, what: str, low: float, high: float) -> Interval:
+        try:
+            return cls(low, high)
+        except ValueError as error:
+            raise ValueError(f"{what} is {error}") from None
 
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -88,7 +91,7 @@ _DATE = re.compile(r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?")
 
 
 def _format(value: float) -> str:
-    return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+    return repr(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +137,6 @@ class Pair:
                 raise ValueError(f"{name} is {interval}, expected more than 0")
         if self.attainable is not None and self.attainable.low < 1:
             raise ValueError(f"attainable is {self.attainable}, expected a speedup of 1 or more")
-        for name in INTERVALS:
-            interval = getattr(self, name)
-            if interval is not None and not (math.isfinite(interval.low) and interval.low <= interval.high < math.inf):
-                raise ValueError(f"{name} is {interval.low} to {interval.high}, expected finite numbers, the smaller first")
         if not 0 <= self.noise < math.inf:
             raise ValueError(f"noise is {self.noise}, expected a relative change of at least 0")
         if self.date and not _DATE.fullmatch(self.date):

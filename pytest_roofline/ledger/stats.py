@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from roofline_engine.inputs import TARGETS_SCHEMA
@@ -271,19 +271,7 @@ def _or_none(value: float | None) -> str:
 
 def document(proposals: Iterable[Proposal], q: float) -> dict[str, Any]:
     """Return the targets that change, in the format that the engine's ``read_targets`` reads."""
-    rows = [
-        {
-            "device": item.device,
-            "op": item.op,
-            "axis": item.axis,
-            "dtype": item.dtype,
-            "target_eff": item.target_eff,
-            "prior": item.prior,
-            "observed": item.observed,
-            "n": item.n,
-            "source": item.source,
-        }
-        for item in proposals
-        if item.target_eff is not None
-    ]
+    rows = [asdict(item) for item in proposals if item.target_eff is not None]
+    for row in rows:
+        del row["why"]
     return {"schema": TARGETS_SCHEMA, "quantile": q, "targets": rows}

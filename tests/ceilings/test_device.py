@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.ceilings import Found, find_device
+from pytest_roofline.ceilings import Gpu, find_device
+from roofline_engine.peaks import resolve
 from roofline_engine.peaks_table import load
 from support.tool import ROOT
 
@@ -95,7 +96,7 @@ def torch(name: str, started: bool = True, hip: str | None = None, **keys: Any) 
     return SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=hip))
 
 
-def find(root: Path, modules: dict[str, Any] | None = None, loaded: dict[str, Any] | None = None, **env: str) -> Found | None:
+def find(root: Path, modules: dict[str, Any] | None = None, loaded: dict[str, Any] | None = None, **env: str) -> Gpu | None:
     return find_device(root, env, modules or {}, (loaded or {}).get)
 
 
@@ -113,7 +114,7 @@ def test_amds_topology_gives_architecture_units_memory_and_clocks(tmp_path: Path
     device = found.device
     assert (device.gfx, device.cu_count, device.memory_bytes) == ("gfx942", 304, 206141652992.0)
     assert (device.clock_khz, device.memory_clock_khz, device.memory_bus_bits) == (2.1e6, 1.3e6, 8192.0)
-    assert found.peaks(TABLE).product == "mi300x"  # gfx942 is four products: units and memory tell which
+    assert resolve(TABLE, found.device).product == "mi300x"  # gfx942 is four products: units and memory tell which
 
 
 def test_a_server_boards_product_name_is_read(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_server_boards_product_name_is_read(tmp_path: Path) -> None:
     found = find(tmp_path)
     assert found
     assert found.device.device_name == "AMD Instinct MI300X OAM"
-    assert found.peaks(TABLE).product == "mi300x"
+    assert resolve(TABLE, found.device).product == "mi300x"
 
 
 @pytest.mark.parametrize(
@@ -164,9 +165,9 @@ def test_nvml_gives_the_first_visible_gpu(tmp_path: Path) -> None:
     nvml = Nvml(H100, A100)
     found = find(tmp_path, loaded={"pynvml": nvml})
     assert found
-    assert (found.device.device_name, found.device.gfx, found.count) == ("NVIDIA H100 80GB HBM3", "sm_90", 2)
+    assert (found.device.device_name, found.device.gfx, found.visible) == ("NVIDIA H100 80GB HBM3", "sm_90", 2)
     assert (found.device.clock_khz, found.device.memory_bus_bits) == (1.98e6, None)
-    assert found.peaks(TABLE).product == "h100-sxm"
+    assert resolve(TABLE, found.device).product == "h100-sxm"
     assert nvml.open == 0
 
 
@@ -187,7 +188,7 @@ def test_a_library_that_fails_is_passed_over_for_the_drivers_files(tmp_path: Pat
     found = find(tmp_path, loaded={"pynvml": Nvml(broken=True), "amdsmi": SimpleNamespace()})
     assert found
     assert found.source == "the NVIDIA driver's files"
-    assert found.peaks(TABLE).product == "h100-sxm"
+    assert resolve(TABLE, found.device).product == "h100-sxm"
 
 
 def test_amds_library_is_asked_where_the_topology_is_not_to_be_read(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_a_torch_that_has_its_gpu_in_use_is_asked_first(tmp_path: Path) -> None:
     amd = find(tmp_path, modules={"torch": torch("AMD Instinct MI300X", hip="6.3", gcnArchName="gfx942:sramecc+:xnack-")})
     assert amd
     assert amd.device.gfx == "gfx942:sramecc+:xnack-"
-    assert amd.peaks(TABLE).gfx == "gfx942"
+    assert resolve(TABLE, amd.device).gfx == "gfx942"
 
 
 def test_a_torch_that_has_not_started_its_gpu_is_asked_last(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_two_appends_are_one_ledger(tmp_path: Path, first: list[Pair], second: l
         ('{"kernel": 3}', "kernel is 3, expected text"),
         ('{"kernel": "k", "measured": "fast"}', "measured is 'fast', expected a number"),
         ('{"kernel": "k", "measured": [1, 2, 3]}', "measured"),
-        ('{"kernel": "k", "measured": [2, 1]}', "the smaller number first"),
+        ('{"kernel": "k", "measured": [2, 1]}', "the smaller first"),
         ('{"kernel": "k", "measured": true}', "measured"),
         ('{"kernel": "k", "attainable": NaN}', "finite"),
     ],

@@ -1,4 +1,4 @@
-"""What a kernel's name says: the op, its stage, its dtypes. A name is a hint (stage A); shapes.json is evidence.
+"""Read a kernel's name: the op, its stage, its dtypes. A name is a hint (stage A); shapes.json is evidence.
 
 Names are other people's: Triton functions, mangled C++, Tensile solutions, profiler rows that are no kernels. The first
 rule that fits decides; a name that fits none is unknown and is not guessed.
@@ -25,152 +25,54 @@ UNMODELLED = {
     "unknown": "the name matches no op that is known; give shapes.json with an op",
 }
 
-_RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("memcpy", ("memcpy dtod", "memcpy htod", "memcpy dtoh", "memcpy ptop", "memset (", "__amd_rocclr_", "copybuffer")),
-    (
-        "collective",
-        (
-            "nccl",
-            "rccl",
-            "allreduce",
-            "all_reduce",
-            "cross_device_reduce",
-            "quickreduce",
-            "allgather",
-            "all_gather",
-            "reducescatter",
-            "reduce_scatter",
-            "alltoall",
-            "all_to_all",
-            "all2all",
-            "multimem",
-            "symm_mem",
-            "oneshot",
-            "twoshot",
-            "deep_ep",
-        ),
+#: The first op with one of these words in the name, in order.
+_RULES = {
+    "memcpy": r"memcpy dtod|memcpy htod|memcpy dtoh|memcpy ptop|memset \(|__amd_rocclr_|copybuffer",
+    "collective": (
+        "nccl|rccl|allreduce|all_reduce|cross_device_reduce|quickreduce|allgather|all_gather|reducescatter"
+        "|reduce_scatter|alltoall|all_to_all|all2all|multimem|symm_mem|oneshot|twoshot|deep_ep"
     ),
     # Inductor names a fused pointwise or reduction kernel after everything it fused, attention and MoE included.
-    ("fused", ("triton_poi_", "triton_red_", "triton_per_", "triton_tem_fused")),
-    (
-        "helper",
-        (
-            "splitkreduce",
-            "splitk_reduce",
-            "split_k_reduce",
-            "reduce_kernel",
-            "postgsu",
-            "combine",
-            "merge_attn",
-            "finalize",
-            "computewgradsplitk",
-            "kv_indices",
-            "block_score",
-            "decode_score",
-            "reshape_and_cache",
-            "offsetskernel",
-        ),
+    "fused": "triton_poi_|triton_red_|triton_per_|triton_tem_fused",
+    "helper": (
+        "splitkreduce|splitk_reduce|split_k_reduce|reduce_kernel|postgsu|combine|merge_attn|finalize"
+        "|computewgradsplitk|kv_indices|block_score|decode_score|reshape_and_cache|offsetskernel"
     ),
-    ("conv", ("fprop", "dgrad", "wgrad", "igemm_", "implicit_gemm", "scudnn", "conv2d", "conv3d", "winograd", "convolution")),
-    (
-        "linear_attention",
-        (
-            "gated_delta",
-            "chunk_fwd_kernel",
-            "chunk_delta",
-            "recurrent_gated",
-            "fused_recurrent",
-            "causal_conv1d",
-            "mamba",
-            "selective_scan",
-            "state_passing",
-            "linear_attn",
-            "lightning_attn",
-            "chunk_scan",
-            "chunk_state",
-            "_kda_",
-        ),
+    "conv": "fprop|dgrad|wgrad|igemm_|implicit_gemm|scudnn|conv2d|conv3d|winograd|convolution",
+    "linear_attention": (
+        "gated_delta|chunk_fwd_kernel|chunk_delta|recurrent_gated|fused_recurrent|causal_conv1d|mamba"
+        "|selective_scan|state_passing|linear_attn|lightning_attn|chunk_scan|chunk_state|_kda_"
     ),
-    (
-        "moe_helper",
-        (
-            "moe_sort",
-            "moesort",
-            "_sort",
-            "moe_align",
-            "moe_reduction",
-            "moe_sum",
-            "moe_fused_gate",
-            "routing",
-            "gating",
-            "topk_softmax",
-            "topk_sigmoid",
-            "topk_softplus",
-            "topkgating",
-            "grouped_topk",
-            "permute",
-            "smooth_quant",
-            "moe::dev::activation",
-            "count_and_sort",
-            "expert_histogram",
-            "expert_tokens",
-        ),
+    "moe_helper": (
+        "moe_sort|moesort|_sort|moe_align|moe_reduction|moe_sum|moe_fused_gate|routing|gating|topk_softmax"
+        "|topk_sigmoid|topk_softplus|topkgating|grouped_topk|permute|smooth_quant|moe::dev::activation"
+        "|count_and_sort|expert_histogram|expert_tokens"
     ),
-    ("rope", ("_rope", "rope_", "ropekernel", "rotary")),
-    ("moe", ("moe", "fused_experts", "matmul_ogs", "grouped_gemm", "group_gemm")),
-    ("rmsnorm", ("rmsnorm", "rms_norm", "fused_rms")),
-    ("layernorm", ("layernorm", "layer_norm", "layernormkernel")),
-    ("mla_decode", ("_mla", "mla_", "flashmla", "flash_mla", "mqa_logits", "sparse_mla", "indexer")),
-    ("attention", ("attention", "attn", "fmha", "flash_fwd", "sdpa", "flashinfer::batch")),
-    ("sampling", ("topk", "top_k", "sampling", "argmax", "multinomial", "sort_kernel", "radixsort")),
-    ("softmax", ("softmax",)),
-    (
-        "gemm",
-        (
-            "gemm",
-            "gemv",
-            "cijk_",
-            "matmul",
-            "nvjet",
-            "cublas",
-            "cutlass",
-            "splitk",
-            "split_k",
-            "xmma",
-            "wvsplit",
-            "flatmm",
-            "linear_kernel",
-            "_mm_kernel",
-        ),
-    ),
-    ("quantize", ("quant",)),
-    ("copy", ("direct_copy", "copy_kernel", "catarray", "concat")),
-    (
-        "elementwise",
-        (
-            "elementwise",
-            "silu",
-            "gelu",
-            "act_and_mul",
-            "swiglu",
-            "fillfunctor",
-            "add_kernel",
-            "mul_kernel",
-            "sigmoid",
-        ),
-    ),
-)
+    "rope": "_rope|rope_|ropekernel|rotary",
+    "moe": "moe|fused_experts|matmul_ogs|grouped_gemm|group_gemm",
+    "rmsnorm": "rmsnorm|rms_norm|fused_rms",
+    "layernorm": "layernorm|layer_norm|layernormkernel",
+    "mla_decode": "_mla|mla_|flashmla|flash_mla|mqa_logits|sparse_mla|indexer",
+    "attention": "attention|attn|fmha|flash_fwd|sdpa|flashinfer::batch",
+    "sampling": "topk|top_k|sampling|argmax|multinomial|sort_kernel|radixsort",
+    "softmax": "softmax",
+    "gemm": ("gemm|gemv|cijk_|matmul|nvjet|cublas|cutlass|splitk|split_k|xmma|wvsplit|flatmm|linear_kernel|_mm_kernel"),
+    "quantize": "quant",
+    "copy": "direct_copy|copy_kernel|catarray|concat",
+    "elementwise": "elementwise|silu|gelu|act_and_mul|swiglu|fillfunctor|add_kernel|mul_kernel|sigmoid",
+}
+_PATTERNS = [(op, re.compile(words)) for op, words in _RULES.items()]
 _DECODE = ("decode", "paged", "unified_attention")
 _PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
 
 
 class Hint(NamedTuple):
-    """What a name suggests: the op, the MoE stage ("1", "2" or None), activation and weight dtypes where it spells them."""
+    """What a name suggests."""
 
     op: str
-    stage: str | None = None
-    dtype: Dtype | None = None
-    weight_dtype: Dtype | None = None
+    stage: str | None = None  # of a MoE: "1" or "2"
+    dtype: Dtype | None = None  # of the activations, where the name spells it
+    weight_dtype: Dtype | None = None  # likewise
 
 
 def classify(name: str, classification: str = "", regime: str = "decode") -> Hint:
@@ -180,19 +82,14 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
     """
     low = name.lower()
     op = _match(low)
-    told = _match(classification.lower()) if classification else "unknown"
-    told_firmly = told in ("collective", "moe", "attention", "gemm") and op in ("elementwise", "copy")
-    if op == "unknown" or told_firmly:
-        op = told
+    profiled = _match(classification.lower()) if classification else "unknown"
+    if op == "unknown" or (profiled in ("collective", "moe", "attention", "gemm") and op in ("elementwise", "copy")):
+        op = profiled
     if op == "attention" and _has(low, "bwd", "backward"):
         op = "attn_backward"
     if op == "attention":
-        if any(word in low for word in _DECODE) and not any(word in low for word in _PREFILL):
-            op = "attn_decode"
-        elif any(word in low for word in _PREFILL):
-            op = "attn_prefill"
-        else:
-            op = "attn_prefill" if regime == "prefill" else "attn_decode"
+        is_prefill = _has(low, *_PREFILL) or (regime == "prefill" and not _has(low, *_DECODE))
+        op = "attn_prefill" if is_prefill else "attn_decode"
     if op != "moe":
         return Hint(op)
     stage = "1" if _has(low, "moe1", "stage1", "stage_1", "gate_up") else None
@@ -200,17 +97,13 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
     return Hint(op, stage, _spelled(low, "a"), _spelled(low, "w"))
 
 
-@lru_cache(maxsize=2**16)  # a Top-N is looked through twice: for the verdicts, and for the neighbours to fuse with
+@lru_cache(maxsize=2**16)  # a Top-N is looked through twice: for the verdicts, and for the neighbors to fuse with
 def _match(low: str) -> str:
     if low in ("comm", "communication"):
         return "collective"
     if low in ("norm", "normalization"):
         return "rmsnorm"
-    for op, words in _RULES:
-        for word in words:
-            if word in low:
-                return op
-    return "unknown"
+    return next((op for op, pattern in _PATTERNS if pattern.search(low)), "unknown")
 
 
 def _has(low: str, *words: str) -> bool:
@@ -226,7 +119,7 @@ def _spelled(low: str, letter: str) -> Dtype | None:
 
 
 def clean_name(name: str) -> str:
-    """A kernel's name without the marks of its code object: ``[clone .kd]``, ``(.kd)``, ``.kd``."""
+    """Return a kernel's name without the marks of its code object: ``[clone .kd]``, ``(.kd)``, ``.kd``."""
     text = name.strip()
     for mark in ("[clone .kd]", "(.kd)", ".kd"):
         if text.endswith(mark):
@@ -235,14 +128,14 @@ def clean_name(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters, as truncated names have it."""
+    """Return a kernel's name without return type, template arguments and parameters, as truncated names have it."""
     text = name[len("void ") :] if name.startswith("void ") else name
     text = text.replace("(anonymous namespace)", "{anonymous}")
     return re.split(r"[<(]", text, maxsplit=1)[0].strip() or name
 
 
 def short_name(name: str) -> str:
-    """A label of at most 60 characters: without template arguments, parameters and return type."""
+    """Return a label of at most 60 characters, without template arguments, parameters and return type."""
     text = name.split("(")[0] if not name.startswith("(") else name
     text = text.split("<")[0].strip() or name
     if text.startswith("void "):

@@ -436,7 +436,7 @@ def test_a_rule_that_is_not_understood_leaves_the_width_unknown(rule: str) -> No
         ({"expert_dtype": "fp5"}, "expert_dtype: unknown dtype 'fp5'"),
         ({"sliding_window": 4096, "model_type": "new"}, "sliding_window is given, but not which layers use it"),
         ({"quantization_config": "fp8"}, "quantization_config is str"),
-        ({"quantization_config": {"quant_method": "magic"}}, "magic: the weights' width is not known"),
+        ({"quantization_config": {"quant_method": "magic"}}, "magic: the weights' width is unknown"),
         ({"quantization_config": {"quant_method": "fp8", "weight_block_size": 128}}, "weight_block_size is 128"),
         ({"quantization_config": {**FP8, "modules_to_not_convert": "lm_head"}}, "modules_to_not_convert is 'lm_head'"),
     ],

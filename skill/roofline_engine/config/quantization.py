@@ -1,12 +1,13 @@
-"""What a config.json's ``quantization_config`` stores narrow, how wide with its scales, and what it leaves alone.
+"""Read ``quantization_config``: what a checkpoint stores narrow, how wide with its scales, and which modules it excludes.
 
-A width here moves every figure by 2x or more, so what is not understood is unknown, with one line.
+A width here moves every figure by 2x or more, so a scheme that is not understood leaves the width unknown.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ..units import Dtype, parse_dtype
@@ -33,20 +34,14 @@ _PLAIN = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "fbgemm_fp8": "f
 
 
 class Quantization(NamedTuple):
-    """One quantization of a checkpoint.
-
-    dtype: of what is converted, its width with the share of block scales; None where it cannot be told.
-    activations: the dtype the matrix units are fed, None where activations stay at the model's. kv: of the KV cache, where
-    the checkpoint says. block: values that share a scale, as rows x columns. excluded: part to the layers that keep the
-    model's dtype (None is all of them).
-    """
+    """One quantization of a checkpoint."""
 
     method: str
-    dtype: Dtype | None
-    activations: Dtype | None = None
-    kv: Dtype | None = None
-    block: tuple[int, ...] = ()
-    excluded: Mapping[str, frozenset[int] | None] = {}
+    dtype: Dtype | None  # of the converted weights, its width with the share of block scales; None is unknown
+    activations: Dtype | None = None  # what the matrix units are fed; None where activations stay at the model's dtype
+    kv: Dtype | None = None  # of the KV cache, where the checkpoint says
+    block: tuple[int, ...] = ()  # values that share a scale, as rows x columns
+    excluded: Mapping[str, frozenset[int] | None] = {}  # part to the layers that keep the model's dtype (None: all)
 
 
 def read(data: object, keys: Keys, layers: int | None) -> Quantization:
@@ -57,35 +52,35 @@ def read(data: object, keys: Keys, layers: int | None) -> Quantization:
     inner = Keys(data, keys.problems)
     method = (inner.text("quant_method") or inner.text("quant_algo") or "").lower()
     rules = _rules(inner)
-    known = _known(inner, method, rules)
-    if known is None:
-        keys.wrong(f"config.json: quantization_config: {method or 'no quant_method'}: the weights' width is not known from it")
+    scheme = _read_scheme(inner, method, rules)
+    if scheme is None:
+        keys.wrong(f"config.json: quantization_config: {method or 'no quant_method'}: the weights' width is unknown")
         return Quantization(method, None)
-    excluded, strange = find_parts(rules, layers)
-    if strange:
-        keys.wrong(f"config.json: quantization_config: the rule {strange[0]!r:.60} is not understood: the width is not known")
-        known = known._replace(dtype=None)
-    return known._replace(excluded=excluded)
+    excluded, refused = find_parts(rules, layers)
+    if refused:
+        keys.wrong(f"config.json: quantization_config: the rule {refused[0]!r:.60} is not understood: the width is unknown")
+        scheme = scheme._replace(dtype=None)
+    return scheme._replace(excluded=excluded)
 
 
 def _rules(keys: Keys) -> list[str]:
-    """Every list of modules that stay as they are, whatever the tool calls it."""
-    found: list[str] = []
+    """Every list of modules that are not converted, whatever the tool calls it."""
+    rules: list[str] = []
     for key in ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "exclude_modules", "llm_int8_skip_modules"):
         value = keys.data.get(key)
         if isinstance(value, list):
-            found += [item for item in value if isinstance(item, str)]
+            rules += [item for item in value if isinstance(item, str)]
         elif value is not None:
             keys.wrong(f"config.json: quantization_config: {key} is {value!r:.40}, expected a list of modules")
     dynamic = keys.data.get("dynamic")  # GPTQModel: a rule that starts with "-:" leaves its modules alone
     if isinstance(dynamic, Mapping):
-        found += ["re:" + str(rule)[2:] for rule in dynamic if str(rule).startswith("-:")]
+        rules += ["re:" + str(rule)[2:] for rule in dynamic if str(rule).startswith("-:")]
     if keys.text("quant_method").lower() in ("awq", "gptq", "auto-round") and keys.data.get("lm_head") is not True:
-        found.append("lm_head")  # both convert the layers only, unless told
-    return found
+        rules.append("lm_head")  # they convert the layers only, unless the config says otherwise
+    return rules
 
 
-def _known(keys: Keys, method: str, rules: list[str]) -> Quantization | None:
+def _read_scheme(keys: Keys, method: str, rules: list[str]) -> Quantization | None:
     if method == "fp8":
         return _fp8(keys)
     if method in _PLAIN:
@@ -112,17 +107,16 @@ def _fp8(keys: Keys) -> Quantization:
     if not sizes:
         keys.wrong(f"config.json: quantization_config: weight_block_size is {block!r:.40}, expected two sizes")
         return Quantization("fp8", None, fp8)
-    return Quantization("fp8", scaled(fp8, scale, sizes), fp8, block=sizes)
+    return Quantization("fp8", add_scales(fp8, scale, sizes), fp8, block=sizes)
 
 
 def _positive(value: object) -> tuple[int, ...]:
     items = value if isinstance(value, list) else []
-    fine = all(isinstance(item, int) and not isinstance(item, bool) and item > 0 for item in items)
-    return tuple(items) if fine else ()
+    return tuple(items) if all(type(item) is int and item > 0 for item in items) else ()
 
 
-def scaled(dtype: Dtype, scale_bits: float, block: Sequence[int]) -> Dtype:
-    """``dtype`` with its share of one scale of ``scale_bits`` per block."""
+def add_scales(dtype: Dtype, scale_bits: float, block: Sequence[int]) -> Dtype:
+    """Return ``dtype`` with its share of one scale of ``scale_bits`` per block."""
     values = 1
     for size in block:
         values *= size
@@ -137,7 +131,7 @@ def _grouped_int(keys: Keys, method: str) -> Quantization | None:
     if not group or group < 0:  # -1: a scale per row
         return Quantization(method, dtype)
     zero = keys.data.get("zero_point") is True or keys.data.get("sym") is False
-    return Quantization(method, scaled(dtype, _SCALE_16 + (bits if zero else 0), (group,)), block=(group,))
+    return Quantization(method, add_scales(dtype, _SCALE_16 + (bits if zero else 0), (group,)), block=(group,))
 
 
 def _compressed(keys: Keys, rules: list[str]) -> Quantization | None:
@@ -153,9 +147,9 @@ def _compressed(keys: Keys, rules: list[str]) -> Quantization | None:
     dtype, block = _tensor(weights, keys.text("format"))
     if dtype is None:
         return None
-    fed = _tensor(inputs, keys.text("format"))[0] if inputs.data else None
+    activations = _tensor(inputs, keys.text("format"))[0] if inputs.data else None
     cache = _tensor(keys.group("kv_cache_scheme"), "")[0] if keys.first("kv_cache_scheme") else None
-    return Quantization("compressed-tensors", dtype, fed, cache, block)
+    return Quantization("compressed-tensors", dtype, activations, cache, block)
 
 
 def _for_experts(groups: list[Keys]) -> Keys | None:
@@ -183,37 +177,33 @@ def _tensor(keys: Keys, form: str) -> tuple[Dtype | None, tuple[int, ...]]:
     dtype = parse_dtype("fp8" if kind == "float" else f"int{bits}")
     block = _positive(keys.data.get("block_structure")) or ((group,) if group > 0 else ())
     zero = (bits or 0) if keys.data.get("symmetric") is False else 0
-    return (scaled(dtype, _SCALE_16 + zero, block), block) if block else (dtype, ())
+    return (add_scales(dtype, _SCALE_16 + zero, block), block) if block else (dtype, ())
 
 
 def _modelopt(keys: Keys) -> Quantization | None:
     algorithm = keys.text("quant_algo").upper()
     if algorithm not in _MODELOPT:
         return None
-    weights, fed = _MODELOPT[algorithm]
+    weights, activations = _MODELOPT[algorithm]
     dtype, block = parse_dtype(weights), _positive(None)
     group = keys.size("group_size", minimum=-1)
     if weights == "int4" and group and group > 0:
-        dtype, block = scaled(dtype, _SCALE_16, (group,)), (group,)
+        dtype, block = add_scales(dtype, _SCALE_16, (group,)), (group,)
     narrow = keys.text("kv_cache_quant_algo").upper() == "FP8" or keys.group("kv_cache_scheme").data.get("num_bits") == 8
     kv = parse_dtype("fp8") if narrow else None
-    return Quantization("modelopt", dtype, parse_dtype(fed) if fed else None, kv, block)
+    return Quantization("modelopt", dtype, parse_dtype(activations) if activations else None, kv, block)
 
 
 def _quark(keys: Keys) -> Quantization | None:
     """Quark: ``global_quant_config`` for every layer; a ``layer_quant_config`` that differs leaves the width unknown."""
     if keys.group("layer_quant_config").data:
         return None
-    whole = keys.group("global_quant_config")
-    weights, fed = _quark_tensor(whole.group("weight")), _quark_tensor(whole.group("input_tensors"))
-    kv = next((_quark_tensor(item) for item in _kv_tensors(keys)), None)
-    return None if weights is None else Quantization("quark", weights, fed, kv)
-
-
-def _kv_tensors(keys: Keys) -> Iterable[Keys]:
-    for value in keys.group("kv_cache_quant_config").data.values():
-        if isinstance(value, Mapping):
-            yield Keys(value, keys.problems).group("output_tensors")
+    every = keys.group("global_quant_config")
+    weights, activations = _quark_tensor(every.group("weight")), _quark_tensor(every.group("input_tensors"))
+    schemes = keys.group("kv_cache_quant_config").data.values()
+    caches = (Keys(item, keys.problems).group("output_tensors") for item in schemes if isinstance(item, Mapping))
+    kv = next(map(_quark_tensor, caches), None)
+    return None if weights is None else Quantization("quark", weights, activations, kv)
 
 
 def _quark_tensor(keys: Keys) -> Dtype | None:
@@ -226,58 +216,41 @@ def _quark_tensor(keys: Keys) -> Dtype | None:
         dtype = parse_dtype(name)
     except ValueError:
         return None
-    return scaled(dtype, _SCALE_16, (group,)) if group and group > 0 else dtype
+    return add_scales(dtype, _SCALE_16, (group,)) if group and group > 0 else dtype
 
 
-#: Modules as families of models name them; a rule covers a part when it covers one of its names ("#" is any layer).
-PARTS: dict[str, tuple[str, ...]] = {
+#: Modules as families of models name them; a rule covers a part when it covers one of its names.
+_PARTS = {
     "experts": (
-        "mlp.experts.0.gate_proj",
-        "mlp.experts.0.gate_up_proj",
-        "mlp.experts.gate_up_proj",
-        "block_sparse_moe.experts.0.w1",
-        "feed_forward.experts.gate_up_proj",
-        "mixer.experts.0.up_proj",
+        "mlp.experts.0.gate_proj mlp.experts.0.gate_up_proj mlp.experts.gate_up_proj"
+        " block_sparse_moe.experts.0.w1 feed_forward.experts.gate_up_proj mixer.experts.0.up_proj"
     ),
     "experts (down)": (
-        "mlp.experts.0.down_proj",
-        "mlp.experts.down_proj",
-        "block_sparse_moe.experts.0.w2",
-        "feed_forward.experts.down_proj",
-        "mixer.experts.0.down_proj",
+        "mlp.experts.0.down_proj mlp.experts.down_proj block_sparse_moe.experts.0.w2"
+        " feed_forward.experts.down_proj mixer.experts.0.down_proj"
     ),
     "shared_experts": (
-        "mlp.shared_experts.gate_proj",
-        "mlp.shared_expert.gate_proj",
-        "block_sparse_moe.shared_experts.gate_proj",
-        "feed_forward.shared_expert.gate_proj",
-        "mixer.shared_experts.up_proj",
+        "mlp.shared_experts.gate_proj mlp.shared_expert.gate_proj block_sparse_moe.shared_experts.gate_proj"
+        " feed_forward.shared_expert.gate_proj mixer.shared_experts.up_proj"
     ),
-    "dense_mlp": ("mlp.gate_proj", "mlp.gate_up_proj", "mlp.down_proj", "feed_forward.gate_proj"),
+    "dense_mlp": "mlp.gate_proj mlp.gate_up_proj mlp.down_proj feed_forward.gate_proj",
     "attention": (
-        "self_attn.q_proj",
-        "self_attn.qkv_proj",
-        "self_attn.o_proj",
-        "self_attn.q_a_proj",
-        "self_attn.kv_b_proj",
-        "attention.q_proj",
-        "mixer.q_proj",
+        "self_attn.q_proj self_attn.qkv_proj self_attn.o_proj self_attn.q_a_proj self_attn.kv_b_proj"
+        " attention.q_proj mixer.q_proj"
     ),
-    "linear_attention": ("linear_attn.in_proj_qkvz", "linear_attn.out_proj", "mixer.in_proj"),
-    "router": ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "feed_forward.router", "mixer.gate"),
-    "norms": ("input_layernorm", "post_attention_layernorm"),
-    "lm_head": ("lm_head",),
-    "embeddings": ("embed_tokens",),
+    "linear_attention": "linear_attn.in_proj_qkvz linear_attn.out_proj mixer.in_proj",
+    "router": "mlp.gate mlp.router block_sparse_moe.gate feed_forward.router mixer.gate",
+    "norms": "input_layernorm post_attention_layernorm",
+    "lm_head": "lm_head",
+    "embeddings": "embed_tokens",
 }
 _OTHER_TOWERS = ("vision", "visual", "audio", "mm_projector")  # their layers are numbered too, and are not the model's
 _OUTSIDE = ("lm_head", "embeddings")  # not in a layer
-
-
 #: Longer rules, and rules with more wildcards or groups, are refused: matching one must not take long.
 _LONGEST_RULE, _MOST_WILDCARDS, _MOST_GROUPS = 300, 5, 8
 #: The regular expressions that rules use: a quantifier only follows a single character, so none can nest.
-_SIMPLE = re.compile(r"(?:[\w.#|()-]|\\[.\-_dw]|\[\^?[\w.-]+\]|(?:\.|\\[dw]|\[\^?[\w.-]+\])[*+]|\(\?:)*\$?")
-_LAYER = re.compile(r".*?layers\\?\.(\d+)(?=\\?\.(?![*+])|$)")
+_SIMPLE = re.compile(r"(?:[\w.|()-]|\\[.\-_dw]|\[\^?[\w.-]+\]|(?:\.|\\[dw]|\[\^?[\w.-]+\])[*+]|\(\?:)*\$?")
+_LAYER = re.compile(r".*?layers\\?\.(\d+)(?=\\?\.(?![*+])|\(\?:|$)")
 #: As many layers as a model may have whose config does not tell.
 _UNKNOWN_DEPTH = 200
 
@@ -287,63 +260,66 @@ def find_parts(rules: Iterable[str], layers: int | None) -> tuple[dict[str, froz
 
     layers: how many the model has; None where that is unknown.
     """
-    numbers: dict[str, set[int | None]] = {}  # the layers that rules name one by one, by the rest of the rule
-    spelled: dict[str, str] = {}  # the first such rule as it is written
+    refused: list[str] = []
+    named_layers: dict[str, set[int]] = {}  # by expression; those that differ in one layer's number are one, with "#"
     for rule in rules:
         if any(word in rule for word in _OTHER_TOWERS):
             continue
-        text = rule[len("re:") :] if rule.startswith("re:") else rule
-        layer = _LAYER.match(text)
-        start, rest = (".*" if rule.startswith("re:") else "*", text[layer.end() :]) if layer else ("", text)
-        kept = f"{start}layers.#{rest}" if layer else text
-        key = f"re:{kept}" if rule.startswith("re:") else kept
-        numbers.setdefault(key, set()).add(int(layer.group(1)) if layer else None)
-        spelled.setdefault(key, rule)
-    refused: list[str] = []
-    found: dict[str, frozenset[int] | None] = {}
-    for rule, named in numbers.items():
-        pattern = _compile_rule(rule)
-        if pattern is None:
-            refused.append(spelled[rule])
+        expression = _to_expression(rule)
+        if expression is None:
+            refused.append(rule)
             continue
-        for part, names in PARTS.items():
-            covered = _covered_layers(pattern, part, names, named, layers)
-            if covered is not None and not covered:
-                continue
-            before = found.get(part, frozenset())
-            found[part] = None if covered is None or before is None else before | covered
+        layer = _LAYER.match(expression)
+        if layer:
+            expression = rf".*layers\.#{expression[layer.end() :]}"
+        named_layers.setdefault(expression, set()).update(map(int, layer.groups()) if layer else ())
+    found: dict[str, frozenset[int] | None] = {}
+    for expression, named in named_layers.items():
+        pattern = re.compile(expression)
+        for part, names in _PARTS.items():
+            covered = _covered_layers(pattern, part, names.split(), named, layers)
+            if covered is None or covered:
+                before = found.get(part, frozenset())
+                found[part] = None if covered is None or before is None else before | covered
     return found, refused
 
 
-def _compile_rule(rule: str) -> re.Pattern[str] | None:
-    """Compile a rule: a module or a run of its components with ``*``, or an expression anchored at the start; None: refused."""
-    if len(rule) > _LONGEST_RULE:
-        return None
-    if not rule.startswith("re:"):
+def _to_expression(rule: str) -> str | None:
+    """Turn a rule into a regular expression, for ``match``; None for one that is refused.
+
+    A rule is a module or a run of its components with ``*``, or after ``re:`` an expression.
+    """
+    if rule.startswith("re:"):
+        expression = rule[len("re:") :].lstrip("^")
+        simple = _SIMPLE.fullmatch(expression) and expression.count("(") <= _MOST_GROUPS
+        wildcards = len(re.findall(r"[*+]", expression))
+    else:
         pieces = rule.strip(".").split("*")
-        if len(pieces) > _MOST_WILDCARDS:
-            return None
-        return re.compile(r"(?:.*\.)?" + ".*".join(map(re.escape, pieces)) + r"(?:\..*)?$")
-    text = rule[len("re:") :].lstrip("^")
-    if not _SIMPLE.fullmatch(text) or len(re.findall(r"[*+]", text)) > _MOST_WILDCARDS or text.count("(") > _MOST_GROUPS:
+        expression = r"(?:.*\.)?" + ".*".join(map(re.escape, pieces)) + r"(?:\..*)?$"
+        simple, wildcards = True, len(pieces)
+    if not simple or wildcards > _MOST_WILDCARDS or len(rule) > _LONGEST_RULE:
         return None
     try:
-        return re.compile(text)
+        re.compile(expression)
     except re.error:
         return None
+    return expression
 
 
 def _covered_layers(
-    pattern: re.Pattern[str], part: str, names: Sequence[str], named: Iterable[int | None], layers: int | None
+    pattern: re.Pattern[str], part: str, names: Sequence[str], named: AbstractSet[int], layers: int | None
 ) -> frozenset[int] | None:
     """The layers whose ``part`` a rule covers; None is all of them."""
+
+    def covers(prefix: str) -> bool:
+        return any(pattern.match(prefix + name) for name in names)
+
     if part in _OUTSIDE:
-        return None if any(pattern.match(prefix + name) for prefix in ("", "model.") for name in names) else frozenset()
-    given = frozenset(number for number in named if number is not None)
-    if given:  # "#" has taken the place of the number
-        return given if any(pattern.match(f"model.layers.#.{name}") for name in names) else frozenset()
-    if not re.search(r"\d", pattern.pattern.replace("[0-9]", "")):  # treats all layers alike
-        return None if any(pattern.match(f"model.layers.0.{name}") for name in names) else frozenset()
-    every = range(layers or _UNKNOWN_DEPTH)
-    covered = frozenset(at for at in every if any(pattern.match(f"model.layers.{at}.{name}") for name in names))
-    return None if len(covered) == len(every) else covered
+        return None if covers("") or covers("model.") else frozenset()
+    if named:
+        return frozenset(named) if covers("model.layers.#.") else frozenset()
+    if not re.search(r"\d", pattern.pattern.replace("[0-9]", "")):  # all layers alike
+        return None if covers("model.layers.0.") else frozenset()
+    depth = layers or _UNKNOWN_DEPTH
+    covered = frozenset(layer for layer in range(depth) if covers(f"model.layers.{layer}."))
+    return None if len(covered) == depth else covered

@@ -426,7 +426,7 @@ def test_a_rule_that_is_not_understood_leaves_the_width_unknown(rule: str) -> No
         ({"hidden_size": -1}, "hidden_size is -1"),
         ({"num_hidden_layers": 10**12}, "num_hidden_layers is 1000000000000, expected at most"),
         ({"layer_types": ["full_attention"] * 3}, "layer_types has 3 layers, num_hidden_layers says 8"),
-        ({"layer_types": ["quantum_attention"] * 8}, "no layer kind 'quantum_attention' is known"),
+        ({"layer_types": ["quantum_attention"] * 8}, "the layer kind 'quantum_attention' is unknown"),
         ({"layer_types": "full_attention"}, "layer_types is 'full_attention', expected a list"),
         ({"moe_layer_freq": [1, 0]}, "moe_layer_freq has 2 layers"),
         ({"first_k_dense_replace": "three"}, "first_k_dense_replace is 'three'"),

@@ -1,7 +1,7 @@
-"""Which layers of a model run which attention and which hold experts, one entry a layer, as its config.json tells.
+"""Read which layers of a model run which attention and which hold experts, one item a layer.
 
-Each family has keys of its own. Where none tells, the default of the family's class in Hugging Face transformers stands
-(``configuration_<model_type>.py``, named beside each); what is still open is ``unstated`` and not guessed.
+The keys differ by family. Where a config has none of them, the default of the family's class in Hugging Face transformers
+applies (``configuration_<model_type>.py``, named behind each); what is still open is ``unstated`` and not guessed.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _LLAMA4_FULL = 4
 
 
 class Keys:
-    """The keys of one config, each checked when it is read; one line for each that cannot be used. A null is not there."""
+    """The keys of one config, each checked when it is read. A null counts as missing."""
 
     def __init__(self, data: Mapping[str, object], problems: list[str]) -> None:
         self.data, self.problems = data, problems
 
     def first(self, *keys: str) -> str | None:
-        """The first of ``keys`` that is there."""
+        """The first of ``keys`` that the config has."""
         return next((key for key in keys if self.data.get(key) is not None), None)
 
     def size(self, *keys: str, minimum: int = 1) -> int | None:
-        """The first of ``keys`` that is there; a wrong value is None, and no later key stands in for it."""
+        """The value of the first of ``keys`` that the config has; a wrong value is None, and no later key replaces it."""
         key = self.first(*keys)
         if key is None:
             return None
@@ -129,14 +129,14 @@ def _listed(keys: Keys, key: str, names: Mapping[object, str], layers: int | Non
 
 
 def _named(keys: Keys, key: str, items: object, names: Mapping[object, str], layers: int | None) -> list[str] | None:
-    found = one_a_layer(keys, key, items, layers)
-    if found is None:
+    listed = one_a_layer(keys, key, items, layers)
+    if listed is None:
         return None
-    strange = [item for item in found if isinstance(item, (list, dict)) or item not in names]
-    if strange:
-        keys.wrong(f"config.json: {key}: no layer kind {strange[0]!r:.40} is known, so none of the layers is told")
+    unknown = [item for item in listed if isinstance(item, (list, dict)) or item not in names]
+    if unknown:
+        keys.wrong(f"config.json: {key}: the layer kind {unknown[0]!r:.40} is unknown, so the list is not used")
         return None
-    return [names[item] for item in found]
+    return [names[item] for item in listed]
 
 
 def one_a_layer(keys: Keys, key: str, items: object, layers: int | None) -> list[object] | None:
@@ -167,7 +167,7 @@ def _chunked(keys: Keys, layers: int) -> list[str] | None:
 
 
 def window(keys: Keys) -> int | None:
-    """The sliding window, where the config has one that is switched on (Qwen's is off unless it says so)."""
+    """The sliding window, where the config has one that is switched on (Qwen's is off by default)."""
     switched = keys.data.get("use_sliding_window")
     if switched is False or (switched is None and keys.text("model_type").startswith("qwen")):
         return None

@@ -10,25 +10,25 @@ from typing import NamedTuple
 
 from ..units import Dtype, parse_dtype
 from . import layers as layer
-from . import quantization
 from .layers import Keys
 from .quantization import Quantization
+from .quantization import read as read_quantization
 
 #: Where a multimodal config keeps its language model (lm-polygraph#435, transformers#37515).
 _NESTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 
 
 class Attention(NamedTuple):
-    """The attention of the layers of one kind: what each reads a token. shared_kv: K is V, so one of them is read."""
+    """The attention of the layers of one kind."""
 
-    kind: str
+    kind: str  # one of layers.ATTENTION
     layers: int
     n_q_heads: int | None = None
     n_kv_heads: int | None = None
     head_dim: int | None = None
     head_dim_v: int | None = None
-    window: int | None = None
-    shared_kv: bool = False
+    window: int | None = None  # tokens that a layer reads at most
+    shared_kv: bool = False  # K is V, so one of them is read
 
 
 class Mla(NamedTuple):
@@ -41,18 +41,13 @@ class Mla(NamedTuple):
 
 
 class ModelConfig(NamedTuple):
-    """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model.
-
-    kinds: number of layers by kind. attention: one item per kind that reads a KV cache. attention_kind: why the attention
-    has no work model, empty where it has. weight_dtype: of the routed experts, else of the MLP, block scales included.
-    excluded: parts that keep the model's dtype under a quantization (None: all layers).
-    """
+    """The sizes a work model needs; None where the config does not give one. Heads and experts are of the whole model."""
 
     layers: int | None = None
-    kinds: Mapping[str, int] = {}
+    kinds: Mapping[str, int] = {}  # number of layers by kind
     attention_layers: int | None = None
-    attention: tuple[Attention, ...] = ()
-    attention_kind: str = ""
+    attention: tuple[Attention, ...] = ()  # one item per kind that reads a KV cache
+    attention_kind: str = ""  # why the attention has no work model; empty where it has one
     mla: Mla | None = None
     index_topk: int | None = None
     moe_layers: int | None = None
@@ -68,26 +63,26 @@ class ModelConfig(NamedTuple):
     n_kv_heads: int | None = None
     head_dim: int | None = None
     dtype: Dtype | None = None
-    weight_dtype: Dtype | None = None
+    weight_dtype: Dtype | None = None  # of the routed experts, else of the MLP, block scales included
     activation_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
     quantization: Quantization | None = None
-    excluded: Mapping[str, frozenset[int] | None] = {}
+    excluded: Mapping[str, frozenset[int] | None] = {}  # parts that keep the model's dtype (None: in all layers)
     problems: tuple[str, ...] = ()
 
     def layers_of(self, op: str, launches: float | None) -> int | None:
-        """Layers that run ``op``; those of one kind where exactly they explain the launches of a step."""
+        """How many layers run ``op``; those of one kind where their number is that of the launches of a step."""
         if op == "moe":
             return self.moe_layers
         if not op.startswith(("attn", "mla")):
             return None
-        alone = self.kind_with(launches)
-        return alone.layers if alone is not None else self.attention_layers
+        match = self.kind_with(launches)
+        return match.layers if match is not None else self.attention_layers
 
     def kind_with(self, launches: float | None) -> Attention | None:
-        """The one kind of attention layer whose number the launches of a step are."""
-        found = [group for group in self.attention if group.layers == launches]
-        return found[0] if len(found) == 1 else None
+        """The one kind of attention layer with as many layers as a step has launches."""
+        matches = [group for group in self.attention if group.layers == launches]
+        return matches[0] if len(matches) == 1 else None
 
 
 def read(data: object) -> ModelConfig | None:
@@ -116,7 +111,7 @@ def read(data: object) -> ModelConfig | None:
     kv_heads = keys.size("num_key_value_heads", "num_kv_heads") if given else heads
     base = Attention("full", 0, heads, kv_heads, head_dim, keys.size("v_head_dim") or head_dim)
     reading = {kind: count for kind, count in counted.items() if kind in layer.ATTENTION}
-    made = ModelConfig(
+    config = ModelConfig(
         layers=total,
         kinds=counted,
         attention_layers=sum(reading.values()) or None,
@@ -130,23 +125,21 @@ def read(data: object) -> ModelConfig | None:
         head_dim=head_dim,
         dtype=_dtype(Keys(data, problems), keys),
     )
-    made = _nas(keys, made)
+    config = _nas(keys, config)
     flags = layer.moe_flags(keys, total, kinds) if _experts(keys) else None
-    made = _moe(keys, made, flags)
-    found = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
-    quantized = None
-    if found is not None:
-        quantized = quantization.read(found, keys, total)
-    return _weights(keys, made, quantized, flags)._replace(problems=tuple(problems))
+    config = _moe(keys, config, flags)
+    scheme = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
+    quantization = None if scheme is None else read_quantization(scheme, keys, total)
+    return _weights(keys, config, quantization, flags)._replace(problems=tuple(problems))
 
 
 def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:
     for key in _NESTS:
         nested = data.get(key)
         if isinstance(nested, Mapping):
-            found = _language_model(nested)
-            if found is not None:
-                return found
+            model = _language_model(nested)
+            if model is not None:
+                return model
     return data if _is_model(data) else None
 
 
@@ -159,7 +152,7 @@ def _holds_models(value: Mapping[str, object]) -> bool:
 
 
 def _dtype(top: Keys, keys: Keys) -> Dtype | None:
-    """The model's own dtype: that of whatever a quantization leaves alone."""
+    """The model's own dtype, which a quantization leaves to the modules it excludes."""
     for where in (keys, top):
         key = where.first("dtype", "torch_dtype")
         if key is not None:
@@ -172,7 +165,7 @@ def _dtype(top: Keys, keys: Keys) -> Dtype | None:
 
 
 def _head_dim(keys: Keys, hidden: int | None, heads: int | None, mla: Mla | None) -> int | None:
-    """The explicit one wherever there is one, wrong or not (eole#78); hidden / heads only where there is none."""
+    """The explicit one where the config gives it, wrong or not (eole#78); else hidden / heads."""
     if mla is not None:
         return (mla.nope_dim + mla.rope_dim) if mla.nope_dim and mla.rope_dim else None
     if keys.first("head_dim", "kv_channels"):
@@ -198,26 +191,26 @@ def _mla(keys: Keys) -> Mla | None:
 
 def _attention(keys: Keys, kind: str, count: int, base: Attention) -> Attention:
     """The layers of one kind, with the keys that MiMo (``swa_``) and Gemma 4 (``global_``) give for one kind alone."""
-    made = base._replace(kind=kind, layers=count)
+    config = base._replace(kind=kind, layers=count)
     if kind == "sliding":
-        dim = keys.size("swa_head_dim") or made.head_dim
-        return made._replace(
+        dim = keys.size("swa_head_dim") or config.head_dim
+        return config._replace(
             window=layer.window(keys),
-            n_q_heads=keys.size("swa_num_attention_heads") or made.n_q_heads,
-            n_kv_heads=keys.size("swa_num_key_value_heads") or made.n_kv_heads,
+            n_q_heads=keys.size("swa_num_attention_heads") or config.n_q_heads,
+            n_kv_heads=keys.size("swa_num_key_value_heads") or config.n_kv_heads,
             head_dim=dim,
-            head_dim_v=keys.size("swa_v_head_dim") or (dim if keys.first("swa_head_dim") else made.head_dim_v),
+            head_dim_v=keys.size("swa_v_head_dim") or (dim if keys.first("swa_head_dim") else config.head_dim_v),
         )
     if kind == "chunked":
-        return made._replace(window=keys.size("attention_chunk_size"))
+        return config._replace(window=keys.size("attention_chunk_size"))
     if kind == "unstated":
-        return made._replace(window=layer.window(keys) or keys.size("attention_chunk_size"))
+        return config._replace(window=layer.window(keys) or keys.size("attention_chunk_size"))
     dim = keys.size("global_head_dim")
     if dim is not None:
-        made = made._replace(head_dim=dim, head_dim_v=dim)
+        config = config._replace(head_dim=dim, head_dim_v=dim)
     if keys.data.get("attention_k_eq_v") is True:  # gemma4: only there are the global KV heads used
-        made = made._replace(shared_kv=True, n_kv_heads=keys.size("num_global_key_value_heads") or made.n_kv_heads)
-    return made
+        config = config._replace(shared_kv=True, n_kv_heads=keys.size("num_global_key_value_heads") or config.n_kv_heads)
+    return config
 
 
 def _attention_kind(keys: Keys, mla: Mla | None) -> str:
@@ -230,16 +223,16 @@ def _attention_kind(keys: Keys, mla: Mla | None) -> str:
     return ""
 
 
-def _nas(keys: Keys, made: ModelConfig) -> ModelConfig:
+def _nas(keys: Keys, config: ModelConfig) -> ModelConfig:
     """A model found by architecture search: its layers differ, so one layer is not all layers."""
     blocks = keys.data.get("block_configs")
     if not isinstance(blocks, list) or not blocks:
-        return made
-    seen = [Keys(block if isinstance(block, Mapping) else {}, keys.problems).group("attention").data for block in blocks]
-    count = sum(not block.get("no_op") and not block.get("replace_with_linear") for block in seen)
+        return config
+    attentions = [Keys(block if isinstance(block, Mapping) else {}, keys.problems).group("attention").data for block in blocks]
+    count = sum(not block.get("no_op") and not block.get("replace_with_linear") for block in attentions)
     kinds = {repr(block) for block in blocks}
     why = f"block_configs: {len(blocks)} layers of {len(kinds)} kinds, {count} with attention: one layer is not all layers"
-    return made._replace(
+    return config._replace(
         attention_layers=count or None, attention=(), kinds={"full": count, "other": len(blocks) - count}, attention_kind=why
     )
 
@@ -249,17 +242,17 @@ def _experts(keys: Keys) -> int | None:
     return (keys.count(key) or None) if key else None  # 0 in a dense model of a family that has both
 
 
-def _moe(keys: Keys, made: ModelConfig, flags: list[bool] | None) -> ModelConfig:
+def _moe(keys: Keys, config: ModelConfig, flags: list[bool] | None) -> ModelConfig:
     act = keys.text("mlp_hidden_act") or keys.text("hidden_act")
-    made = made._replace(gated="relu2" not in act)
+    config = config._replace(gated="relu2" not in act)
     experts = _experts(keys)
     if experts is None:
-        return made
+        return config
     # A null moe_intermediate_size is not the dense layers' width; a family without the key (Mixtral) has only one width.
     named = "moe_intermediate_size" in keys.data
     inter = keys.size("moe_intermediate_size") if named else keys.size("intermediate_size")
     shared, width = _shared(keys, inter)
-    return made._replace(
+    return config._replace(
         moe_layers=(sum(flags) or None) if flags is not None else None,
         moe_inter=inter,
         experts=experts,
@@ -273,7 +266,7 @@ def _moe(keys: Keys, made: ModelConfig, flags: list[bool] | None) -> ModelConfig
 
 
 def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
-    """Shared experts and the width of one; (0, None) where there are none."""
+    """Shared experts and the width of one; (0, None) where the model has none."""
     if keys.text("model_type").startswith("llama4"):  # Llama4TextMoe: one, of the experts' width
         return 1, inter
     key = keys.first("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
@@ -292,41 +285,45 @@ def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
     return (count, inter) if count else (0, None)
 
 
-def _weights(keys: Keys, made: ModelConfig, found: Quantization | None, flags: list[bool] | None) -> ModelConfig:
-    """The dtypes: of the experts (or the MLP), of what feeds them, and of the parts that are left alone."""
+def _weights(keys: Keys, config: ModelConfig, quantization: Quantization | None, flags: list[bool] | None) -> ModelConfig:
+    """The dtypes: of the experts (or the MLP), of what feeds them, and of the excluded parts."""
     expert = None
     if keys.first("expert_dtype"):
         try:
             expert = parse_dtype(keys.data["expert_dtype"])
         except ValueError as error:
             keys.wrong(f"config.json: expert_dtype: {error}")
-    if found is None:
-        return made._replace(weight_dtype=expert if keys.first("expert_dtype") else made.dtype)
-    inside = frozenset(range(made.layers)) if made.layers else frozenset()
-    excluded = {part: None if where is None or where >= inside else where & inside for part, where in found.excluded.items()}
+    if quantization is None:
+        return config._replace(weight_dtype=expert if keys.first("expert_dtype") else config.dtype)
+    inside = frozenset(range(config.layers)) if config.layers else frozenset()
+    excluded = {
+        part: None if where is None or where >= inside else where & inside for part, where in quantization.excluded.items()
+    }
     excluded = {part: where for part, where in excluded.items() if where is None or where}
-    dtype, fed = found.dtype, found.activations
+    dtype, activations = quantization.dtype, quantization.activations
     if keys.first("expert_dtype"):
         # DeepSeek-V4: fp4 experts inside an fp8 checkpoint, with e8m0 scales as scale_fmt says: OCP MX, one per 32.
         narrow = expert is not None and expert.name == "fp4" and keys.group("quantization_config").text("scale_fmt") == "ue8m0"
         dtype = parse_dtype("mxfp4") if narrow else expert
     else:
-        ran = frozenset(index for index, flag in enumerate(flags) if flag) if flags else inside
-        names = ("experts", "experts (down)") if made.experts else ("dense_mlp",)
-        left = [_left(excluded, part, ran) for part in names]
-        if set(left) == {"all"}:
-            dtype, fed = made.dtype, None
-        elif set(left) != {"none"}:
-            keys.wrong("config.json: quantization_config leaves some of the experts alone: the weights' width differs by layer")
+        with_experts = frozenset(index for index, flag in enumerate(flags) if flag) if flags else inside
+        names = ("experts", "experts (down)") if config.experts else ("dense_mlp",)
+        extents = {_excluded_extent(excluded, part, with_experts) for part in names}
+        if extents == {"all"}:
+            dtype, activations = config.dtype, None
+        elif extents != {"none"}:
+            keys.wrong("config.json: quantization_config excludes some of the experts: the weights' width differs by layer")
             dtype = None
-    return made._replace(weight_dtype=dtype, activation_dtype=fed, kv_dtype=found.kv, quantization=found, excluded=excluded)
+    return config._replace(
+        weight_dtype=dtype, activation_dtype=activations, kv_dtype=quantization.kv, quantization=quantization, excluded=excluded
+    )
 
 
-def _left(excluded: Mapping[str, frozenset[int] | None], part: str, ran: frozenset[int]) -> str:
+def _excluded_extent(excluded: Mapping[str, frozenset[int] | None], part: str, with_experts: frozenset[int]) -> str:
     """Whether a part keeps the model's dtype in all of the layers that have it, in some or in none."""
     if part not in excluded:
         return "none"
     where = excluded[part]
-    if where is None or where >= ran:
+    if where is None or where >= with_experts:
         return "all"
-    return "some" if where & ran else "none"
+    return "some" if where & with_experts else "none"

@@ -248,10 +248,10 @@ def outcomes(text: str) -> dict[str, str]:
 
 def test_every_test_comes_out_as_it_does_unwatched(project: Project) -> None:
     project.write(test_own=TESTS)
-    alone = outcomes(project.spawn("-rA", on=False).out)
+    alone = outcomes(project.spawn("-rA", on=False, torch=True).out)
     assert {name for name, outcome in alone.items() if outcome != "PASSED"} == {"test_own.py::test_fails"}
     assert len(alone) == TESTS.count("\ndef test_") + 1
-    assert outcomes(project.spawn("-rA", "--roofline-device=MI355X").out) == alone
+    assert outcomes(project.spawn("-rA", "--roofline-device=MI355X", torch=True).out) == alone
 
 
 WATCHED = """
@@ -286,7 +286,7 @@ def test_what_is_watched_of_a_test_and_what_is_not(project: Project) -> None:
     """Softmax of 8 x 128 floats: read and written once. Where torch compiles, nothing is told; where it chooses its kernels
     by whether it is watched, it runs by itself and the rest is told."""
     project.write(test_own=WATCHED)
-    ran = project.spawn("--roofline-device=MI355X")
+    ran = project.spawn("--roofline-device=MI355X", torch=True)
     assert set(ran.counts) == {"passed"}
     told = {name: (row["bytes_est"], row["stage"]) for name, row in ran.rows.items()}
     softmax = (2 * 4 * 8 * 128, "A")

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from support.forked import fork_context, run_forked
 from support.modules import ModuleKeeper
 
+RUN_TIMEOUT_S = 300
 #: Entry points by what is measured with.
 MEASURED_WITH = {
     "none": (),
@@ -111,18 +113,31 @@ class Project:
         self.keeper.restore()
         return Ran(int(result.ret), f"{result.stderr.str()}\n{result.stdout.str()}".strip(), self.path)
 
-    def spawn(self, *args: object, plugins: tuple[str, ...] = (), on: bool | None = True, **environment: str) -> Ran:
-        """In a process of its own; on: with the flag, without it (False), without the plugin (None)."""
-        named = _arguments(plugins)[2 if on is None else 0 :]
-        command = [sys.executable, "-m", "pytest", *named, *(_ON if on else ()), *map(str, args)]
+    def spawn(
+        self,
+        *args: object,
+        plugins: tuple[str, ...] = (),
+        on: bool | None = True,
+        torch: bool = False,
+        **environment: str,
+    ) -> Ran:
+        """Run in another process.
+
+        on: with the flag, without it (False), without the plugin (None). torch: the process is forked from one that has
+        imported torch, where the platform can fork.
+        """
+        arguments = [*_arguments(plugins)[2 if on is None else 0 :], *(_ON if on else ()), *map(str, args)]
+        environment = {**os.environ, **self.env, **environment}
+        if torch and fork_context() is not None:
+            return Ran(*run_forked(arguments, self.path, environment, RUN_TIMEOUT_S), self.path)
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", "pytest", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             cwd=self.path,
-            env={**os.environ, **self.env, **environment},
-            timeout=300,
+            env=environment,
+            timeout=RUN_TIMEOUT_S,
         )
         return Ran(done.returncode, done.stdout, self.path)
 

@@ -71,11 +71,7 @@ class Source:
         self._stream.close()
 
     def sample(self) -> Sample:
-        """Return the start of the file; reading begins at the start again afterwards.
-
-        Raises:
-            RefusedError: for a broken gzip.
-        """
+        """Return the start of the file, which is read again afterwards. Raises RefusedError for a broken gzip."""
         start = self._read(SAMPLE)
         self._stream.seek(0)
         return Sample(start.decode(encoding_of(start), errors="replace"), self.path.suffix)
@@ -85,11 +81,7 @@ class Source:
         return self._stream.tell()
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines without their ends.
-
-        Raises:
-            RefusedError: for a line or a file over the bound, and for bytes that are not text.
-        """
+        """Yield the lines without their ends. Raises RefusedError for one over the bound and for bytes that are not text."""
         encoding = encoding_of(self._read(2))
         self._stream.seek(0)
         if encoding == "utf-16":  # a line cannot be found in its bytes
@@ -111,11 +103,7 @@ class Source:
             raise RefusedError(f"{self.label}: {error}") from None
 
     def text(self) -> str:
-        """Return the whole file.
-
-        Raises:
-            RefusedError: when it is larger than the bound or not text.
-        """
+        """Return the whole file. Raises RefusedError when it is larger than the bound or not text."""
         data = self._read(LARGEST_DOCUMENT + 1)
         if len(data) > LARGEST_DOCUMENT:
             raise RefusedError(f"{self.label}: larger than {LARGEST_DOCUMENT} bytes, too large to read as one document")
@@ -125,11 +113,7 @@ class Source:
             raise RefusedError(str(error)) from None
 
     def json(self) -> Any:
-        """Return the file as one JSON value. NaN and Infinity are numbers here; the row that uses one is refused.
-
-        Raises:
-            RefusedError: with the file and the place.
-        """
+        """Return the file as one JSON value, where NaN and Infinity are numbers. Raises RefusedError with the place."""
         return parse(self.text(), self.label)
 
     def _read(self, size: int) -> bytes:
@@ -166,11 +150,7 @@ class DocumentFormat(NamedTuple):
 
 
 def open_source(path: Path) -> Source:
-    """Open a file, or what a gzip holds.
-
-    Raises:
-        RefusedError: when it cannot be opened.
-    """
+    """Open a file, or what a gzip holds. Raises RefusedError when it cannot be opened."""
     try:
         return Source(path, open_binary(str(path)))
     except OSError as error:
@@ -178,11 +158,7 @@ def open_source(path: Path) -> Source:
 
 
 def parse(text: str, label: str) -> Any:
-    """Parse one JSON value.
-
-    Raises:
-        RefusedError: for text that is not JSON or is nested too deep.
-    """
+    """Parse one JSON value. Raises RefusedError for text that is not JSON or is nested too deep."""
     try:
         return parse_json(text, label)
     except ValueError as error:

@@ -14,16 +14,14 @@ from .table import RATES, TIMES, half_digit
 
 #: Of one second; to divide by 1e9 is exact where to multiply by 1e-9 is not.
 _PER_SECOND = {spelling: float(round(1 / unit)) for spelling, unit in TIMES.items()}
+#: The note of a row with bytes alone.
+NO_FLOPS = "FLOPs are not known: only the memory roof is tested"
 _LONGEST_LABEL = 200
 _LONGEST_SHOWN = 40
 
 
 def seconds(value: object, key: str, unit: str) -> float:
-    """A time above zero in seconds; a string is not a time, since JSON has numbers.
-
-    Raises:
-        ValueError: naming the key and the value.
-    """
+    """A time above zero in seconds; a string is not a time, since JSON has numbers. Raises ValueError with key and value."""
     if isinstance(value, str):
         raise ValueError(f"{key} is {shown(value)}, expected a number of {unit}")
     if value is None:
@@ -52,13 +50,15 @@ def ratio(value: object) -> float | None:
         return None
 
 
-def timed(row: str, value: object, key: str, unit: str, **fields: Any) -> RecordRow:
-    """The record of a row with its time, refused when that is not a time."""
+def timed(
+    row: str, value: object, key: str, unit: str, work: tuple[Mapping[str, Any] | None, str] = (None, ""), **fields: Any
+) -> RecordRow:
+    """The record of a row with its time, refused when that is not a time. work: its keywords, or None and why."""
+    fields.update(row=row, work=work[0], no_work=work[1])
     try:
-        t_s = seconds(value, key, unit)
+        return RecordRow(t_s=seconds(value, key, unit), hand_written=value == 1, **fields)
     except ValueError as error:
-        return RecordRow(row=row, refused=str(error), refused_code="time", **fields)
-    return RecordRow(row=row, t_s=t_s, hand_written=value == 1, **fields)
+        return RecordRow(refused=str(error), refused_code="time", **fields)
 
 
 def label(value: object) -> str:

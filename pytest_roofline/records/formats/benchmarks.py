@@ -16,9 +16,9 @@ from ...timing.plugins import of_benchmark_json
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source
 from ..table import TIMES
-from ..values import buildable, count, items, label, mapping, maybe_seconds, seconds, shown, timed
+from ..values import NO_FLOPS, buildable, count, items, label, mapping, maybe_seconds, seconds, shown, timed
 
-_NO_FLOPS = "FLOPs are not known: only the memory roof is tested"
+_Work = tuple["dict[str, Any] | None", str]  # keywords, or None and why
 
 
 def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
@@ -147,7 +147,7 @@ def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> Recor
         refused = f"time_unit is {shown(unit)}, expected ns, us, ms or s"
         return RecordRow(row=where, name=name, refused=refused, refused_code="time")
     unit = unit.lower()
-    work, no_work, notes = _google_work(row, name, unit)
+    work, notes = _google_work(row, name, unit)
     return timed(
         where,
         row.get("real_time"),
@@ -155,7 +155,6 @@ def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> Recor
         unit,
         name=_run_name(row),
         work=work,
-        no_work=no_work,
         clock="unknown" if "/manual_time" in name else "host",
         cache="warm",
         rounds=count(row.get("repetitions")) if row.get("run_type") == "aggregate" else None,
@@ -180,20 +179,20 @@ def _google_refusal(row: Mapping[str, Any], repeated: set[str]) -> str:
     return "" if (count(row.get("repetitions")) or 0) > 1 else "an aggregate (median) without its number of repetitions"
 
 
-def _google_work(row: Mapping[str, Any], name: str, unit: str) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
+def _google_work(row: Mapping[str, Any], name: str, unit: str) -> tuple[_Work, tuple[str, ...]]:
     rate = row.get("bytes_per_second")
     if rate is None:
-        return None, "items_per_second counts items, not bytes" if "items_per_second" in row else "no bytes_per_second", ()
+        return (None, "items_per_second counts items, not bytes" if "items_per_second" in row else "no bytes_per_second"), ()
     threads = row.get("threads")
     if isinstance(threads, int) and threads > 1:
-        return None, f"bytes_per_second is over {threads} threads: the time that it divides by is unknown", ()
+        return (None, f"bytes_per_second is over {threads} threads: the time that it divides by is unknown"), ()
     key = "real_time" if "/real_time" in name or "/manual_time" in name else "cpu_time"
     try:
         nbytes = number(rate, "bytes_per_second", above=0.0) * seconds(row.get(key), key, unit)
     except ValueError as error:
-        return None, str(error), ()
-    work, no_work = buildable({"bytes": nbytes})
-    return work, no_work, (f"bytes are bytes_per_second times {key}; {_NO_FLOPS}",) if work else ()
+        return (None, str(error)), ()
+    work = buildable({"bytes": nbytes})
+    return work, (f"bytes are bytes_per_second times {key}; {NO_FLOPS}",) if work[0] else ()
 
 
 # nvbench: the cold GPU time of each state (s, by its tag), with the global memory traffic that the benchmark declares. Cold
@@ -241,7 +240,7 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
     if tag is None:
         return RecordRow(row=where, name=name, device=product, refused=f"no time: none of {', '.join(_NVBENCH_TIMES)}")
     clock, cache = _NVBENCH_TIMES[tag]
-    work, no_work, notes = _nvbench_work(summaries)
+    work, notes = _nvbench_work(summaries)
     with suppress(ValueError):
         bus = number(device.get("global_memory_bus_bandwidth"), "global_memory_bus_bandwidth", above=0.0)
         notes += (f"the device's own bus clock and width give {quantity(bus, 'B/s')}",)
@@ -254,7 +253,6 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
         "s",
         name=name,
         work=work,
-        no_work=no_work,
         device=product,
         units=count(device.get("number_of_sms")),
         clock=clock,
@@ -279,9 +277,9 @@ def _summaries(listed: Any) -> _Summaries:
     return found
 
 
-def _nvbench_work(summaries: _Summaries) -> tuple[dict[str, Any] | None, str, tuple[str, ...]]:
+def _nvbench_work(summaries: _Summaries) -> tuple[_Work, tuple[str, ...]]:
     declared = [value for tag, (hint, value) in summaries.items() if tag.startswith(_TRAFFIC) and hint == "bytes"]
-    notes: tuple[str, ...] = (_NO_FLOPS,)
+    notes: tuple[str, ...] = (NO_FLOPS,)
     try:
         nbytes = sum(number(value, "nv/gmem", minimum=0) for value in declared)
         if _RATE in summaries:
@@ -293,11 +291,11 @@ def _nvbench_work(summaries: _Summaries) -> tuple[dict[str, Any] | None, str, tu
         elif nbytes:
             notes += ("bytes are only what the benchmark names",)
         else:
-            return None, "no global memory reads or writes are declared", ()
+            return (None, "no global memory reads or writes are declared"), ()
     except (KeyError, ValueError, OverflowError) as error:
-        return None, f"no bytes: {error}", ()
-    work, no_work = buildable({"bytes": nbytes})
-    return work, no_work, notes if work else ()
+        return (None, f"no bytes: {error}"), ()
+    work = buildable({"bytes": nbytes})
+    return work, notes if work[0] else ()
 
 
 PYTEST_BENCHMARK = DocumentFormat("pytest-benchmark JSON", _is_pytest_benchmark, _read_pytest_benchmark)

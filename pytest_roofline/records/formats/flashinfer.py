@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,12 @@ from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, outline, parse, read_json_lines
 from ..table import RATES, TIMES, Fields, Rate, Table, TableFormat, clean, dtype, flag, real, size
-from ..values import buildable, label, mapping, maybe_seconds, ratio, shown, timed
+from ..values import NO_FLOPS, buildable, label, mapping, maybe_seconds, ratio, shown, timed
 from .aiter import every_expert, gemm_mistakes
 
 # The benchmarks' CSV: one row a routine, backend and shape. All routines share one header, which repeats a name where two of
 # them use it (num_tokens, top_k), and leave the others' columns empty. The printed bytes of a batched product are those of one
 # of the batch.
-
-#: What the routine's name says of the operands; the input_dtype column says it of bmm_fp8, use_nvfp4 of mm_fp4.
-_PRODUCTS = {
-    "gemm_fp8_nt_groupwise": "fp8",
-    "bmm_fp8": "",
-    "mm_fp4": "",
-    "mm_fp8": "fp8",
-    "mm_mxfp8": "mxfp8",
-    "bmm_mxfp8": "mxfp8",
-    "mm_bf16": "bf16",
-    "bmm_bf16": "bf16",
-}
 
 
 class _MissingError(Exception):
@@ -88,78 +77,71 @@ def _read_benchmarks(table: Table) -> Iterator[RecordRow]:
 
 def _work_of_routine(routine: str, cells: _Cells) -> tuple[dict[str, Any] | None, str]:
     """The keywords of the work model, or None and why they are missing."""
-    model = _product if routine in _PRODUCTS else _MODELS.get(routine)
-    if model is None:
+    if routine not in _ROUTINES:
         return None, f"no work model for routine {clean(routine)[:60]}"
     try:
-        return model(routine, cells), ""
+        return _ROUTINES[routine](cells), ""
     except _MissingError as error:
         return None, f"{routine}: {error}"
 
 
-def _product(routine: str, cells: _Cells) -> dict[str, Any]:
-    work: dict[str, Any] = {"op": "gemm", **cells.sizes(M="m", N="n", K="k")}
-    if routine == "mm_fp4":
-        work["dtype"] = "nvfp4" if cells.get("use_nvfp4", flag) else "mxfp4"
-    else:
-        work["dtype"] = _PRODUCTS[routine] or cells.get("input_dtype", dtype)
-    work["out_dtype"] = cells.get("out_dtype", dtype)
-    if routine.startswith("bmm"):
-        work["batch"] = cells.get("batch_size")
+def _product(dtype_of: str | Callable[[_Cells], str], batch: str = "") -> Callable[[_Cells], dict[str, Any]]:
+    """A GEMM whose operands have a dtype of the routine's name or of a column; ``batch`` is a column too."""
+
+    def work(cells: _Cells) -> dict[str, Any]:
+        sizes = cells.sizes(M="m", N="n", K="k")
+        a = dtype_of if isinstance(dtype_of, str) else dtype_of(cells)
+        more = {"batch": cells.get(batch)} if batch else {}
+        return {"op": "gemm", **sizes, "dtype": a, "out_dtype": cells.get("out_dtype", dtype), **more}
+
     return work
 
 
-def _group_gemm(_: str, cells: _Cells) -> dict[str, Any]:
+def _group_gemm(cells: _Cells) -> dict[str, Any]:
     groups, rows = cells.get("group_size"), cells.get("m")
     work = {"op": "grouped_gemm", "M": groups * rows, **cells.sizes(N="n", K="k"), "groups": groups}
     return {**work, "group_sizes": [rows] * groups, "dtype": "fp8", "out_dtype": cells.get("out_dtype", dtype)}
 
 
-def _heads(cells: _Cells) -> dict[str, Any]:
+def _attention(op: str, cells: _Cells, **sizes: str) -> dict[str, Any]:
     q = cells.get("q_dtype", dtype)
-    work = {**cells.sizes(batch="batch_size", n_q_heads="num_qo_heads"), "dtype": q}
-    return {**work, "out_dtype": cells.get("out_dtype", dtype, q), "kv_dtype": cells.get("kv_dtype", dtype, q)}
+    dtypes = {"dtype": q, "out_dtype": cells.get("out_dtype", dtype, q), "kv_dtype": cells.get("kv_dtype", dtype, q)}
+    return {"op": op, **cells.sizes(batch="batch_size", n_q_heads="num_qo_heads", **sizes), **dtypes}
 
 
-def _context(cells: _Cells) -> float:
-    mean: float | None = cells.get("avg_actual_seq_len", lambda text, name: real(text, name, above=0.0), 0.0)
-    return mean or cells.get("s_kv")
+def _lengths(cells: _Cells) -> dict[str, Any]:
+    mean = cells.get("avg_actual_seq_len", lambda text, name: real(text, name, above=0.0), 0.0)
+    return {"seq_len": mean or cells.get("s_kv"), "seq_q": cells.get("s_qo", default=1)}
 
 
-def _gqa(cells: _Cells) -> dict[str, Any]:
-    return {**_heads(cells), **cells.sizes(n_kv_heads="num_kv_heads", head_dim="head_dim_qk", head_dim_v="head_dim_vo")}
+_GQA = {"n_kv_heads": "num_kv_heads", "head_dim": "head_dim_qk", "head_dim_v": "head_dim_vo"}
 
 
-def _decode(_: str, cells: _Cells) -> dict[str, Any]:
-    return {"op": "attn_decode", **_gqa(cells), "seq_len": _context(cells), "seq_q": cells.get("s_qo", default=1)}
+def _decode(cells: _Cells) -> dict[str, Any]:
+    return {**_attention("attn_decode", cells, **_GQA), **_lengths(cells)}
 
 
-def _mla(_: str, cells: _Cells) -> dict[str, Any]:
-    ranks = cells.sizes(kv_lora_rank="head_dim_ckv", rope_dim="head_dim_kpe")
-    return {"op": "mla_decode", **_heads(cells), **ranks, "seq_len": _context(cells), "seq_q": cells.get("s_qo", default=1)}
+def _mla(cells: _Cells) -> dict[str, Any]:
+    return {**_attention("mla_decode", cells, kv_lora_rank="head_dim_ckv", rope_dim="head_dim_kpe"), **_lengths(cells)}
 
 
-def _prefill(_: str, cells: _Cells) -> dict[str, Any]:
+def _prefill(cells: _Cells) -> dict[str, Any]:
     if cells.get("random_actual_seq_len", flag, False):
         raise _MissingError("lengths drawn at random: their squares are not in the row")
-    return {
-        "op": "attn_prefill",
-        **_gqa(cells),
-        **cells.sizes(seq_q="s_qo", seq_kv="s_kv"),
-        "causal": cells.get("causal", flag),
-    }
+    work = _attention("attn_prefill", cells, **_GQA, seq_q="s_qo", seq_kv="s_kv")
+    return {**work, "causal": cells.get("causal", flag)}
 
 
-def _rmsnorm_rows(_: str, cells: _Cells) -> dict[str, Any]:
+def _rmsnorm(cells: _Cells) -> dict[str, Any]:
     rows, a = cells.get("batch_size") * cells.get("num_heads", default=1), cells.get("input_dtype", dtype)
     return {"op": "rmsnorm", "rows": rows, "cols": cells.get("hidden_size"), "dtype": a}
 
 
-def _softmax(_: str, cells: _Cells) -> dict[str, Any]:
+def _softmax(cells: _Cells) -> dict[str, Any]:
     return {"op": "softmax", **cells.sizes(rows="batch_size", cols="vocab_size"), "dtype": cells.get("input_dtype", dtype)}
 
 
-def _moe_fp8(_: str, cells: _Cells) -> dict[str, Any]:
+def _moe_fp8(cells: _Cells) -> dict[str, Any]:
     experts = cells.get("num_experts")
     if cells.get("local_num_experts", default=experts) != experts or cells.get("tp_size", default=1) != 1:
         raise _MissingError("one rank of several: the row does not give which experts its tokens reach")
@@ -167,13 +149,21 @@ def _moe_fp8(_: str, cells: _Cells) -> dict[str, Any]:
     return {"op": "moe", **sizes, "experts": experts, "dtype": "fp8", "out_dtype": "bf16"}
 
 
-_MODELS: Mapping[str, Callable[[str, _Cells], dict[str, Any]]] = {
+_ROUTINES: Mapping[str, Callable[[_Cells], dict[str, Any]]] = {
+    "gemm_fp8_nt_groupwise": _product("fp8"),
+    "mm_fp8": _product("fp8"),
+    "mm_mxfp8": _product("mxfp8"),
+    "mm_bf16": _product("bf16"),
+    "mm_fp4": _product(lambda cells: "nvfp4" if cells.get("use_nvfp4", flag) else "mxfp4"),
+    "bmm_fp8": _product(lambda cells: cells.get("input_dtype", dtype), "batch_size"),
+    "bmm_mxfp8": _product("mxfp8", "batch_size"),
+    "bmm_bf16": _product("bf16", "batch_size"),
     "group_gemm_fp8_nt_groupwise": _group_gemm,
     "BatchDecodeWithPagedKVCacheWrapper": _decode,
     "BatchMLAPagedAttentionWrapper": _mla,
     "BatchPrefillWithPagedKVCacheWrapper": _prefill,
     "BatchPrefillWithRaggedKVCacheWrapper": _prefill,
-    "rmsnorm": _rmsnorm_rows,
+    "rmsnorm": _rmsnorm,
     "softmax": _softmax,
     "trtllm_fp8_block_scale_moe": _moe_fp8,
     "trtllm_fp8_per_tensor_scale_moe": _moe_fp8,
@@ -219,22 +209,19 @@ def _trace(line: Mapping[str, Any], where: str, definitions: Definitions) -> Rec
     name = line.get("definition")
     workload = mapping(line.get("workload")) if "workload" in line else line
     evaluation = mapping(line.get("evaluation"))
-    work, no_work, notes = definitions.work(name if isinstance(name, str) else None, workload)
+    work, notes = definitions.work(name if isinstance(name, str) else None, workload)
     solution = label(line.get("solution"))
     fields: dict[str, Any] = {
         "name": label(name),
-        "work": work,
-        "no_work": no_work,
         "device": label(mapping(evaluation.get("environment")).get("hardware")) or None,
         "notes": (*notes, *((f"solution {solution}",) if solution else ())),
     }
-    if not evaluation:
-        return RecordRow(row=where, refused="no time: a workload that was not evaluated", **fields)
     status = evaluation.get("status")
     if status != "PASSED":
         correct = False if isinstance(status, str) and status.startswith(_WRONG) else None
         refused = f"status is {label(status) or 'missing'}, so it was not timed"
-        return RecordRow(row=where, refused=refused, correct=correct, **fields)
+        refused = refused if evaluation else "no time: a workload that was not evaluated"
+        return RecordRow(row=where, work=work[0], no_work=work[1], refused=refused, correct=correct, **fields)
     times = mapping(evaluation.get("performance"))
     baseline, problem = maybe_seconds(times.get("reference_latency_ms"), "reference_latency_ms", "ms")
     fields["notes"] += problem
@@ -243,6 +230,7 @@ def _trace(line: Mapping[str, Any], where: str, definitions: Definitions) -> Rec
         times.get("latency_ms"),
         "latency_ms",
         "ms",
+        work,
         clock="device-event",
         baseline_kind="reference",
         baseline_t_s=baseline,
@@ -267,7 +255,7 @@ _MOST_BYTES = 1e18
 #: Ops that read as much of an input as the data says.
 _BY_DATA = ("paged", "moe", "sampling", "sparse", "dsa", "gather", "embedding")
 
-Answer = tuple[dict[str, Any] | None, str, tuple[str, ...]]  # keywords of work, why they are missing, notes
+Answer = tuple[tuple["dict[str, Any] | None", str], tuple[str, ...]]  # keywords of work or why they are missing, notes
 
 
 def _is_definition(sample: Sample) -> bool:
@@ -284,9 +272,8 @@ class Definitions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._by_trace_name: dict[str | None, Mapping[str, Any]] = {}
-        self._paths: list[Path] | None = None
-        self._by_name: dict[str, Mapping[str, Any]] = {}
+        self._by_path: dict[Path, Mapping[str, Any]] = {}
+        self._by_name: dict[str | None, Mapping[str, Any]] = {}
         self._works: dict[object, Answer] = {}
 
     def work(self, name: str | None, workload: Mapping[str, Any]) -> Answer:
@@ -299,7 +286,7 @@ class Definitions:
             try:
                 self._works[key] = work_of_definition(self.find(name), workload)
             except (ValueError, OverflowError) as error:
-                self._works[key] = None, str(error), ()
+                self._works[key] = (None, str(error)), ()
         return self._works[key]
 
     def find(self, name: str | None) -> Mapping[str, Any]:
@@ -308,39 +295,29 @@ class Definitions:
         Raises:
             ValueError: when it is missing.
         """
-        if name not in self._by_trace_name:
-            self._by_trace_name[name] = self._look(name)
-        if not self._by_trace_name[name]:
+        if name not in self._by_name:
+            # Most files are named after their definition, so those are read first.
+            paths = sorted(self._paths, key=lambda path: path.stem != name) if name else [self._folder / "definition.json"]
+            read = (self._read(path) for path in paths)
+            self._by_name[name] = next((found for found in read if name is None or found.get("name") == name), {})
+        if not self._by_name[name]:
             missing = f"definition {shown(name)}" if name else "definition.json (the trace names no definition)"
             raise ValueError(f"shapes are not known: {missing} is missing next to the traces")
-        return self._by_trace_name[name]
+        return self._by_name[name]
 
-    def _look(self, name: str | None) -> Mapping[str, Any]:
-        if name is None:
-            return _definition(self._folder / "definition.json")
-        if self._paths is None:
-            self._paths = list(_candidates(self._folder))
-        for path in self._paths:
-            if path.stem == name and (found := _definition(path)).get("name") == name:
-                return found
-        while self._paths and name not in self._by_name:
-            found = _definition(self._paths.pop(0))
-            if isinstance(found.get("name"), str):
-                self._by_name.setdefault(found["name"], found)
-        return self._by_name.get(name, {})
+    @cached_property
+    def _paths(self) -> list[Path]:
+        """The JSON files next to the traces, then those of ``definitions`` folders above."""
+        above = list(self._folder.resolve().parents)[:_LEVELS_ABOVE]
+        found = [path for path in sorted(self._folder.glob("*.json")) if path.is_file()]
+        for root in (self._folder, *above):
+            found += sorted(itertools.islice((root / "definitions").rglob("*.json"), _MOST_FILES))
+        return found[:_MOST_FILES]
 
-
-def _candidates(folder: Path) -> Iterator[Path]:
-    """Yield the JSON files next to the traces, then those of ``definitions`` folders above, within bounds."""
-    remaining = _MOST_FILES
-    roots = [folder / "definitions", *(above / "definitions" for above in list(folder.resolve().parents)[:_LEVELS_ABOVE])]
-    for root, deep in ((folder, False), *((root, True) for root in roots)):
-        for at, folders, names in os.walk(root):
-            folders[:] = sorted(folders) if deep else []
-            for name in sorted(names):
-                if remaining and name.endswith(".json"):
-                    remaining -= 1
-                    yield Path(at, name)
+    def _read(self, path: Path) -> Mapping[str, Any]:
+        if path not in self._by_path:
+            self._by_path[path] = _definition(path)
+        return self._by_path[path]
 
 
 def _definition(path: Path) -> Mapping[str, Any]:
@@ -380,17 +357,16 @@ def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any
     if not inputs or not outputs:
         raise ValueError("the definition has no input or no output with a shape")
     if any(part in kind for part in _BY_DATA):
-        return None, f"op type {kind}: the data decides how much of its inputs is read", ()
+        return (None, f"op type {kind}: the data decides how much of its inputs is read"), ()
     for tensor in inputs:
         if tensor.dtype.name in ("int32", "int64"):
-            return None, f"input {label(tensor.name)} holds indices: the data decides how much of the others is read", ()
+            return (None, f"input {label(tensor.name)} holds indices: the data decides how much of the others is read"), ()
     nbytes = sum(tensor.nbytes for tensor in (*inputs, *outputs))
     if nbytes > _MOST_BYTES:
         raise ValueError(f"its operands have {nbytes:.3g} bytes, more than any memory holds")
     shaped = _SHAPED.get(kind)
     keywords = shaped(inputs, outputs, nbytes) if shaped else None
-    work, no_work = buildable(keywords or {"bytes": nbytes})
-    return work, no_work, () if keywords else ("FLOPs are not known: only the memory roof is tested",)
+    return buildable(keywords or {"bytes": nbytes}), () if keywords else (NO_FLOPS,)
 
 
 def _axes(declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:

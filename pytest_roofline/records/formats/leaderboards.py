@@ -141,7 +141,6 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     key, value = ("runtime_stats.mean", stats["mean"]) if "mean" in stats else ("runtime", row.get("runtime"))
     if correct is False and isinstance(value, (int, float)) and value <= 0:
         return RecordRow(row=where, refused=f"correctness is false and {key} is {value}: it was not timed", **fields)
-    work, no_work = work_of(mapping(row.get("params"))) if row.get("params") else (None, _IN_CODE)
     reference = row.get("ref_runtime")
     baseline, notes = (None, ()) if reference == -1 else maybe_seconds(reference, "ref_runtime", "ms")
     if metadata.get("excessive_speedup"):
@@ -151,8 +150,7 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
         value,
         key,
         "ms",
-        work=work,
-        no_work=no_work,
+        work=work_of(mapping(row.get("params"))) if row.get("params") else (None, _IN_CODE),
         clock="device-event",
         rounds=count(stats.get("num_trials")),
         baseline_kind="eager" if baseline is not None else "unknown",
@@ -169,7 +167,7 @@ def _level(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
         "mean",
         "ms",
         name=problem,
-        no_work=_IN_CODE,
+        work=(None, _IN_CODE),
         device=label(row.get("hardware")) or None,
         clock="device-event",
         rounds=count(row.get("num_trials")),
@@ -189,7 +187,7 @@ def _robust_settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
             key,
             "ms",
             name=label(name),
-            no_work=f"only the setting {label(name)} is given; the op and its dtype are not",
+            work=(None, f"only the setting {label(name)} is given; the op and its dtype are not"),
             device=label(device.get("name")) or None,
             units=count(device.get("multiprocessors")),
             clock="device-event",
@@ -227,7 +225,7 @@ def _robust_task(row: Mapping[str, Any], where: str) -> RecordRow:
         "runtime_ms",
         "ms",
         name=label(row.get("task")) + (" backward" if is_backward else ""),
-        no_work=_IN_CODE,
+        work=(None, _IN_CODE),
         clock="device-event",
         baseline_kind="eager",
         speedup=speedup,
@@ -264,7 +262,7 @@ def _popcorn_row(run: Mapping[str, str], where: str, passed: bool | None) -> Rec
         refused = f"it failed: {label(run.get('error')) or 'no reason given'}"
         return RecordRow(row=where, name=label(spec), correct=False, refused=refused)
     pairs = (part.partition(":") for part in spec.split(";"))
-    work, no_work = work_of({key.strip(): _figure(value.strip()) for key, colon, value in pairs if colon})
+    params = {key.strip(): _figure(value.strip()) for key, colon, value in pairs if colon}
     runs = run.get("runs", "")
     return timed(
         where,
@@ -272,8 +270,7 @@ def _popcorn_row(run: Mapping[str, str], where: str, passed: bool | None) -> Rec
         f"{where}.mean",
         "ns",
         name=label(spec),
-        work=work,
-        no_work=no_work,
+        work=work_of(params),
         clock="device-event",
         rounds=int(runs) if re.fullmatch(r"[1-9]\d{0,8}", runs) else None,
         correct=passed,
@@ -368,7 +365,6 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
     key = next((key for key in _TIMES if case.get(key) is not None), None)
     if key is None:
         return RecordRow(row=where, name=name, refused="no time under " + ", ".join(_TIMES), refused_code="time")
-    work, no_work = work_of(mapping(case.get("params")))
     method = case.get("benchmark_method")
     baseline, notes = maybe_seconds(case.get("ori_time"), "ori_time", "ms")
     if method is not None and not isinstance(method, str):
@@ -380,8 +376,7 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
         key,
         "ms",
         name=name,
-        work=work,
-        no_work=no_work,
+        work=work_of(mapping(case.get("params"))),
         clock=_TIMES[key] or _METHODS.get(str(method).lower(), "unknown"),
         wall_s=maybe_seconds(case.get("wall_time_ms"), "wall_time_ms", "ms")[0] if key != "wall_time_ms" else None,
         baseline_kind="previous" if baseline is not None else "unknown",
@@ -405,7 +400,7 @@ def _arena_task(task: Mapping[str, Any]) -> RecordRow:
         "best_optimized_execution_time",
         "ms",
         name=name,
-        no_work="a task's result has no sizes",
+        work=(None, "a task's result has no sizes"),
         baseline_kind="previous",
         baseline_t_s=baseline,
         speedup=ratio(task.get("speedup_ratio")) if baseline is None else None,

@@ -1,4 +1,4 @@
-"""The cache of ceilings: one file a machine, measured once by whoever comes first, never a reason to fail."""
+"""The cache of ceilings: one file a machine, measured by one process, and never a reason to fail."""
 
 from __future__ import annotations
 

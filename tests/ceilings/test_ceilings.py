@@ -30,7 +30,7 @@ class Clock:
         return self.now
 
     def kernel(self, name: str, *seconds: float, threads: int = 1) -> Kernel:
-        """1 GB in each of ``seconds`` by turns, of which half a second on the cores; the first call is the warm-up."""
+        """1 GB in each of ``seconds`` in turn, half a second of it on the cores; the first call is the warm-up."""
         left = list(seconds)
 
         def call() -> None:
@@ -263,7 +263,7 @@ def test_more_threads_are_no_slower_than_one() -> None:
 
 def test_a_quick_figure_raises_a_level_but_never_is_one() -> None:
     sound = [bandwidth(1.2e11, "L1", threads=1), bandwidth(6e10, "L3", threads=1), bandwidth(9e10, "L3")]
-    assert measure.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under, of L2 there is none
+    assert measure.raised(sound, by_numpy(PROOF)) == by_numpy({"L3": 7.65e10})  # L1 is under; L2 has no ceiling
 
 
 # carm-roofline's sizes

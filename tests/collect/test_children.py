@@ -1,4 +1,4 @@
-"""What a collected file may do to its child process: that item's error with one clear message, and nobody else's."""
+"""What a collected file may do to its child process: that item fails with one clear message, and no other item does."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    state = Path(f"/proc/{pid}/stat")  # of a zombie that nobody has waited for
+    state = Path(f"/proc/{pid}/stat")  # of a zombie: its parent has not waited for it
     return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
 
 

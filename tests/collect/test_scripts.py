@@ -50,7 +50,7 @@ def test_a_row_per_record_of_the_csv_that_it_writes(project: Project) -> None:
     assert "its own figure: " in row["notes"]
     assert "1.32 TB/s is printed, shape and time give 2.806 TB/s" in row["notes"]
     assert "its own figure" not in ran.rows[f"test_gemm{TRITON}"]["notes"]
-    assert not (project.path / "gemm.csv").exists()  # it stood in a folder of its own
+    assert not (project.path / "gemm.csv").exists()  # it ran in a temporary folder
 
 
 def test_without_the_flag_it_ends_the_session_as_it_always_did(project: Project) -> None:
@@ -199,7 +199,7 @@ def test_a_gate_holds_for_its_rows(project: Project) -> None:
     assert failed[0]["check"]["utilisation"] == pytest.approx(2 * 8192**3 / 100e-6 / 2.5166e15, rel=1e-3)
 
 
-def test_more_rows_than_anybody_reads(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_the_limit(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "MOST", 10)
     table = TABLE.partition("\n")[0] + "".join(f"\nbf16,{m},8192,1024,6.4,,,6.1" for m in range(1, 20))
     project.write(test_gemm=f"import sys\nprint({table!r})\nsys.exit(0)")

@@ -1,7 +1,7 @@
-"""``roofline check RECORDS...``: check the rows of other tools' files against the roof, their own rates, and predictions.
+"""``roofline check``: check the rows of other tools' files against the roof, their printed rates, and predictions.
 
-Status comes from recomputed figures alone; a printed rate is a claim beside it. Rows that cannot be used are refused with the
-reason, and never left out.
+The status of a row comes from recomputed figures; a printed rate is only a claim. Rows that cannot be used are refused with the
+reason, never left out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from roofline_engine.check import Check, Prediction, check
+from roofline_engine.check import NOT_FALSIFIABLE, Check, Prediction, check
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import Peaks, resolve_name
@@ -26,6 +26,7 @@ from roofline_engine.roofline import Roof, bound, roof_of
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
+from ..baselines import Predictions, read_predictions
 from ..declare import build
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
@@ -35,56 +36,59 @@ from .registry import ADAPTERS, choose
 from .row import RecordRow
 from .source import Adapter, RefusedError, open_source
 
-if TYPE_CHECKING:
-    from ..baselines import Predictions
-
-#: Works kept by shape: tuner tables try many kernels on one shape.
-_REMEMBERED = 4096
+#: Shapes kept: tuner tables try many kernels on one shape.
+_SHAPES = 4096
+#: Rows between two updates of the progress bar, which files over this size get (bytes).
+_TICK, _LONG = 1000, 5_000_000
+_NO_WORK = "its work is unknown"
 
 
 class Checker:
-    """What all rows of a run share: the peak table, the devices found so far, the works of shapes seen before.
-
-    device: of rows whose file names none. given: peaks in place of the table's, for every row.
-    """
+    """Checks records one by one; keeps the devices and shapes that it has met."""
 
     def __init__(
         self,
         table: Table | None,
         *,
-        device: str | None = None,
-        given: Peaks | None = None,
+        device: str | None = None,  # of records whose file names none
+        given: Peaks | None = None,  # for every record, instead of the table's
         predictions: Predictions | None = None,
     ) -> None:
         self.table, self.device, self.given, self.predictions = table, device, given, predictions
-        self._peaks: dict[tuple[str, int | None], Peaks | None] = {}
+        self._devices: dict[tuple[str, int | None], Peaks | str] = {}
         self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
 
     def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Row]:
-        """Return the rows of one file, in their order."""
+        """Yield the rows of one file, in their order."""
         for record in records:
-            yield (
-                _refuse(source, record, Refusal(record.refused, record.refused_code))
-                if record.refused
-                else self.row(source, record)
-            )
+            if record.refused:
+                yield _refuse(source, record, Refusal(record.refused, record.refused_code))
+            else:
+                yield self.row(source, record)
 
     def row(self, source: str, record: RecordRow) -> Row:
         """Check one record."""
-        peaks = self._of(record)
+        peaks = self._peaks_of(record)
         if isinstance(peaks, str):
             return _refuse(source, record, Refusal(peaks, "no_peaks"))
-        shape, why = self._shape(record, peaks)
+        shape = self._shape_of(record, peaks)
+        work = None if isinstance(shape, str) else shape.work
         facts = facts_of(record)
         measurement, baseline = times(record)
-        entry = _entry(record, shape, peaks)
-        work = shape.work if shape else None
-        prediction = self._predicted(record.name) if self.predictions and record.name else None
-        outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+        prediction = self._predict(record.name) if self.predictions and record.name else None
+        entry = Entry(name=record.name, launches_per_unit=record.launches)
+        if isinstance(shape, str):
+            outcome = check(entry, None, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+            if outcome.status == "not_checked":
+                outcome = outcome._replace(message=shape)
+        else:
+            entry = _evaluate(record, shape, peaks)
+            if baseline is None and record.t_s is not None and record.t_s >= shape.least_s:  # nearly all rows of tuner tables
+                outcome = _UNDER_THE_ROOF[entry.falsifiable is not False]._replace(utilisation=shape.least_s / record.t_s)
+            else:
+                outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
         if outcome.cause == "placeholder":
             return _refuse(source, record, Refusal(f"placeholder: {outcome.decided}", "placeholder", "placeholder"))
-        if outcome.status == "not_checked" and work is None:
-            outcome = outcome._replace(message=why)
         return Row(
             nodeid=record.row,
             path=source,
@@ -98,76 +102,65 @@ class Checker:
             correct=record.correct,
         )
 
-    def _predicted(self, name: str) -> Prediction | None:
+    def _predict(self, name: str) -> Prediction | None:
         assert self.predictions is not None
         entry, how, _ = self.predictions.match(name)
         return entry.prediction._replace(matched=how) if entry else None
 
-    def _of(self, record: RecordRow) -> Peaks | str:
-        """The peaks of a row's device, or why there are none."""
+    def _peaks_of(self, record: RecordRow) -> Peaks | str:
+        """Return the peaks of a record's device, or why they are unknown."""
         if self.given is not None:
             return self.given
         name = record.device or self.device
         if name is None:
-            return "no device is named: --device"
+            return "the record names no device: use --device"
         key = (name, record.units if record.device else None)
-        if key not in self._peaks:
-            self._peaks[key] = self._resolved(*key)
-        found = self._peaks[key]
-        if found is not None:
-            return found
-        near = self.table.near(name).strip() if self.table else ""
-        return f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
+        if key not in self._devices:
+            peaks = resolve_name(self.table, *key) if self.table else Peaks(source="derived")
+            near = self.table.near(name).strip() if self.table else ""
+            unknown = f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
+            self._devices[key] = peaks if peaks.hbm_bw_bytes_s or peaks.flops else unknown
+        return self._devices[key]
 
-    def _resolved(self, name: str, units: int | None) -> Peaks | None:
-        if self.table is None:
-            return None
-        found = resolve_name(self.table, name, units)
-        return found if found.hbm_bw_bytes_s or found.flops else None
-
-    def _shape(self, record: RecordRow, peaks: Peaks) -> tuple[_Shape | None, str]:
+    def _shape_of(self, record: RecordRow, peaks: Peaks) -> _Shape | str:
+        """Return the work of a record on its device, or why it is unknown."""
         if record.work is None:
-            return None, record.no_work or "its work is not known"
+            return record.no_work or _NO_WORK
         key: tuple[Any, ...] = (id(peaks), *record.work, *record.work.values())
         try:
-            found = self._shapes.get(key)
+            shape = self._shapes.get(key)
         except TypeError:  # a list of sizes
             key = (id(peaks), *record.work, *map(repr, record.work.values()))
-            found = self._shapes.get(key)
-        if found is None:
+            shape = self._shapes.get(key)
+        if shape is None:
             try:
-                made = build(record.work)
-                found = "its work is not known" if made is None else _shape(fit_to_cache(made, peaks.l2_bytes), peaks)
+                work = build(record.work)
+                shape = _NO_WORK if work is None else _Shape.of(fit_to_cache(work, peaks.l2_bytes), peaks)
             except ValueError as error:
-                found = str(error)
-            if len(self._shapes) >= _REMEMBERED:
+                shape = str(error)
+            if len(self._shapes) >= _SHAPES:
                 self._shapes.clear()
-            self._shapes[key] = found
-        return (None, found) if isinstance(found, str) else (found, "")
+            self._shapes[key] = shape
+        return shape
 
 
 class _Shape(NamedTuple):
-    """The work of a shape on a device, and what every row of it needs.
-
-    roof_s: the roof time of its least bytes and FLOPs. own_roof_s: of the figure's.
-    """
+    """The work of a shape on a device."""
 
     work: Work
     roof: Roof
-    roof_s: float
-    own_roof_s: float
+    least_s: float  # time at the roof with the fewest bytes and FLOPs of its byte models
+    roof_s: float  # time at the roof with its primary byte model
 
-    def falsifiable(self, launches: float, peaks: Peaks) -> bool | None:
-        return None if peaks.hbm_bw_bytes_s is None else self.own_roof_s > launches * peaks.dispatch_floor_s
+    @classmethod
+    def of(cls, work: Work, peaks: Peaks) -> _Shape:
+        roof = roof_of(work, peaks)
+        nbytes, flops = min(model.bytes for model in work.candidates), min(model.flops for model in work.candidates)
+        return cls(work, roof, roof.time(nbytes, flops), roof.time(work.bytes, work.flops))
 
 
-def _shape(done: Work, peaks: Peaks) -> _Shape:
-    roof = roof_of(done, peaks)
-    own = least = roof.time(done.bytes, done.flops)
-    if len(done.candidates) > 1:
-        nbytes, flops = min(model.bytes for model in done.candidates), min(model.flops for model in done.candidates)
-        least = roof.time(nbytes, flops)
-    return _Shape(done, roof, least, own)
+#: The outcome of a time that the roof allows, without a baseline; by whether a time could contradict the roof at all.
+_UNDER_THE_ROOF = (Check("not_falsifiable", NOT_FALSIFIABLE), Check("not_checked", "no baseline"))
 
 
 def _refuse(source: str, record: RecordRow, refusal: Refusal) -> Row:
@@ -175,15 +168,13 @@ def _refuse(source: str, record: RecordRow, refusal: Refusal) -> Row:
     return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=refusal)
 
 
-def _entry(record: RecordRow, shape: _Shape | None, peaks: Peaks) -> Entry:
-    if shape is None:
-        return Entry(name=record.name, stage="B", launches_per_unit=record.launches)
-    work = shape.work
-    raw = axis = None
-    limiter = "unknown"
+def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
+    """Return the part of the entry that a check needs: no verdict on headroom."""
+    work, ratio, axis, limiter = shape.work, None, None, "unknown"
     if record.t_s is not None:
-        p = shape.roof.place(work.bytes, work.flops, record.t_s)
-        raw, axis, limiter = p.raw, p.roof_axis, bound(p)
+        point = shape.roof.place(work.bytes, work.flops, record.t_s)
+        ratio, axis, limiter = point.raw, point.roof_axis, bound(point)
+    known = peaks.hbm_bw_bytes_s is not None
     return Entry(
         name=record.name,
         op=work.op,
@@ -194,16 +185,12 @@ def _entry(record: RecordRow, shape: _Shape | None, peaks: Peaks) -> Entry:
         launches_per_unit=record.launches,
         roof_axis=axis,
         bound_type=limiter,
-        roofline_pct=None if raw is None else min(raw, 1.0),
-        roofline_pct_raw=raw,
-        suspect=raw is not None and raw > 1.0,
+        roofline_pct=None if ratio is None else min(ratio, 1.0),
+        roofline_pct_raw=ratio,
+        suspect=ratio is not None and ratio > 1.0,
         target_eff=TARGET_EFF.get(work.op),
-        falsifiable=shape.falsifiable(record.launches, peaks),
+        falsifiable=shape.roof_s > record.launches * peaks.dispatch_floor_s if known else None,
     )
-
-
-#: Files over this get a progress bar, where there is a terminal.
-_LONG = 5_000_000
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -222,48 +209,42 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read, check, print; 1 where ``--fail-on`` names what was found.
+    """Read, check and print; return 1 when ``--fail-on`` names something that happened.
 
     Raises:
-        ValueError, OSError: for bad usage, and where no file could be read.
+        ValueError, OSError: for bad usage, and when no file could be read.
     """
-    more = _hooked()
-    known = [*more, *ADAPTERS]
+    installed = _installed_adapters()
+    known = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}
+    names = ", ".join(reversed(known))
     if options.records == ["list"] and options.format is None:
-        print("\n".join(adapter.NAME for adapter in known))
+        print("\n".join(reversed(known)))
         return 0
     kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
     if unknown:
         raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(RECORD_KINDS)}")
-    named = [adapter for adapter in known if options.format == adapter.NAME]
-    if options.format is not None and not named:
-        raise ValueError(f"--format: there are {', '.join(adapter.NAME for adapter in known)}")
-    predictions = None
-    if options.predictions:
-        from ..baselines import read_predictions
-
-        predictions = read_predictions(Path(options.predictions))
-    table, given = _peaks(options.peaks, options.device)
+    if options.format is not None and options.format not in known:
+        raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {names}")
+    predictions = read_predictions(Path(options.predictions)) if options.predictions else None
+    table, given = _read_peaks(options.peaks, options.device)
     checker = Checker(table, device=options.device, given=given, predictions=predictions)
     tally, predicted = Tally(keep=options.json), list[Row]()
-    read = 0
     for path in map(Path, options.records):
         try:
-            for item in _of_file(path, checker, named[0] if named else None, more):
-                tally.add(item)
-                if item.prediction is not None:
-                    predicted.append(item)
-            read += 1
+            for row in _check_file(path, checker, known.get(options.format), installed):
+                tally.add(row)
+                predicted += [row] if row.prediction is not None else []
         except RefusedError as error:
-            tally.said.append(str(error))
-    if not read and tally.total == 0:
-        raise ValueError("; ".join(tally.said))
+            tally.errors.append(str(error))
+    if len(tally.errors) == len(options.records) and tally.total == 0:
+        raise ValueError("; ".join(tally.errors))
     if options.ledger:
         from ..ledger import append, pair_of
 
-        pairs = [pair for item in predicted if (pair := pair_of(item, source=f"{item.path} {item.nodeid}")) is not None]
-        append(Path(options.ledger), pairs, say=lambda line: print(printable(line), file=sys.stderr))
+        pairs = [pair_of(row, source=f"{row.path} {row.nodeid}") for row in predicted]
+        kept = [pair for pair in pairs if pair is not None]
+        append(Path(options.ledger), kept, say=lambda line: print(printable(line), file=sys.stderr))
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:
@@ -274,35 +255,28 @@ def run(options: Namespace) -> int:
             print(textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False) if width else line)
     if options.github:
         print("\n".join(tally.commands()))
-    for line in tally.said:
+    for line in tally.errors:
         print(line, file=sys.stderr)
     if kinds and not tally.counts:
         print("--fail-on: no row could be checked", file=sys.stderr)
-    return 1 if any(_happened(kind, tally) for kind in kinds) else 0
+    happened = {**tally.counts, "claim": bool(tally.claims), "refused": bool(tally.reasons or tally.errors)}
+    return 1 if any(happened.get(kind) for kind in kinds) else 0
 
 
-def _happened(kind: str, tally: Tally) -> bool:
-    if kind == "claim":
-        return bool(tally.claims)
-    if kind == "refused":
-        return bool(tally.reasons or tally.said)
-    return tally.counts[kind] > 0
-
-
-def _of_file(path: Path, checker: Checker, named: Adapter | None, more: list[Adapter]) -> Iterator[Row]:
+def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed: list[Adapter]) -> Iterator[Row]:
     source = open_source(path)
     with source, _progress(path) as tick:
-        adapter = named or choose(source.sample(), more)
+        adapter = chosen or choose(source.sample(), installed)
         if adapter is None:
-            raise RefusedError(f"{source.label}: of no format that is known here (roofline check list)")
-        for at, item in enumerate(checker.check(source.label, adapter.read(source))):
-            if tick is not None and at % 1000 == 0:
+            raise RefusedError(f"{source.label}: unknown format. roofline check list prints the known ones")
+        for at, row in enumerate(checker.check(source.label, adapter.read(source))):
+            if tick is not None and at % _TICK == 0:
                 tick(source.position())
-            yield item
+            yield row
 
 
-def _hooked() -> list[Adapter]:
-    """Adapters of installed packages: the hook of this plugin, outside pytest."""
+def _installed_adapters() -> list[Adapter]:
+    """Return the adapters of installed packages, by the hook of this plugin without pytest."""
     import pluggy
 
     from .. import hookspec
@@ -310,12 +284,12 @@ def _hooked() -> list[Adapter]:
     manager = pluggy.PluginManager("pytest")
     manager.add_hookspecs(hookspec)
     manager.load_setuptools_entrypoints("pytest_roofline")
-    return [adapter for found in manager.hook.pytest_roofline_ingest() for adapter in found]
+    return [adapter for group in manager.hook.pytest_roofline_ingest() for adapter in group]
 
 
 @contextmanager
 def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
-    """A bar on stderr for a long file; nothing where nobody looks."""
+    """Draw a progress bar for a large file when stderr is a terminal."""
     size = os.path.getsize(path) if path.is_file() else 0
     if size < _LONG or not sys.stderr.isatty():
         yield None
@@ -328,7 +302,7 @@ def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
         yield lambda position: bar.update(task, completed=position)
 
 
-def _peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:
+def _read_peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:
     """Return the table, and the peaks of ``device`` under measured ceilings where such a file was given."""
     files = open_peaks(path)
     if files.overlay is None:

@@ -1,4 +1,4 @@
-"""What ``roofline check`` found, for a terminal, as Markdown, and as GitHub annotations; counted as the rows stream by."""
+"""Summarize ``roofline check`` for a terminal, as Markdown, and as GitHub annotations, while the rows stream by."""
 
 from __future__ import annotations
 
@@ -17,172 +17,168 @@ from ..records.row import REFUSED_CODES
 from ..row import Row
 from .columns import duration, overhead_told
 
-#: Worst rows, and refusals and claims of a kind, that are told one by one.
+#: Rows printed one by one: the worst, and of each kind of refusal and claim.
 _WORST = 10
 _OF_A_KIND = 3
+#: Statuses that are printed row by row, the worst first.
+_ALARMS = ("beyond_roof", "exceeds_target", "regression", "near_roof")
+
+
+class _Top:
+    """The rows with the highest scores; of equal scores the first."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._count = size, 0
+        self._heap: list[tuple[float, int, Row]] = []
+
+    def add(self, score: float, row: Row) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (score, -self._count, row))
+        if len(self._heap) > self._size:
+            heapq.heappop(self._heap)
+
+    def rows(self) -> list[Row]:
+        """Return the rows, the highest score first."""
+        return [row for *_, row in sorted(self._heap, reverse=True)]
 
 
 class Tally:
-    """Counts, and the rows worth telling; every row only where they are kept for JSON."""
+    """Counts the rows of a check, and keeps those worth printing; all of them only for JSON."""
 
     def __init__(self, *, keep: bool) -> None:
-        self.counts: Counter[str] = Counter()
+        self.total = 0
+        self.counts: Counter[str] = Counter()  # rows by status
         self.causes: Counter[str] = Counter()
-        self.claims: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.rows: list[dict[str, Any]] = []
-        self.refused: list[dict[str, Any]] = []
-        self.said: list[str] = []
+        self.claims: Counter[str] = Counter()  # rows with a mismatch, by its cause
+        self.reasons: Counter[str] = Counter()  # refused rows by kind of reason
+        self.errors: list[str] = []  # files that could not be read
         self._keep = keep
-        self._worst: list[tuple[float, int, Row]] = []
-        self._hidden: list[tuple[float, int, Row]] = []
-        self._of_claim: dict[str, list[Row]] = {}
-        self._of_reason: dict[str, list[Row]] = {}
-        self._seen = 0
+        self._rows: list[dict[str, Any]] = []
+        self._refused: list[dict[str, Any]] = []
+        self._worst, self._overhead = _Top(_WORST), _Top(_OF_A_KIND)
+        self._examples: dict[tuple[str, str], list[Row]] = {}  # by "claim" or "refused", and kind
 
-    def add(self, item: Row) -> None:
-        """Take one row."""
-        self._seen += 1
-        if item.refusal is not None:
-            kind = item.refusal.code
-            self.reasons[kind] += 1
-            if item.refusal.cause:
-                self.causes[item.refusal.cause] += 1
-            told_of = self._of_reason.setdefault(kind, [])
-            if len(told_of) < _OF_A_KIND:
-                told_of.append(item)
-            if self._keep:
-                self.refused.append(item.to_checked_dict())
-            return
-        status = item.check.status
-        self.counts[status] += 1
-        if item.check.cause:
-            self.causes[item.check.cause] += 1
-        if item.mismatch:
-            cause = item.mismatch.cause
-            self.claims[cause] += 1
-            if not item.check.cause:
-                self.causes[cause] += 1
-            explain_claim = self._of_claim.setdefault(cause, [])
-            if len(explain_claim) < _OF_A_KIND:
-                explain_claim.append(item)
-        if status in ("beyond_roof", "near_roof", "exceeds_target", "regression"):
-            heapq.heappush(self._worst, (_badness(item), -self._seen, item))
-            if len(self._worst) > _WORST:
-                heapq.heappop(self._worst)
-        overhead = item.overhead
-        if overhead and overhead.graph_speedup > 1 + ISOLATED_NOISE:
-            heapq.heappush(self._hidden, (overhead.share, -self._seen, item))
-            if len(self._hidden) > _OF_A_KIND:
-                heapq.heappop(self._hidden)
+    def add(self, row: Row) -> None:
+        """Count one row."""
+        self.total += 1
         if self._keep:
-            self.rows.append(item.to_checked_dict())
+            (self._rows if row.refusal is None else self._refused).append(row.to_checked_dict())
+        if row.refusal is not None:
+            kind = row.refusal.code
+            self.reasons[kind] += 1
+            self.causes.update([row.refusal.cause] if row.refusal.cause else [])
+            self._add_example("refused", kind, row)
+            return
+        status, cause = row.check.status, row.check.cause
+        self.counts[status] += 1
+        if row.mismatch:
+            self.claims[row.mismatch.cause] += 1
+            self._add_example("claim", row.mismatch.cause, row)
+            cause = cause or row.mismatch.cause
+        if cause:
+            self.causes[cause] += 1
+        if status in _ALARMS:
+            ratio = (row.check.utilisation or 0.0) / (row.check.limit or 1.0)
+            self._worst.add(min(ratio, 1e8) - 1e9 * _ALARMS.index(status), row)
+        overhead = row.overhead
+        if overhead and overhead.graph_speedup > 1 + ISOLATED_NOISE:
+            self._overhead.add(overhead.share, row)
 
-    @property
-    def total(self) -> int:
-        return self._seen
-
-    def worst(self) -> list[Row]:
-        """The worst first."""
-        return [item for _, _, item in sorted(self._worst, reverse=True)]
+    def _add_example(self, what: str, kind: str, row: Row) -> None:
+        examples = self._examples.setdefault((what, kind), [])
+        if len(examples) < _OF_A_KIND:
+            examples.append(row)
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of ``--json``."""
+        """Return the document of ``--json``."""
         return {
             "counts": dict(self.counts.most_common()),
             "causes": dict(self.causes.most_common()),
-            "rows": self.rows,
-            "refused": self.refused,
-            "errors": self.said,
+            "rows": self._rows,
+            "refused": self._refused,
+            "errors": self.errors,
         }
 
     def lines(self) -> Iterator[str]:
-        """The summary for a terminal."""
+        """Yield the summary for a terminal."""
         refused = sum(self.reasons.values())
-        yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {_counted(self.counts) or 'none could be used'}" + (
+        counts = ", ".join(f"{count} {status}" for status, count in self.counts.most_common())
+        yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {counts or 'none could be used'}" + (
             f"; {refused} refused" if refused else ""
         )
-        for item in self.worst():
-            yield f"{item.check.status}: {_place(item)}: {printable(item.check.message)}"
-            if item.check.cause:
-                yield f"    to confirm: {EXPERIMENTS[item.check.cause]}"
-        for _, _, item in sorted(self._hidden, reverse=True):
-            if item.overhead:
-                yield f"launch overhead: {_place(item)}: {overhead_told(item.overhead)}"
+        for row in self._worst.rows():
+            yield f"{row.check.status}: {_place(row)}: {printable(row.check.message)}"
+            if row.check.cause:
+                yield f"    to confirm: {EXPERIMENTS[row.check.cause]}"
+        for row in self._overhead.rows():
+            if row.overhead:
+                yield f"launch overhead: {_place(row)}: {overhead_told(row.overhead)}"
         for cause, count in self.claims.most_common():
             yield f"printed figures that differ, {count} by {cause}:"
-            for item in self._of_claim[cause]:
-                yield f"    {_place(item)}: {printable(_describe(item))}"
+            for row in self._examples["claim", cause]:
+                yield f"    {_place(row)}: {printable(_describe(row))}"
         for kind, count in self.reasons.most_common():
             yield f"refused, {count}: {REFUSED_CODES[kind]}"
-            for item in self._of_reason[kind]:
-                reason = item.refusal.reason if item.refusal else ""
-                yield f"    {printable(item.path)} {printable(item.nodeid)}: {printable(reason)}"
+            for row in self._examples["refused", kind]:
+                yield f"    {printable(row.path)} {printable(row.nodeid)}: {printable(_describe(row))}"
 
     def markdown(self) -> str:
-        """The summary as Markdown."""
+        """Return the summary as Markdown."""
         parts = ["# Records against the roof"]
         statuses = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
         if self.reasons:
             statuses.append(["refused", str(sum(self.reasons.values()))])
         parts.append(table(statuses))
-        if self._worst:
+        worst = self._worst.rows()
+        if worst:
             head = ["row", "kernel", "time", "of the peak", "status", "cause"]
             rows = [
                 [
-                    plain_text(f"{item.path} {item.nodeid}"),
-                    code(item.entry.name, longest=44),
-                    duration(_seconds(item)),
-                    f"{item.check.utilisation:.3g}" if item.check.utilisation else "-",
-                    item.check.status,
-                    item.check.cause or "-",
+                    plain_text(f"{row.path} {row.nodeid}"),
+                    code(row.entry.name, longest=44),
+                    duration(_seconds(row)),
+                    f"{row.check.utilisation:.3g}" if row.check.utilisation else "-",
+                    row.check.status,
+                    row.check.cause or "-",
                 ]
-                for item in self.worst()
+                for row in worst
             ]
             parts += ["## Worst rows", table([head, *rows])]
         if self.claims:
             parts.append("## Printed figures that differ")
             lines = [
-                f"- {cause}, {count} rows; for example {plain_text(_place(self._of_claim[cause][0]))}: "
-                f"{plain_text(_describe(self._of_claim[cause][0]))}"
+                f"- {cause}, {count} rows; for example {plain_text(_place(self._examples['claim', cause][0]))}: "
+                f"{plain_text(_describe(self._examples['claim', cause][0]))}"
                 for cause, count in self.claims.most_common()
             ]
             parts.append("\n".join(lines))
         if self.reasons:
             parts.append("## Refused")
             parts.append("\n".join(f"- {REFUSED_CODES[kind]}: {count}" for kind, count in self.reasons.most_common()))
-        parts += [plain_text(line) for line in self.said]
+        parts += [plain_text(line) for line in self.errors]
         return "\n\n".join(parts) + "\n"
 
     def commands(self) -> Iterator[str]:
-        """GitHub workflow commands for the worst rows."""
+        """Yield GitHub workflow commands for the worst rows."""
         from .markdown import escaped, escaped_property
 
-        for item in self.worst():
-            title = escaped_property(f"roofline: {item.check.status}")
-            message = escaped(f"{_place(item)}: {item.check.message}")
-            yield f"::warning file={escaped_property(item.path)},title={title}::{message}"
+        for row in self._worst.rows():
+            title = escaped_property(f"roofline: {row.check.status}")
+            message = escaped(f"{_place(row)}: {row.check.message}")
+            yield f"::warning file={escaped_property(row.path)},title={title}::{message}"
 
 
-def _badness(item: Row) -> float:
-    over = (item.check.utilisation or 0.0) / (item.check.limit or 1.0)
-    return {"beyond_roof": 3e9, "near_roof": 0.0, "exceeds_target": 2e9, "regression": 1e9}[item.check.status] + min(over, 1e8)
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {status}" for status, count in counts.most_common())
-
-
-def _place(item: Row) -> str:
-    ratio = item.entry.roofline_pct_raw
+def _place(row: Row) -> str:
+    ratio = row.entry.roofline_pct_raw
     rate = "" if ratio is None else f", {100 * ratio:.3g} % of the roof"
-    name = f" {item.entry.name[:40]}" if item.entry.name else ""
-    return printable(f"{item.path} {item.nodeid}{name} ({duration(_seconds(item))}{rate})")
+    name = f" {row.entry.name[:40]}" if row.entry.name else ""
+    return printable(f"{row.path} {row.nodeid}{name} ({duration(_seconds(row))}{rate})")
 
 
-def _seconds(item: Row) -> float | None:
-    return None if item.measurement is None else item.measurement.t_s
+def _seconds(row: Row) -> float | None:
+    return None if row.measurement is None else row.measurement.t_s
 
 
-def _describe(item: Row) -> str:
-    return "" if item.mismatch is None else item.mismatch.describe()
+def _describe(row: Row) -> str:
+    """Return why a row was refused, or which of its printed rates is wrong."""
+    return row.refusal.reason if row.refusal else row.mismatch.describe() if row.mismatch else ""

@@ -76,7 +76,7 @@ def run(options: Namespace) -> int:
     )
     if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
-    annotator = Annotator(settings, devices, predictions, host.remeasure)
+    annotator = Annotator(settings.noise, devices, predictions, host.remeasure)
     document = Document(settings, predictions)
     rows = []
     for case in _cases(data["benchmarks"], label, settings.work, problems):

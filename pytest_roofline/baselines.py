@@ -17,8 +17,6 @@ from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
 from roofline_engine.work import Work
 
-from .ceilings.machine import cpu_model
-from .config import read_toml
 from .declare import matches
 from .row import REPORT_SCHEMA, read_part
 
@@ -230,6 +228,8 @@ def read_pins(path: Path) -> dict[str, str]:
     Raises:
         ValueError: one line with the file and the place.
     """
+    from .config import read_toml  # imports pydantic
+
     label = printable(path.name)
     try:
         document = read_toml(path)
@@ -322,6 +322,8 @@ def _baseline(kind: str, label: str, t_s: float, q1: float | None, q3: float | N
 
 def this_machine() -> dict[str, str | None]:
     """Return what identifies the machine of a time: architecture and CPU model."""
+    from .ceilings.machine import cpu_model  # imports numpy's kernels; predictions do without
+
     return {"machine": platform.machine() or None, "cpu": cpu_model()}
 
 

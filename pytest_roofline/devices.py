@@ -71,6 +71,10 @@ class Devices:
             self._machine = self.of_machine()
         return self._machine
 
+    def is_host_only(self) -> bool:
+        """Return whether the user chose the CPU, or left the choice open on a machine without an accelerator."""
+        return self.chosen == CPU or (self.chosen == AUTO and self.machine() is None)
+
     def peaks(self, name: str) -> Peaks:
         """The peaks of a device.
 

@@ -33,14 +33,13 @@ from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.roofline import assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
-from .baselines import Predictions
-from .config import Settings
-from .devices import AUTO, Devices, UnknownDeviceError
 from .names import short_name
 from .records.row import RecordRow
 from .row import Mismatch, Row
 
 if TYPE_CHECKING:
+    from .baselines import Predictions
+    from .devices import Devices
     from .testcase import Case
 
 NO_WORK = note("nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can", "no_work_model")
@@ -69,13 +68,13 @@ class Annotator:
 
     def __init__(
         self,
-        settings: Settings,
+        noise: float,
         devices: Devices,
         predictions: Predictions | None,
         remeasure: Callable[[Peaks, str | None], Peaks],
         shared: bool = False,
     ) -> None:
-        self.settings, self.devices, self.predictions = settings, devices, predictions
+        self.noise, self.devices, self.predictions = noise, devices, predictions
         self.remeasure = remeasure
         self.shared = shared
         self.problems: list[str] = []
@@ -115,9 +114,7 @@ class Annotator:
             if case.measurement is not None and lacks_device_sync(case.measurement, peaks):
                 notes.append(UNTIMELY)
         if outcome is None:
-            outcome = check(
-                entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.settings.noise
-            )
+            outcome = check(entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.noise)
         if case.record is not None:
             mismatch = find_mismatch(case.record, work, peaks or Peaks(source="derived"), facts_of(case.record))
             notes += [] if mismatch is None else [note(f"its own figure: {mismatch.describe()}", "claim")]
@@ -165,7 +162,7 @@ class Annotator:
                 row = assess_measurement(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
                 row = mark_low_confidence(row) if self.shared and measurement.source in TIMED_HERE else row
             facts = NOTHING if case.record is None else facts_of(case.record)
-            noise = self.settings.noise
+            noise = self.noise
             found = check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise, facts=facts)
             return row, found
 
@@ -208,7 +205,7 @@ class Annotator:
             return case
         if not measurement.clock.startswith("device-"):
             return case
-        if self.devices.chosen != CPU and not (self.devices.chosen == AUTO and self.devices.machine() is None):
+        if not self.devices.is_host_only():
             return case
         return replace(
             case,
@@ -241,7 +238,7 @@ class Annotator:
             return name, self.devices.found.get(CPU)  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
-        except (UnknownDeviceError, ValueError, OSError) as error:
+        except (ValueError, OSError) as error:
             self.tell(str(error))
             notes.append(note(str(error), "no_device"))
             return name, None

@@ -155,7 +155,7 @@ class Session:
         host = Host(lambda problem: self.annotator.tell(problem))
         devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
         is_shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
-        self.annotator = Annotator(settings, devices, inputs.predictions, host.remeasure, is_shared)
+        self.annotator = Annotator(settings.noise, devices, inputs.predictions, host.remeasure, is_shared)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
         peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)

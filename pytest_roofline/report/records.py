@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from roofline_engine.check import EXPERIMENTS
-from roofline_engine.report import code, table
-from roofline_engine.report import text as plain_text
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
@@ -124,6 +122,9 @@ class Tally:
 
     def markdown(self) -> str:
         """Return the summary as Markdown."""
+        from roofline_engine.report import code, table  # imports the whole analysis
+        from roofline_engine.report import text as plain_text
+
         parts = ["# Records against the roof"]
         statuses = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
         if self.reasons:

@@ -393,9 +393,9 @@ def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_laun
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "of no format that is known"),
-        (b"\x00\x01\x02\xff" * 1000, "of no format that is known"),
-        (b"a,b,c\n1,2,3\n", "of no format that is known"),
+        (b"", "unknown format"),
+        (b"\x00\x01\x02\xff" * 1000, "unknown format"),
+        (b"a,b,c\n1,2,3\n", "unknown format"),
         (b"\x1f\x8b\x08\x00broken", "bad.csv"),
         (HEAD.encode() + b"\n" + b"9" * 9_000_000, "line 2 is longer than"),
         (HEAD.encode() + b"\n\xff\xfe\n", "line 2: not UTF-8"),

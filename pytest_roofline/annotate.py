@@ -12,14 +12,14 @@ from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS, Baseline
 from roofline_engine.files import read_json, to_json
-from roofline_engine.peaks import CPU, Device, Peaks
+from roofline_engine.peaks import CPU
 from roofline_engine.units import number, printable
 
 from . import declare
 from .baselines import is_this_machine, read_baselines, read_predictions
 from .config import TYPES, SettingsError, resolve
 from .declare import Declared, first_said
-from .devices import AUTO, Devices, Host
+from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .gate import TEST_KINDS, list_gaps
 from .names import short_name
@@ -65,18 +65,11 @@ def run(options: Namespace) -> int:
     predictions = read_predictions(settings.predictions) if settings.predictions else None
     baselines = read_baselines(settings.baseline) if settings.baseline else {}
     problems: list[str] = []
-    host = Host(problems.append)
     here = is_this_machine(data.get("machine_info"))
-    devices = Devices(
-        settings.device,
-        settings.peaks,
-        hook=lambda name: None,
-        of_host=host.peaks if here or settings.device == CPU else _elsewhere,
-        of_machine=_no_machine,
-    )
+    devices = Devices(settings.device, settings.peaks, measures_cpu=here or settings.device == CPU, uses_accelerator=False)
     if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
-    annotator = Annotator(settings.noise, devices, predictions, host.remeasure)
+    annotator = Annotator(settings.noise, devices, predictions)
     document = Document(settings, predictions)
     rows = []
     for case in _cases(data["benchmarks"], label, settings.work, problems):
@@ -87,7 +80,7 @@ def run(options: Namespace) -> int:
         row = annotator.annotate(case_with_time)
         rows.append(dataclasses.replace(row, gates=settings.gates.evaluate(row, case_with_time.declared.min_pct)))
     document.add(
-        rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.found.items()}
+        rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
     )
     document.problems += list_gaps(document.rows, settings.gates, settings.baseline, baselines)
     found = document.to_dict()
@@ -102,14 +95,6 @@ def run(options: Namespace) -> int:
         if row.failed:
             print(f"{printable(row.nodeid)}: {printable(row.failed)}", file=sys.stderr)
     return 1 if any(row.failed for row in document.rows) else 0
-
-
-def _no_machine() -> Device | None:
-    return None  # the times may be of any machine, so this one's GPU is no evidence
-
-
-def _elsewhere() -> Peaks:
-    raise ValueError("the times are of another machine, whose ceilings are not known here: --device=cpu if it is one like this")
 
 
 def _cases(

@@ -1,4 +1,4 @@
-"""The peaks of the devices that the rows of one run are of; each is found once, when the first row needs it."""
+"""The peaks of the devices of one run. Each is resolved once, when the first row needs it."""
 
 from __future__ import annotations
 
@@ -9,49 +9,47 @@ from roofline_engine.peaks import CPU, Device, Peaks, Target
 from roofline_engine.peaks_measured import PeakFiles, open_peaks
 from roofline_engine.peaks_table import normalize_name
 
-from . import ceilings as host_ceilings
+from . import ceilings
 
 AUTO = "auto"
+ELSEWHERE = "the times are of another machine, whose ceilings are not known here: --device=cpu if it is one like this"
 
 
 class UnknownDeviceError(ValueError):
-    """A device that neither the peak table nor the machine knows, with what to do."""
+    """A device that is neither in the peak table nor in this machine."""
 
 
 class Devices:
-    """Peaks by device name.
+    """Resolves peaks by the name of a device: hook, this machine's measured CPU, peak table and measured ceilings.
 
-    chosen: ``--roofline-device``: ``auto``, ``cpu``, a product or an architecture. given: ``--roofline-peaks``. hook: asked
-    first, by name. of_host: the CPU's measured peaks. of_machine: the accelerator of this machine, or None.
+    chosen: ``--roofline-device``: ``auto``, ``cpu``, a product or an architecture.
+    given: ``--roofline-peaks``.
+    measures_cpu, uses_accelerator: false for times of another machine.
     """
 
     def __init__(
         self,
         chosen: str,
         given: Path | None,
+        hook: Callable[[str], Peaks | None] = lambda name: None,
         *,
-        hook: Callable[[str], Peaks | None],
-        of_host: Callable[[], Peaks],
-        of_machine: Callable[[], Device | None],
+        measures_cpu: bool = True,
+        uses_accelerator: bool = True,
     ) -> None:
-        self.chosen, self.given = chosen, given
-        self.hook, self.of_host, self.of_machine = hook, of_host, of_machine
+        self.chosen, self.given, self.hook = chosen, given, hook
+        self.measures_cpu, self._is_unsearched = measures_cpu, uses_accelerator
         self.problems: list[str] = []
         self.targets: Mapping[tuple[str, str, str, str], Target] = {}
-        self._found: dict[str, Peaks] = {}
-        self._machine: Device | None = None
-        self._asked = False
+        self.resolved: dict[str, Peaks] = {}  # the peaks that rows have used, by device name
         self._files: PeakFiles | None = None
-
-    @property
-    def found(self) -> dict[str, Peaks]:
-        """The peaks that rows have used, by the name they go under."""
-        return self._found
+        self._accelerator: Device | None = None
+        self._cpu: ceilings.Ceilings | None = None
+        self._remeasured: set[str] = set()
 
     def name(self, declared: str | None, seen: str | None) -> str | None:
-        """The name of a row's device: the marker's, then that of its arrays, then the run's; None where it cannot be told.
+        """Return the device of a row: the marker's, else that of its arrays, else the run's. None where it is unknown.
 
-        seen: ``cpu`` or ``gpu``, what the arrays of the test are on.
+        seen: ``cpu`` or ``gpu``, where the arrays of the test are.
         """
         if declared is not None:
             return CPU if declared.lower() == CPU else declared
@@ -59,83 +57,60 @@ class Devices:
             return CPU
         if self.chosen != AUTO:
             return self.chosen if not (seen == "gpu" and self.chosen == CPU) else None
-        machine = self.machine()
+        accelerator = self.accelerator()
         if seen == "gpu":
-            return None if machine is None else _label(machine)
-        return CPU if machine is None else None  # with an accelerator at hand, a row of neither could be of either
+            return None if accelerator is None else _label(accelerator)
+        return CPU if accelerator is None else None  # next to an accelerator, a row without arrays could be of either
 
-    def machine(self) -> Device | None:
-        """The accelerator of this machine, looked for once."""
-        if not self._asked:
-            self._asked = True
-            self._machine = self.of_machine()
-        return self._machine
+    def accelerator(self) -> Device | None:
+        """Return the accelerator of this machine. The machine is searched once."""
+        if self._is_unsearched:
+            self._is_unsearched = False
+            found = ceilings.find_device()
+            self._accelerator = None if found is None else found.device
+        return self._accelerator
 
     def is_host_only(self) -> bool:
         """Return whether the user chose the CPU, or left the choice open on a machine without an accelerator."""
-        return self.chosen == CPU or (self.chosen == AUTO and self.machine() is None)
+        return self.chosen == CPU or (self.chosen == AUTO and self.accelerator() is None)
 
     def peaks(self, name: str) -> Peaks:
-        """The peaks of a device.
+        """Return the peaks of a device.
 
         Raises:
             UnknownDeviceError: for a name that is in no table.
         """
-        if name not in self._found:
-            self._found[name] = self._resolved(name)._replace(targets=self.targets)
-        return self._found[name]
+        if name not in self.resolved:
+            self.resolved[name] = self._resolve(name)._replace(targets=self.targets)
+        return self.resolved[name]
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether two names are of one product; not where one of them is in no table."""
+    def is_same(self, one: str, other: str) -> bool:
+        """Return whether two names are of one product; false where one of them is in no table."""
         if normalize_name(one) == normalize_name(other):
             return True
         if CPU in (one, other):
             return False
         try:
-            first, second = (self._found.get(name) or self._resolved(name) for name in (one, other))
+            first, second = (self.resolved.get(name) or self._resolve(name) for name in (one, other))
         except (ValueError, OSError):
             return False
         return first.product == second.product if first.product and second.product else first.gfx == second.gfx is not None
 
-    def replace(self, name: str, peaks: Peaks) -> None:
-        """Take better peaks of a device: a ceiling that a row exceeded, measured once more."""
-        self._found[name] = peaks._replace(targets=self.targets)
+    def remeasure_cpu(self, axis: str | None) -> Peaks:
+        """Measure an axis of the CPU again, which a row exceeded, once for each axis. Return the peaks, larger or as before."""
+        if self._cpu is not None and axis is not None and axis not in self._remeasured:
+            self._remeasured.add(axis)
+            measured = ceilings.remeasure(self._cpu, axis, say=self.problems.append)
+            if measured != self._cpu:
+                self._cpu = measured
+                self.resolved[CPU] = measured.peaks()._replace(targets=self.targets)
+        return self.resolved[CPU]
 
-    def _resolved(self, name: str) -> Peaks:
-        hooked = self.hook(name)
-        if hooked is not None:
-            return hooked
-        if name == CPU:
-            return self.of_host()
-        files = self._read_files()
-        machine = self.machine() if self.chosen == AUTO else None
-        if machine is not None and name == _label(machine):
-            found = files.rated(machine)
-        else:
-            found = files.rated(name)
-            if found.source == "derived":
-                like = files.table.near(name) if files.table else ""
-                raise UnknownDeviceError(f"no peaks for device {name!r}: {like}`roofline peaks list` has the names")
-        try:
-            found, refused = files.lay_over(found)
-            self.problems += [f"peaks: {line}" for line in refused]
-        except ValueError as error:
-            self.problems.append(f"peaks: {error}")
-        return found
-
-    def readable(self) -> None:
-        """Read the files that were given.
+    def read_files(self) -> PeakFiles:
+        """Read the peak table, and the measured ceilings to lay over it.
 
         Raises:
-            ValueError, OSError: when they cannot be.
-        """
-        self._read_files()
-
-    def _read_files(self) -> PeakFiles:
-        """Return the table and the measured ceilings to lay over it.
-
-        Raises:
-            ValueError, OSError: when a file that was given cannot be read.
+            ValueError, OSError: for a given file that cannot be read.
         """
         if self._files is None:
             try:
@@ -144,34 +119,38 @@ class Devices:
                 raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
         return self._files
 
+    def _resolve(self, name: str) -> Peaks:
+        hooked = self.hook(name)
+        if hooked is not None:
+            return hooked
+        if name == CPU:
+            return self._measure_cpu()
+        files = self.read_files()
+        accelerator = self.accelerator() if self.chosen == AUTO else None
+        if accelerator is not None and name == _label(accelerator):
+            peaks = files.rated(accelerator)
+        else:
+            peaks = files.rated(name)
+            if peaks.source == "derived":
+                near = files.table.near(name) if files.table else ""
+                raise UnknownDeviceError(f"no peaks for device {name!r}: {near}`roofline peaks list` has the names")
+        try:
+            peaks, refused = files.lay_over(peaks)
+            self.problems += [f"peaks: {line}" for line in refused]
+        except ValueError as error:
+            self.problems.append(f"peaks: {error}")
+        return peaks
 
-class Host:
-    """say: told in one line what went otherwise."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
-        self._found: host_ceilings.Ceilings | None = None
-        self._doubted: set[str] = set()
-
-    def peaks(self) -> Peaks:
-        """From the cache, else from a measurement of a few seconds; never the long one. A doubtful axis is measured again."""
-        found = host_ceilings.ceilings("quick", say=self.say)
-        for axis, item in found.axes().items():
-            if not item.steady:
-                found = host_ceilings.remeasure(found, axis, say=self.say)
-        self._found = found
-        return found.peaks()
-
-    def remeasure(self, peaks: Peaks, axis: str | None) -> Peaks:
-        """``peaks``, or larger ones where measuring the axis once more gives them."""
-        if self._found is None or axis is None or axis in self._doubted:
-            return peaks
-        self._doubted.add(axis)
-        again = host_ceilings.remeasure(self._found, axis, say=self.say)
-        if again == self._found:
-            return peaks
-        self._found = again
-        return again.peaks()
+    def _measure_cpu(self) -> Peaks:
+        """Take the CPU's ceilings from the cache or from a quick measurement, and measure an unsteady axis again."""
+        if not self.measures_cpu:
+            raise ValueError(ELSEWHERE)
+        measured = ceilings.ceilings("quick", say=self.problems.append)
+        for axis, ceiling in measured.axes().items():
+            if not ceiling.steady:
+                measured = ceilings.remeasure(measured, axis, say=self.problems.append)
+        self._cpu = measured
+        return measured.peaks()
 
 
 def _label(device: Device) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,8 +61,7 @@ NO_DEVICE = note("its device is not known: device= in the marker, or --roofline-
 class Annotator:
     """Holds what all rows of a run share.
 
-    remeasure: larger peaks of the CPU, where measuring an axis once more gives them. shared: other processes of this run
-    measure at the same time.
+    shared: other processes of this run measure at the same time.
     """
 
     def __init__(
@@ -71,11 +69,9 @@ class Annotator:
         noise: float,
         devices: Devices,
         predictions: Predictions | None,
-        remeasure: Callable[[Peaks, str | None], Peaks],
         shared: bool = False,
     ) -> None:
         self.noise, self.devices, self.predictions = noise, devices, predictions
-        self.remeasure = remeasure
         self.shared = shared
         self.problems: list[str] = []
         self._told: set[str] = set()
@@ -169,9 +165,8 @@ class Annotator:
         row, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
         if exceeded and device == CPU and (outcome.utilisation or 0.0) <= _SWING:
-            better = self.remeasure(peaks, outcome.axis)
+            better = self.devices.remeasure_cpu(outcome.axis)
             if better != peaks:
-                self.devices.replace(CPU, better)
                 peaks = better
                 row, outcome = judge(peaks)
         return row, outcome, peaks
@@ -216,7 +211,7 @@ class Annotator:
     def _comparable(self, case: Case, device: str | None) -> Baseline | None:
         """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""
         baseline, before = case.baseline, case.baseline_device
-        if baseline is None or before is None or device is None or self.devices.same(before, device):
+        if baseline is None or before is None or device is None or self.devices.is_same(before, device):
             return baseline
         return baseline._replace(kind="unknown", source=f"{baseline.source}, of {before}")
 
@@ -235,7 +230,7 @@ class Annotator:
             notes.append(NO_DEVICE)
             return None, None
         if name == CPU and case.measurement is None:
-            return name, self.devices.found.get(CPU)  # no time to hold against a ceiling, so none is measured for it
+            return name, self.devices.resolved.get(CPU)  # no time to hold against a ceiling, so none is measured for it
         try:
             return name, self.devices.peaks(name)
         except (ValueError, OSError) as error:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from roofline_engine.inputs import read_targets
-from roofline_engine.peaks import CPU, Device, Peaks
+from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
@@ -29,7 +29,7 @@ from .collect.collectors import Collectors
 from .collect.functions import ProblemItem
 from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
 from .declare import Declared, declared, is_baseline, matches
-from .devices import AUTO, Devices, Host
+from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .fixture import Recorder
 from .gate import list_gaps
@@ -122,7 +122,7 @@ class _Inputs:
                     self._refuse(f"{other}: not used")
                     annotator.predictions = self.predictions = None
             elif self.settings.peaks is not None:
-                devices.readable()
+                devices.read_files()
         except (ValueError, OSError) as error:
             self._refuse(str(error))
 
@@ -152,10 +152,9 @@ class Session:
         self.config, self.settings = config, settings
         self.reporter: Reporter | None = None
         self.cases = Cases(config, settings, inputs.baselines)
-        host = Host(lambda problem: self.annotator.tell(problem))
-        devices = Devices(settings.device, settings.peaks, hook=self._hooked_peaks, of_host=host.peaks, of_machine=_machine)
+        devices = Devices(settings.device, settings.peaks, self._hooked_peaks)
         is_shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
-        self.annotator = Annotator(settings.noise, devices, inputs.predictions, host.remeasure, is_shared)
+        self.annotator = Annotator(settings.noise, devices, inputs.predictions, is_shared)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
         peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
@@ -327,7 +326,7 @@ class Session:
         if call.when == "call":
             rows, problems = item.stash.get(_rows_key, []), self.annotator.take_problems()
             if rows or problems:
-                devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.found.items()}
+                devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.resolved.items()}
                 payload = WorkerPayload(rows, problems, devices)
                 if self.reporter is None:
                     setattr(report, _ATTRIBUTE, payload.to_json())
@@ -472,10 +471,3 @@ def _warn(item: pytest.Item, row: Row) -> str | None:
 def _is_function(item: pytest.Item) -> bool:
     """Whether pytest itself calls the test's function; unittest calls its own."""
     return isinstance(item, pytest.Function) and not (item.cls is not None and issubclass(item.cls, unittest.TestCase))
-
-
-def _machine() -> Device | None:
-    from .ceilings import find_device
-
-    found = find_device()
-    return None if found is None else found.device

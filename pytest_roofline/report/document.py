@@ -83,7 +83,7 @@ class Document:
     def header(self, devices: Devices) -> str:
         """What the run is held against, as far as it is known before the first row."""
         chosen = self.settings.device
-        found = devices.found.get(chosen)
+        found = devices.resolved.get(chosen)
         parts = [printable(chosen)]
         if found is not None and found.hbm_bw_bytes_s:
             best = [f"{dtype} {quantity(found.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in found.flops]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from roofline_engine import advice
 from roofline_engine.check import (
     NOTHING,
-    SHORT,
     Baseline,
     Check,
     Claim,
@@ -19,9 +18,9 @@ from roofline_engine.check import (
     assess_measurement,
     check,
     explain_claim,
+    explain_counters,
     explain_excess,
     explain_unit,
-    found,
     lacks_device_sync,
     launch_overhead,
     limit_of,
@@ -273,15 +272,15 @@ def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
 
 
 def facts_of(record: RecordRow) -> Facts:
-    """What a row says beside its work and its time."""
+    """Return what a row says besides its work and its time."""
     return Facts(
-        hand_written=record.hand_written,
+        placeholder_time=record.hand_written,
         timed_flops=record.timed_flops,
-        alternatives=record.alternatives,
+        known_mistakes=record.alternatives,
         cold=record.cache == "cold",
         correct=record.correct,
         working_set=record.working_set,
-        counted=record.counted,
+        counter_ratio=record.counted,
     )
 
 
@@ -295,17 +294,19 @@ def find_mismatch(record: RecordRow, work: Work | None, peaks: Peaks, facts: Fac
         factor = claim.claimed / recomputed if recomputed else None
         size = max(factor, 1 / factor) if factor else float("inf")
         if worst is None or size > worst[0]:
-            worst = size, Mismatch(claim.axis, claim.claimed, recomputed, factor, *finding[:3])
+            worst = (
+                size,
+                Mismatch(claim.axis, claim.claimed, recomputed, factor, finding.cause, finding.decided, finding.experiment),
+            )
     if worst is not None:
         return worst[1]
-    axis, finding = "memory", None
-    if facts.counted is not None and facts.counted < SHORT:
-        finding = found("counter_fault", f"the counters show {facts.counted:.2f} of the compulsory bytes")
-    elif work is not None and facts.timed_flops is not None:
+    axis = "memory"
+    finding = explain_counters(facts)
+    if finding is None and work is not None and facts.timed_flops is not None:
         axis, finding = "compute", explain_unit(work.flops, facts)
     if finding is None:
         return None
-    return Mismatch(axis, None, None, finding.factor, *finding[:3])
+    return Mismatch(axis, None, None, finding.factor, finding.cause, finding.decided, finding.experiment)
 
 
 def _check_claim(

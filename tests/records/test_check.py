@@ -232,18 +232,18 @@ def test_the_order_of_the_causes_is_that_of_the_set() -> None:
     assert tuple(EXPERIMENTS) == CAUSES
     peaks = Peaks(hbm_bw_bytes_s=1e12, unvalidated={"memory": "no"})
     everything = Facts(
-        hand_written=True,
-        counted=0.5,
-        alternatives=(Mistake("overcounted_bytes", 2.0, "memory", "all experts"),),
+        placeholder_time=True,
+        counter_ratio=0.5,
+        known_mistakes=(Mistake("overcounted_bytes", 2.0, "memory", "all experts"),),
         working_set=1e6,
         fewer_bytes=1e6,
         correct=False,
     )
     causes, facts = [], everything
     for without in (
-        {"hand_written": False},
-        {"counted": None},
-        {"alternatives": ()},
+        {"placeholder_time": False},
+        {"counter_ratio": None},
+        {"known_mistakes": ()},
         {"unvalidated": {}},
         {"working_set": None},
         {"fewer_bytes": None},

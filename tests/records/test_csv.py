@@ -61,7 +61,7 @@ def told(record: RecordRow, axis: str) -> Finding | None:
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None
     amount = built(record).bytes if axis == "memory" else built(record).flops
-    return explain_claim(printed, amount / record.t_s, Facts(alternatives=record.alternatives))
+    return explain_claim(printed, amount / record.t_s, Facts(known_mistakes=record.alternatives))
 
 
 GEMM = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"

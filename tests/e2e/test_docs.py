@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from roofline_engine.counters.read import WANTED
 from roofline_engine.fields import FIELDS
 from roofline_engine.inputs import read_env, read_shapes, read_topn
 from roofline_engine.ops import OPS, work
+from support.pages import blocks, run_page, search_path
 from support.tool import ROOT
 
 PAGES = [
@@ -34,10 +34,7 @@ PAGES = [
 ]
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-
-
+#: All pages with commands but unmodified.md, whose run test_unmodified looks at.
 PLUGIN_PAGES = [
     "annotate",
     "gate",
@@ -46,56 +43,25 @@ PLUGIN_PAGES = [
     "skill",
     "ledger",
     "check",
-    "unmodified",
     "figure",
     "hooks",
     "python_api",
 ]
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", PLUGIN_PAGES)
-def test_the_pages_on_the_plugin_run_as_they_stand(name: str, tmp_path: Path, ceilings: Path) -> None:
-    """Blocks whose first line names a file are that file, JSON is before.json; commands are run and print what is shown."""
-    page = ROOT / "docs" / f"{name}.md"
-    if " examples/" in "".join(blocks(page, "console")):
-        shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    for language in ("python", "toml"):
-        for block in blocks(page, language):
-            first, _, rest = block.partition("\n")
-            (tmp_path / first.removeprefix("# ")).write_text(rest)
-    for block in blocks(page, "text"):
-        (tmp_path / "tuned.csv").write_text(block)
-    for block in blocks(page, "json"):
-        json.loads(block)
-        (tmp_path / "before.json").write_text(block)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "COLUMNS": "120", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
-    environment["ROOFLINE_CACHE_DIR"] = str(ceilings)
-    shown, ran = "", 0
-    for line in "".join(blocks(page, "console")).splitlines():
-        if not line.startswith("$ "):
-            found = " ".join(line.split())
-            assert found in shown, f"not shown: {line}\n{shown}"
-            continue
-        command, _, status = line[2:].partition("  # exits ")
-        done = subprocess.run(
-            shlex.split(command), cwd=tmp_path, capture_output=True, text=True, env=environment, check=False, timeout=600
-        )
-        expected = int(status or 0)
-        if command == "pytest --roofline" or command.endswith("fail-on=beyond_roof"):
-            expected = done.returncode  # the reader's own tests; here the page's, some of which are meant to fail
-        assert done.returncode == expected, done.stdout + done.stderr
-        shown, ran = " ".join(done.stdout.split()), ran + 1
-    assert ran
+def test_a_page_runs_as_it_stands(name: str, tmp_path: Path, ceilings: Path) -> None:
+    assert list(run_page(name, tmp_path, ceilings))
 
 
+@pytest.mark.docs
 def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path, ceilings: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for block in blocks(ROOT / "README.md", "python"):
         name, _, rest = block.partition("\n")
         (tmp_path / name.removeprefix("# ")).write_text(rest, encoding="utf-8")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "COLUMNS": "100", "ROOFLINE_CACHE_DIR": str(ceilings)}
+    environment = {**os.environ, "PATH": search_path(), "COLUMNS": "100", "ROOFLINE_CACHE_DIR": str(ceilings)}
     ran = 0
     for block in blocks(ROOT / "README.md", "console"):
         shown = ""
@@ -192,6 +158,6 @@ def test_no_page_and_no_code_names_a_machines_paths() -> None:
     pattern = re.compile(r"(?<![\w.])/(?:work|root|home|tmp)/")
     for name in listed.stdout.split():
         path = ROOT / name
-        if name == "tests/test_docs.py" or not path.is_file():
+        if name == "tests/e2e/test_docs.py" or not path.is_file():
             continue
         assert not pattern.search(path.read_bytes().decode("utf-8", "replace")), name

@@ -25,6 +25,7 @@ from support.tool import ROOT
 
 pytest.importorskip("numpy")
 pytest.importorskip("pytest_benchmark")
+pytestmark = pytest.mark.examples
 
 PAGE = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"(?m)^\$ (pytest .*)$", PAGE)

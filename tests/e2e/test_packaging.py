@@ -60,31 +60,37 @@ def installed(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     return python
 
 
-def engine_files() -> set[str]:
+def files_of(folder: Path) -> set[str]:
+    """The files of a package that are installed, by their path in it."""
     return {
-        path.name for path in (ROOT / "skill" / "roofline_engine").iterdir() if path.suffix == ".py" or path.name == "py.typed"
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".css", ".js") or path.name == "py.typed"
     }
 
 
+@pytest.mark.packaging
 def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
     info = next(name.split("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
     assert names == (
-        {f"pytest_roofline/{name}" for name in plugin_files()}
-        | {f"roofline_engine/{name}" for name in engine_files()}
+        {f"pytest_roofline/{name}" for name in files_of(ROOT / "pytest_roofline")}
+        | {f"roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")}
         | {f"{BUNDLE}/{name}" for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py")}
-        | {f"{BUNDLE}/skill/roofline_engine/{name}" for name in engine_files()}
+        | {f"{BUNDLE}/skill/roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")}
         | {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")}
     )
 
 
+@pytest.mark.packaging
 def test_the_bundle_is_the_repositorys_skill_to_the_byte(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", "skill/roofline_engine/metrics.py"):
             assert wheel.read(f"{BUNDLE}/{name}") == (ROOT / name).read_bytes()
 
 
+@pytest.mark.packaging
 def test_the_sdist_builds_and_tests_itself(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[1]) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
@@ -93,21 +99,13 @@ def test_the_sdist_builds_and_tests_itself(built: tuple[Path, Path]) -> None:
     assert not [name for name in names if "__pycache__" in name or name.startswith((".git/", ".venv"))]
 
 
-def plugin_files() -> set[str]:
-    folder = ROOT / "pytest_roofline"
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix in (".py", ".css", ".js") or path.name == "py.typed"
-    }
-
-
 def analyzed(command: list[object], out: Path) -> None:
     report = call(*command, "analyze", EXAMPLE, "--out", out)
     assert "**saturated**" in report
     assert "1.022x" in report
 
 
+@pytest.mark.packaging
 def test_wheel_install(installed: Path, tmp_path: Path) -> None:
     roofline = installed.with_name("roofline")
     analyzed([roofline], tmp_path)
@@ -119,6 +117,7 @@ def test_wheel_install(installed: Path, tmp_path: Path) -> None:
     assert "76 products" in call(roofline, "peaks", "audit")
 
 
+@pytest.mark.packaging
 def test_editable_install_is_live(clone: Path, tmp_path: Path) -> None:
     folder = tmp_path / "venv"
     venv.create(folder, with_pip=True)

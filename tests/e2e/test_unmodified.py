@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.project import Project
+from support.pages import run_page
+from support.project import Project, Ran
 from support.tool import ROOT
 
 pytest_plugins = ["pytester"]
@@ -49,12 +51,30 @@ def test_what_ends_a_run_ends_its_own_item(project: Project) -> None:
     assert len(ran.out) < 100_000
 
 
+@pytest.fixture(scope="module")
+def page_run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Ran:
+    """The run of examples/unmodified, out of the commands of docs/unmodified.md."""
+    folder = tmp_path_factory.mktemp("page")
+    report = folder / "roofline.json"
+    options = f"--roofline-report=json:{report} --benchmark-min-rounds=3 --benchmark-max-time=0.05"
+    runs = {}
+    for command, done in run_page("unmodified", folder, ceilings, options):
+        kept = folder / f"run_{len(runs)}"
+        kept.mkdir()
+        report.rename(kept / report.name)
+        runs[command] = Ran(done.returncode, done.stdout, kept)
+    return runs["pytest --roofline examples/unmodified"]
+
+
+@pytest.mark.docs
+def test_the_page_runs_as_it_stands(page_run: Ran) -> None:
+    assert page_run.code == 0
+
+
+@pytest.mark.docs
 @pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
-def test_each_shape_of_test_is_a_row(project: Project) -> None:
-    shutil.copytree(EXAMPLES, project.path / "unmodified")
-    (project.path / "pytest.ini").write_text("[pytest]\nroofline_scripts = unmodified/op_tests/*_sweep.py\n")
-    quick = ("--benchmark-min-rounds=3", "--benchmark-max-time=0.05")
-    ran = project.spawn("unmodified", *quick, "--roofline-device=cpu", plugins=("benchmark",))
+def test_each_shape_of_test_is_a_row(page_run: Ran) -> None:
+    ran = page_run
     # On some machine a gain exceeds its target, which is a warning.
     assert set(ran.counts) - {"warning", "warnings"} == {"passed"}, ran.out
     rows = {row["nodeid"].removeprefix("unmodified/"): row for row in ran.report["entries"]}
@@ -118,10 +138,11 @@ def test_each_shape_of_test_is_a_row(project: Project) -> None:
     assert problem["measurement"] is None
 
 
+@pytest.mark.docs
 def test_without_the_flag_none_of_them_is_collected_by_us(project: Project) -> None:
     shutil.copytree(EXAMPLES, project.path / "unmodified")
-    with_plugin = project.spawn("--collect-only", "-q", "unmodified", plugins=("benchmark",), on=False)
-    without = project.spawn("--collect-only", "-q", "unmodified", plugins=("roofline", "benchmark"), on=None)
+    with_plugin = project.spawn("--collect-only", "-q", "unmodified", plugins=("benchmark",), on=False, torch=True)
+    without = project.spawn("--collect-only", "-q", "unmodified", plugins=("roofline", "benchmark"), on=None, torch=True)
     named = [[line for line in ran.out.splitlines() if "::" in line] for ran in (with_plugin, without)]
     assert named[0] == named[1]
     assert not any(part in ran.out for ran in (with_plugin, without) for part in ("unittest.py", "bench_rmsnorm", "12_Gated"))

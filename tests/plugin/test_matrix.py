@@ -43,6 +43,17 @@ QUICK = {
     "codspeed": ("--codspeed", "--codspeed-max-time=0.02", "--codspeed-warmup-time=0.001"),
     "both": ("--benchmark-max-time=0.01", "--benchmark-min-rounds=2"),
 }
+#: Every pair of values of any two parameters occurs in at least one of these runs.
+PAIRS = [
+    ("none", 0, "-q"),
+    ("none", 2, "-v"),
+    ("benchmark", 0, "-v"),
+    ("benchmark", 2, "-q"),
+    ("codspeed", 0, "-q"),
+    ("codspeed", 2, "-v"),
+    ("both", 0, "-v"),
+    ("both", 2, "-q"),
+]
 SOURCE = {"benchmark": "pytest-benchmark", "codspeed": "pytest-codspeed", "both": "pytest-benchmark"}
 
 
@@ -54,9 +65,8 @@ def whole(ran: Ran, passed: int, **others: int) -> None:
     assert found == {"passed": passed, **others}
 
 
-@pytest.mark.parametrize("verbosity", ["-q", "-v"])
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("measured_with", MEASURED_WITH)
+@pytest.mark.matrix
+@pytest.mark.parametrize(("measured_with", "workers", "verbosity"), PAIRS)
 def test_matrix(project: Project, measured_with: str, workers: int, verbosity: str) -> None:
     plugins = (*MEASURED_WITH[measured_with], "xdist")
     project.write(test_a=RECORDED)

@@ -18,7 +18,7 @@ from roofline_engine.units import number, printable
 from . import declare
 from .baselines import is_this_machine, read_baselines, read_predictions
 from .config import TYPES, SettingsError, resolve
-from .declare import Declared, first_said
+from .declare import Declaration, first_declaration
 from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .gate import TEST_KINDS, list_gaps
@@ -144,7 +144,7 @@ def _told(item: Mapping[str, Any]) -> tuple[int, Baseline | None]:
         return at, None
 
 
-def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declared, str]:
+def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declaration, str]:
     """What is known of a row's work: the row that a run with ``--roofline`` left in it, then as in a run."""
     extra = item.get("extra_info")
     extra = extra if isinstance(extra, Mapping) else {}
@@ -157,15 +157,15 @@ def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str,
         except (ValueError, TypeError, KeyError) as error:
             problem = f"extra_info.roofline: {error}"
     test = short_name(nodeid).partition("[")[0]
-    found, why = first_said(
+    found, why = first_declaration(
         (
-            ("config", lambda: declare.find(table, nodeid)),
-            ("extra_info", lambda: declare.of_extra_info(extra)),
-            ("names", lambda: declare.guess(test, params)),
+            ("config", lambda: declare.find_keywords(table, nodeid)),
+            ("extra_info", lambda: declare.read_extra_info(extra)),
+            ("names", lambda: declare.guess_keywords(test, params)),
         ),
         params,
     )
-    return found or Declared(), "" if found else problem or why
+    return found or Declaration(), "" if found else problem or why
 
 
 def _value(value: Any) -> Any:

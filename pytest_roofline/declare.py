@@ -1,16 +1,16 @@
-"""What a test says of its kernel, as the keywords of the marker, of the fixture and of ``[tool.roofline.work]``."""
+"""What a test declares about its kernel, in a marker, the fixture, the configuration, ``extra_info`` or its names."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
-from roofline_engine.fields import ByteModel, note
+from roofline_engine.fields import ByteModel, Note, note
 from roofline_engine.kernels import classify
 from roofline_engine.ops import OPS, op_class, op_name, work
 from roofline_engine.units import number, parse_dtype, printable
@@ -18,134 +18,152 @@ from roofline_engine.work import REQUIRED, Work, WorkError
 
 from .values import percent, plain
 
-#: Keywords that say something of the test; the others are the op's parameters.
-_OF_TEST = ("kernel", "device", "min_pct", "target_eff", "launches", "baseline", "baseline_kind", "time", "cache", "graph")
+#: Keywords about the test; all others are parameters of the op.
+_TEST_KEYWORDS = (
+    "kernel",
+    "device",
+    "min_pct",
+    "target_eff",
+    "launches",
+    "baseline",
+    "baseline_kind",
+    "time",
+    "cache",
+    "graph",
+)
 _ENGINES = ("matrix", "vector")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """One declaration, checked. ``work`` is None where it says nothing of bytes and FLOPs.
+class Declaration:
+    """One checked declaration of a test."""
 
-    min_pct: percent of the roof the test must reach. launches: kernel launches inside the timed call. time: the name of the
-    callable in the test's module to time. cache, graph: how the fixture measures, ``cold`` or ``warm``, and by replaying a
-    captured graph.
-    """
-
-    work: Work | None = None
-    source: str = ""
+    work: Work | None = None  # None where the declaration has neither bytes nor an op
+    source: str = ""  # what declared the work: marker, fixture, hook, config, extra_info, properties, captured or names
     stage: str = "A"
-    kernel: str | None = None
+    kernel: str | None = None  # the kernel's name in the predictions
     device: str | None = None
-    min_pct: float | None = None
+    min_pct: float | None = None  # percent of the roof that the test must reach
     target_eff: float | None = None
-    launches: float = 1
+    launches: float = 1  # kernel launches inside the timed call
     baseline: bool = False
     baseline_kind: str = "live"
-    time: str | None = None
-    cache: str | None = None
-    graph: bool = False
-    notes: tuple[str, ...] = field(default=())
+    time: str | None = None  # the callable in the test's module that is timed
+    cache: str | None = None  # how the fixture measures: cold or warm
+    graph: bool = False  # whether the fixture times the replay of a captured graph
+    notes: tuple[Note, ...] = ()
 
 
-def declared(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str, *, stage: str = "B") -> Declared:
-    """Understand the keywords of a marker, the fixture, a hook or a table of the project's.
+_WORK_FIELDS = ("work", "source", "stage", "notes")
 
-    params: the test's parametrize arguments; a string that is the name of one stands for it.
+
+def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], source: str, *, stage: str = "B") -> Declaration:
+    """Read the keywords of a marker, the fixture, a hook or a table of the configuration.
+
+    params: the test's parametrize arguments; a string equal to the name of one stands for its value.
 
     Raises:
-        ValueError: one line naming the keyword, its value and what was expected.
+        ValueError: one line with the keyword, its value and what was expected.
     """
-    values = {key: _filled(value, params) for key, value in keywords.items()}
-    of_test = {key: values.pop(key) for key in _OF_TEST if key in values}
-    of_test = {key: value for key, value in of_test.items() if value is not None}
+    values = {key: _resolve(value, params) for key, value in keywords.items()}
+    options = {key: values.pop(key) for key in _TEST_KEYWORDS if key in values}
+    options = {key: value for key, value in options.items() if value is not None}
+    _check_numbers(values, params)
     try:
-        done = build(values)
+        built = build_work(values)
     except ValueError as error:
-        raise ValueError(f"{error}{_hint(error, values, params)}") from None
-    return Declared(
-        work=done,
-        source=source if done is not None else "",
-        stage=stage if done is not None else "A",
-        kernel=_text(of_test, "kernel"),
-        device=_text(of_test, "device"),
-        min_pct=percent(of_test["min_pct"], "min_pct") if "min_pct" in of_test else None,
-        target_eff=_number(of_test, "target_eff", above=0, maximum=1),
-        launches=_number(of_test, "launches", minimum=1) or 1,
-        baseline=_flag(of_test, "baseline"),
-        baseline_kind=_choice(of_test, "baseline_kind", BASELINE_KINDS, "live"),
-        time=_text(of_test, "time"),
-        cache=_choice(of_test, "cache", ("cold", "warm"), "") or None,
-        graph=_flag(of_test, "graph"),
+        raise ValueError(f"{error}{_hint(error, values)}") from None
+    return Declaration(
+        work=built,
+        source=source if built is not None else "",
+        stage=stage if built is not None else "A",
+        kernel=_text(options, "kernel"),
+        device=_text(options, "device"),
+        min_pct=percent(options["min_pct"], "min_pct") if "min_pct" in options else None,
+        target_eff=_efficiency(options["target_eff"]) if "target_eff" in options else None,
+        launches=number(options.get("launches", 1), "launches", minimum=1),
+        baseline=_flag(options, "baseline"),
+        baseline_kind=_choice(options, "baseline_kind", BASELINE_KINDS, "live"),
+        time=_text(options, "time"),
+        cache=_choice(options, "cache", ("cold", "warm"), "") or None,
+        graph=_flag(options, "graph"),
     )
 
 
-def _hint(error: ValueError, values: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """What to do next, where the problem does not say it."""
+def _check_numbers(values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Refuse text in the place of a size: it is a misspelled name of a parametrize argument."""
+    model = OPS.get(op_name(str(values.get("op"))))
+    defaults = model.parameters if model is not None else {}
+    sizes = [key for key, default in defaults.items() if default is REQUIRED or isinstance(default, (int, float))]
+    for key in ("bytes", "flops", *sizes):
+        value = values.get(key)
+        try:
+            if isinstance(value, str):
+                number(value, key)
+        except ValueError:
+            names = ", ".join(params) or "it has none"
+            text = f"{key} is {value!r:.40}, expected a number or a parametrize argument of this test ({names})"
+            raise ValueError(text) from None
+
+
+def _hint(error: ValueError, values: Mapping[str, Any]) -> str:
+    """Return the name that was probably meant in keywords that ``build_work`` refused."""
     code = error.code if isinstance(error, WorkError) else None
     if code == "no_work_model":
-        called = classify(str(values.get("op"))).op  # as kernels are called: matmul, rms_norm
-        return f"; {f'op={called!r} may be meant, ' if called in OPS else ''}bytes= and flops= need no model"
+        known = classify(str(values.get("op"))).op  # kernels have other names for an op: matmul, rms_norm
+        return f". Did you mean op={known!r}?" if known in OPS else ". bytes= and flops= need no model"
     if code == "unknown_parameter":
-        from difflib import get_close_matches  # for a mistake alone
+        from difflib import get_close_matches  # only needed for a misspelled keyword
 
-        alike = [near for key in values for near in get_close_matches(key, _OF_TEST, n=1, cutoff=0.75)]
-        return f"; {' or '.join(f'{name}=' for name in alike)} may be meant" if alike else ""
-    for value in values.values():
-        if isinstance(value, str) and str(error).endswith(f" is {value!r}, expected a number"):
-            return f" or a parametrize argument of this test ({', '.join(params) or 'it has none'})"
+        near = [name for key in values for name in get_close_matches(key, _TEST_KEYWORDS, n=1, cutoff=0.75)]
+        return f". Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
     return ""
 
 
 def is_baseline(keywords: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    """Whether a marker makes its test the baseline of its benchmark group."""
-    return _filled(keywords.get("baseline"), params) is True
+    """Return whether a marker makes its test the baseline of its benchmark group."""
+    return _resolve(keywords.get("baseline"), params) is True
 
 
-def first_said(
+def first_declaration(
     sources: Iterable[tuple[str, Callable[[], Mapping[str, Any] | None]]], params: Mapping[str, Any]
-) -> tuple[Declared | None, str]:
-    """The declaration of the first source that has keywords, and why one before it could not be used where none has any.
+) -> tuple[Declaration | None, str]:
+    """Return the declaration of the first source with keywords, and the first error of the sources before it.
 
-    What comes of ``names`` is a guess, stage A.
+    What the source ``names`` gives is a guess: stage A.
     """
     problem = ""
-    for source, find in sources:
+    for source, read in sources:
         try:
-            keywords = find()
+            keywords = read()
             if keywords is not None:
-                return declared(keywords, params, source, stage="A" if source == "names" else "B"), ""
+                return read_declaration(keywords, params, source, stage="A" if source == "names" else "B"), ""
         except ValueError as error:
             problem = problem or f"{source}: {error}"
     return None, problem
 
 
-def over(first: Declared | None, second: Declared | None) -> Declared:
-    """``first`` where it says something, ``second`` elsewhere; the work of one is never mixed with the other's."""
-    if first is None or second is None:
-        return first or second or Declared()
-    nothing = Declared()
-    told = {field.name: getattr(first, field.name) for field in dataclasses.fields(Declared)}
-    changed = {name: value for name, value in told.items() if value != getattr(nothing, name)}
-    if first.work is None:
-        changed = {name: value for name, value in changed.items() if name not in _OF_WORK}
-    else:
-        changed.update({name: told[name] for name in _OF_WORK})
-    return dataclasses.replace(second, **changed)
+def merge(preferred: Declaration | None, fallback: Declaration | None) -> Declaration:
+    """Return ``preferred`` with its unset fields from ``fallback``; the fields of the work come from one of the two."""
+    if preferred is None or fallback is None:
+        return preferred or fallback or Declaration()
+    unset, chosen = Declaration(), {}
+    for name in (field.name for field in dataclasses.fields(Declaration)):
+        value = getattr(preferred, name)
+        if preferred.work is not None if name in _WORK_FIELDS else value != getattr(unset, name):
+            chosen[name] = value
+    return dataclasses.replace(fallback, **chosen)
 
 
-_OF_WORK = ("work", "source", "stage", "notes")
-
-
-def build(values: Mapping[str, Any]) -> Work | None:
-    """Work from an op's parameters, or from ``bytes`` and ``flops`` as they are; None where neither is given.
+def build_work(values: Mapping[str, Any]) -> Work | None:
+    """Build work from an op's parameters, or from ``bytes`` and ``flops`` as they are; None where neither is given.
 
     Raises:
         ValueError: for what is missing, unknown or no number.
     """
     given = {key: value for key, value in values.items() if value is not None}
     if "bytes" in given or "flops" in given:
-        return _counted(given)
+        return _work_from_totals(given)
     op = given.pop("op", None)
     if op is None:
         if given:
@@ -158,38 +176,37 @@ def build(values: Mapping[str, Any]) -> Work | None:
     return work(op, **given)
 
 
-def _counted(given: dict[str, Any]) -> Work:
-    """Bytes and FLOPs as the author counts them. Without an op that says so, they may run on the matrix units."""
+def _work_from_totals(given: dict[str, Any]) -> Work:
+    """Build work from the author's own totals. Without an engine or an elementwise op, the matrix units may do it."""
     nbytes, flops = given.pop("bytes", None), given.pop("flops", 0)
-    op, spelled, engine = given.pop("op", "unknown"), given.pop("dtype", None), given.pop("engine", None)
-    weight = given.pop("weight_dtype", spelled)
+    op, dtype, engine = given.pop("op", "unknown"), given.pop("dtype", None), given.pop("engine", None)
+    weight_dtype = given.pop("weight_dtype", dtype)
     if given:
-        raise ValueError(f"{', '.join(sorted(given))}: with bytes= and flops= only op=, dtype= and engine= are taken")
+        raise ValueError(f"{', '.join(sorted(given))}: bytes= and flops= go with op=, dtype= and engine= only")
     if nbytes is None:
-        raise ValueError("flops= without bytes=: which roof binds cannot be told")
+        raise ValueError("flops= without bytes=: the roof that binds is unknown. Add bytes=")
     if engine not in (None, *_ENGINES):
         raise ValueError(f"engine is {engine!r:.40}, expected {' or '.join(_ENGINES)}")
     size, amount = number(nbytes, "bytes", above=0), number(flops, "flops", minimum=0)
-    if spelled is None:
+    if dtype is None:
         if amount:
-            raise ValueError("flops= without dtype=: each dtype has a peak of its own")
-        spelled = "uint8"  # nothing is computed, so no peak is used
+            raise ValueError("flops= without dtype=: each dtype has its own peak. Add dtype=")
+        dtype = "uint8"  # nothing is computed, so no peak is used
     if not isinstance(op, str):
         raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
     op = op_name(op)
     coarse = op_class(op)
     if engine is None:
         engine = "vector" if coarse == "elementwise" else "matrix"
-    candidates = (ByteModel("declared", float(size), float(amount)),)
     name = op if op in OPS else "unknown"
     notes = () if name == op else (note(f"op {printable(op)[:40]} has no model or target"),)
-    return Work(name, coarse, candidates, engine, parse_dtype(spelled), parse_dtype(weight or spelled), notes)
+    candidates = (ByteModel("declared", float(size), float(amount)),)
+    return Work(name, coarse, candidates, engine, parse_dtype(dtype), parse_dtype(weight_dtype or dtype), notes)
 
 
-def _filled(value: Any, params: Mapping[str, Any]) -> Any:
-    if isinstance(value, str) and value in params:
-        return plain(params[value])
-    return plain(value)
+def _resolve(value: Any, params: Mapping[str, Any]) -> Any:
+    """Return a keyword's value, or the parametrize argument that it names, as a plain builtin."""
+    return plain(params[value] if isinstance(value, str) and value in params else value)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str | None:
@@ -199,20 +216,11 @@ def _text(values: Mapping[str, Any], key: str) -> str | None:
     return value
 
 
-def _number(
-    values: Mapping[str, Any],
-    key: str,
-    *,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-) -> float | None:
-    if key not in values:
-        return None
-    result = number(values[key], key, minimum=minimum, above=above)
-    if maximum is not None and result > maximum:
-        raise ValueError(f"{key} is {values[key]!r}, expected at most {maximum:g}{' (0.6 is 60 %)' if maximum == 1 else ''}")
-    return result
+def _efficiency(value: Any) -> float:
+    efficiency = number(value, "target_eff", above=0)
+    if efficiency > 1:
+        raise ValueError(f"target_eff is {value!r}, expected at most 1 (0.6 is 60 %)")
+    return efficiency
 
 
 def _flag(values: Mapping[str, Any], key: str) -> bool:
@@ -229,85 +237,35 @@ def _choice(values: Mapping[str, Any], key: str, choices: tuple[str, ...], defau
     return str(value)
 
 
+# Globs over test ids. Only ``*`` and ``?`` are special, because ids contain brackets.
+
+
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(ch, re.escape(ch)) for ch in glob), re.DOTALL)
+    return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in glob), re.DOTALL)
 
 
 def matches(glob: str, nodeid: str) -> bool:
-    """Whether the whole nodeid fits."""
+    """Return whether a glob matches the whole test id."""
     return _pattern(glob).fullmatch(nodeid) is not None
 
 
-def find(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mapping[str, Any] | None:
-    """The keywords of the first glob that fits."""
+def find_keywords(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mapping[str, Any] | None:
+    """Return the keywords of the first glob in ``[tool.roofline.work]`` that matches a test id."""
     return next((keywords for glob, keywords in table.items() if matches(glob, nodeid)), None)
 
 
-#: Names that kernel tests give the sizes, lower case; the first of each is the model's own.
-_ALIASES = {
-    "M": ("m", "num_tokens", "tokens", "bs", "batch_size", "rows"),
-    "N": ("n", "out_features", "output_size", "intermediate_size"),
-    "K": ("k", "in_features", "input_size", "hidden_size", "hidden"),
-    "rows": ("rows", "m", "num_tokens", "tokens", "seq_len"),
-    "cols": ("cols", "n", "hidden_size", "hidden", "hidden_dim", "dim", "d"),
-    "dtype": ("dtype", "data_type", "torch_dtype", "in_dtype", "input_dtype"),
-    "weight_dtype": ("weight_dtype", "w_dtype", "quant_dtype"),
-    "out_dtype": ("out_dtype", "output_dtype"),
-}
-#: Sizes that a test may have beside those of the model. One that the model has no place for multiplies its work, by what is not
-#: told: a batch beside seq_len, heads beside a hidden size, experts beside M.
-_MULTIPLIERS = {"batch", "batch_size", "bs", "b", "num_seqs", "seq_len", "seqlen", "num_tokens", "tokens"}
-_MULTIPLIERS |= {"num_heads", "n_heads", "heads", "num_experts", "experts", "e", "top_k", "topk", "groups", "num_groups", "g"}
+# Totals that a benchmark wrote down: ``extra_info`` of pytest-benchmark, and the properties of a test.
 
-
-def guess(name: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The keywords that the names suggest; None unless they give each size and the dtype of one op's model, and none beside."""
-    op = classify(name.removeprefix("test_").removeprefix("bench_")).op
-    if op not in OPS:
-        return None
-    needed = [key for key, default in _parameters(op).items() if default is REQUIRED]
-    if not all(key in _ALIASES for key in needed):
-        return None
-    lower = {key.lower(): plain(value) for key, value in params.items()}
-    found: dict[str, Any] = {"op": op}
-    beside = {name for name in _MULTIPLIERS & lower.keys() if lower[name] != 1}
-    for key in (*needed, "dtype"):
-        alias = next((alias for alias in _ALIASES[key] if alias in lower), None)
-        if alias is None or not _fits(key, lower[alias]):
-            return None
-        found[key] = lower[alias]
-        beside.discard(alias)
-    if beside:
-        return None
-    for key in ("weight_dtype", "out_dtype"):
-        value = next((lower[alias] for alias in _ALIASES[key] if alias in lower), None)
-        if value is not None and _fits(key, value) and (key == "out_dtype" or key in _parameters(op)):
-            found[key] = value
-    return found
-
-
-def _parameters(op: str) -> Mapping[str, object]:
-    return OPS[op].parameters
-
-
-def _fits(key: str, value: Any) -> bool:
-    try:
-        parse_dtype(value) if key.endswith("dtype") else number(value, key, minimum=1)
-    except ValueError:
-        return False
-    return True
-
-
-_BYTES = ("bytes", "bytes_moved", "io_bytes", "IOBytes")
+_BYTES = ("bytes", "bytes_moved", "io_bytes", "IOBytes")  # the last is NVIDIA/Fuser's
 _FLOPS = ("flops", "flop", "total_flops")
 _DTYPE = ("dtype", "data_type")
-#: How far the last printed digit may move a figure.
+#: How far half of the last printed digit may move a figure.
 _ROUNDING = 0.02
 
 
-def of_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The keywords of a declaration; None where nothing is said of bytes.
+def read_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the keywords in ``extra_info``; None where it has no bytes.
 
     Raises:
         ValueError: for a figure under a known key that is no number.
@@ -315,34 +273,36 @@ def of_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     nbytes = _first(extra, _BYTES)
     if nbytes is None:
         return None
-    found: dict[str, Any] = {"bytes": number(nbytes[1], nbytes[0], above=0)}
+    keywords: dict[str, Any] = {"bytes": number(nbytes[1], nbytes[0], above=0)}
     flops, dtype = _first(extra, _FLOPS), _first(extra, _DTYPE)
     if flops is not None:
-        found["flops"] = number(flops[1], flops[0], minimum=0)
+        keywords["flops"] = number(flops[1], flops[0], minimum=0)
     if dtype is not None:
-        found["dtype"] = dtype[1]
+        keywords["dtype"] = dtype[1]
     if isinstance(extra.get("op"), str):
-        found["op"] = plain(extra["op"])
-    return found
+        keywords["op"] = plain(extra["op"])
+    return keywords
 
 
-def of_properties(properties: Iterable[tuple[str, Any]]) -> tuple[float, dict[str, Any]] | None:
-    """(seconds, keywords) from ``<tag>_latency_ms`` with rates of the same tag; None where no tag has all of them."""
+def read_properties(properties: Iterable[tuple[str, Any]]) -> tuple[float, dict[str, Any]] | None:
+    """Return (seconds, keywords) from ``TAG_latency_ms`` and ``TAG_bandwidth_tbs``, as tile-ai/TileOPs writes them.
+
+    Bandwidth times latency gives the bytes back where both figures are printed to 2 % or better; else None.
+    """
     values = {key: value for key, value in properties if isinstance(key, str)}
     for key in values:
         tag, latency, _ = key.partition("_latency_ms")
         if not latency or tag == "baseline" or f"{tag}_bandwidth_tbs" not in values:
             continue
-        printed = [values[key], values[f"{tag}_bandwidth_tbs"]]
-        if not all(_precise(value) for value in printed):
-            continue
-        t_s = float(printed[0]) / 1e3
-        return t_s, {"bytes": float(printed[1]) * 1e12 * t_s}
+        figures = [values[key], values[f"{tag}_bandwidth_tbs"]]
+        if all(_is_precise(value) for value in figures):
+            t_s = float(figures[0]) / 1e3
+            return t_s, {"bytes": float(figures[1]) * 1e12 * t_s}
     return None
 
 
-def _precise(value: Any) -> bool:
-    """Whether half of the last printed digit is within the rounding allowed."""
+def _is_precise(value: Any) -> bool:
+    """Return whether half of the last printed digit is within the rounding allowed."""
     text = str(value)
     try:
         size = float(text)
@@ -354,3 +314,59 @@ def _precise(value: Any) -> bool:
 
 def _first(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, Any] | None:
     return next(((key, plain(values[key])) for key in keys if values.get(key) is not None), None)
+
+
+# Work guessed from the names of a test and its parametrize arguments: stage A, for display only.
+
+#: Lower-case names that kernel tests give the sizes; the first of each is the model's own.
+_ALIASES = {
+    "M": ("m", "num_tokens", "tokens", "bs", "batch_size", "rows"),
+    "N": ("n", "out_features", "output_size", "intermediate_size"),
+    "K": ("k", "in_features", "input_size", "hidden_size", "hidden"),
+    "rows": ("rows", "m", "num_tokens", "tokens", "seq_len"),
+    "cols": ("cols", "n", "hidden_size", "hidden", "hidden_dim", "dim", "d"),
+    "dtype": ("dtype", "data_type", "torch_dtype", "in_dtype", "input_dtype"),
+    "weight_dtype": ("weight_dtype", "w_dtype", "quant_dtype"),
+    "out_dtype": ("out_dtype", "output_dtype"),
+}
+#: Sizes that multiply the work by an unknown amount where the model has no parameter for them: a batch next to seq_len, heads
+#: next to a hidden size, experts next to M.
+_MULTIPLIERS = {
+    *("batch", "batch_size", "bs", "b", "num_seqs", "seq_len", "seqlen", "num_tokens", "tokens", "num_heads", "n_heads"),
+    *("heads", "num_experts", "experts", "e", "top_k", "topk", "groups", "num_groups", "g"),
+}
+
+
+def guess_keywords(name: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Guess the keywords from names; None unless these give each size and the dtype of one op's model, and no other size."""
+    op = classify(name.removeprefix("test_").removeprefix("bench_")).op
+    if op not in OPS:
+        return None
+    parameters = OPS[op].parameters
+    needed = [key for key, default in parameters.items() if default is REQUIRED]
+    if not all(key in _ALIASES for key in needed):
+        return None
+    values = {key.lower(): plain(value) for key, value in params.items()}
+    keywords: dict[str, Any] = {"op": op}
+    multipliers = {name for name in _MULTIPLIERS & values.keys() if values[name] != 1}
+    for key in (*needed, "dtype"):
+        alias = next((alias for alias in _ALIASES[key] if alias in values), None)
+        if alias is None or not _fits(key, values[alias]):
+            return None
+        keywords[key] = values[alias]
+        multipliers.discard(alias)
+    if multipliers:
+        return None
+    for key in ("weight_dtype", "out_dtype"):
+        value = next((values[alias] for alias in _ALIASES[key] if alias in values), None)
+        if value is not None and _fits(key, value) and (key == "out_dtype" or key in parameters):
+            keywords[key] = value
+    return keywords
+
+
+def _fits(key: str, value: Any) -> bool:
+    try:
+        parse_dtype(value) if key.endswith("dtype") else number(value, key, minimum=1)
+    except ValueError:
+        return False
+    return True

@@ -85,7 +85,7 @@ class Annotator:
         """The row of a case; what could not be known is a reason in it, never an error."""
         case = self._as_run_here(case)
         said = case.declared
-        notes = [*map(note, said.notes), note(case.problem, "problem")]
+        notes = [*said.notes, note(case.problem, "problem")]
         device, peaks = self._peaks(case, notes)
         work = fit_to_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
         prediction = self._predicted(case, work, peaks, notes)

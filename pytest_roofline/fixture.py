@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
 
-from .declare import Declared, declared, over
+from .declare import Declaration, merge, read_declaration
 from .timing.devices import device_kind
 from .values import plain
 
 if TYPE_CHECKING:
-    from .capture.trace import Captured
+    from .capture.trace import CapturedWork
     from .timing import Settings
 
 T = TypeVar("T")
@@ -26,11 +26,11 @@ T = TypeVar("T")
 class Sample:
     """One measurement of a test."""
 
-    declared: Declared | None  # what the fixture had declared by then
+    declared: Declaration | None  # what the fixture had declared by then
     measurement: Measurement
     baseline: Baseline | None = None
     seen: str | None = None  # where the arrays are: cpu or gpu
-    captured: Captured | None = None  # the work of one more call, where nothing declares it
+    captured: CapturedWork | None = None  # the work of one more call, where nothing declares it
 
 
 class Recorder:
@@ -38,8 +38,8 @@ class Recorder:
 
     def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False) -> None:
         self.params, self.captures = params, captures
-        self.marked = declared(marked, params, "marker")
-        self.declared: Declared | None = None
+        self.marked = read_declaration(marked, params, "marker")
+        self.declared: Declaration | None = None
         self.samples: list[Sample] = []
 
     def __call__(self, **work: object) -> None:
@@ -49,7 +49,7 @@ class Recorder:
             ValueError: for an invalid keyword.
         """
         __tracebackhide__ = True
-        self.declared = _at_the_call(declared, work, self.params, "fixture")
+        self.declared = _at_the_call(read_declaration, work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
@@ -100,19 +100,19 @@ class Recorder:
     def _settings(self) -> Settings:
         from .timing import Settings
 
-        declaration = over(self.declared, self.marked)
+        declaration = merge(self.declared, self.marked)
         return Settings(cache=declaration.cache or "auto", graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
 
-    def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> Captured | None:
+    def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> CapturedWork | None:
         """Capture the work of a measured call, where nothing declares it."""
-        if not self.captures or over(self.declared, self.marked).work is not None:
+        if not self.captures or merge(self.declared, self.marked).work is not None:
             return None
-        from .capture.watching import of_timed, shape
+        from .capture.watching import capture_timed, result_shape
 
-        return of_timed(fn, args, kwargs, like=shape(value))
+        return capture_timed(fn, args, kwargs, like=result_shape(value))
 
     def _add(
-        self, measurement: Measurement, baseline: Baseline | None, values: object, captured: Captured | None = None
+        self, measurement: Measurement, baseline: Baseline | None, values: object, captured: CapturedWork | None = None
     ) -> None:
         self.samples.append(Sample(self.declared, measurement, baseline, device_kind(values), captured))
 

@@ -14,7 +14,7 @@ from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
 from roofline_engine.work import Work
 
-from .declare import Declared
+from .declare import Declaration
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -231,7 +231,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
 
 
-def declaration_in(row: Mapping[str, Any]) -> Declared:
+def declaration_in(row: Mapping[str, Any]) -> Declaration:
     """Return the declaration behind a row that a run left in a file.
 
     Raises:
@@ -256,7 +256,7 @@ def declaration_in(row: Mapping[str, Any]) -> Declared:
         dtype, weight = parse_dtype(row["dtype"]), parse_dtype(row["weight_dtype"])
         work = Work(str(row["op"]), str(row["op_class"]), models, engine, dtype, weight, ())
     target = row.get("target_eff")
-    return Declared(
+    return Declaration(
         work=work,
         source=str(row["work"]["source"] or "") if work else "",
         stage=str(row["stage"]) if work else "A",

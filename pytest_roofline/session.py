@@ -24,11 +24,11 @@ from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.units import printable
 
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
-from .capture.watching import Watched, minds_a_watch, seeing, watching
+from .capture.watching import CaptureResult, uses_clock_or_modes, watch_devices, watch_test
 from .collect.collectors import Collectors
 from .collect.functions import ProblemItem
 from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
-from .declare import Declared, declared, is_baseline, matches
+from .declare import Declaration, is_baseline, matches, read_declaration
 from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .fixture import Recorder
@@ -287,16 +287,16 @@ class Session:
         """Catch the figures that a test function returns; pytest itself only warns about them."""
         return catch_returned(item) if _is_function(item) else nullcontext([])
 
-    def _watching(self, item: pytest.Item, codspeed_before: int) -> AbstractContextManager[Watched | None]:
+    def _watching(self, item: pytest.Item, codspeed_before: int) -> AbstractContextManager[CaptureResult | None]:
         """Capture the work of a test that declares none."""
         fixture = benchmark(item)
         if not (self.settings.capture and isinstance(item, pytest.Function)) or self.cases.says_work(item):
-            return nullcontext() if fixture is None else seeing(fixture)
+            return nullcontext() if fixture is None else watch_devices(fixture)
         own = fixture is None and "roofline" not in item.funcargs and _is_function(item) and loaded("torch") is not None
-        own = own and not minds_a_watch(item.function, item.cls)
+        own = own and not uses_clock_or_modes(item.function, item.cls)
         timed = partial(self.cases.has_benchmark_time, item, codspeed_before)
         namespace = getattr(item.module, "__dict__", {})  # missing for a function that another plugin collected
-        return watching(item.originalname, namespace, fixture, own=own, timed=timed)
+        return watch_test(item.originalname, namespace, fixture, own=own, is_timed=timed)
 
     def _rows(self, item: pytest.Item, outcome: CallOutcome) -> list[Row]:
         rows = []
@@ -443,10 +443,10 @@ def _leave(
             report_error(fault)
 
 
-def _check_marker(item: pytest.Function, marker: pytest.Mark) -> Declared:
+def _check_marker(item: pytest.Function, marker: pytest.Mark) -> Declaration:
     if marker.args:
         raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-    return declared(marker.kwargs, parameters(item), "marker")
+    return read_declaration(marker.kwargs, parameters(item), "marker")
 
 
 def _timed_name(item: pytest.Item) -> Any:

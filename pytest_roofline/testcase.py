@@ -12,11 +12,11 @@ from roofline_engine.check import Baseline, Measurement
 from . import declare
 from .baselines import Earlier
 from .capture import watching
-from .capture.timers import Observed
-from .capture.trace import Captured
-from .capture.watching import Watched
+from .capture.timers import TimedCall
+from .capture.trace import CapturedWork
+from .capture.watching import CaptureResult
 from .config import Settings
-from .declare import Declared
+from .declare import Declaration
 from .fixture import Recorder, Sample
 from .timing.devices import device_kind
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
@@ -37,7 +37,7 @@ class Case:
 
     nodeid: str
     test: str  # the name of the test's function
-    declared: Declared
+    declared: Declaration
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     baseline_device: str | None = None  # the device of an earlier time, where its file names one
@@ -61,7 +61,7 @@ class GroupBaseline(NamedTuple):
 
     baseline: Baseline
     params: Mapping[str, Any]
-    declaration: Declared
+    declaration: Declaration
     seen: str | None  # where its arrays are: cpu or gpu
 
 
@@ -70,7 +70,7 @@ class CallOutcome(NamedTuple):
 
     codspeed_before: int = 0  # benchmarks that pytest-codspeed had taken before the call
     returned: Sequence[Case] = ()  # the figures that the test returned
-    watched: Watched | None = None
+    watched: CaptureResult | None = None
 
 
 class Cases:
@@ -95,16 +95,16 @@ class Cases:
         if child_cases is not None:
             return [self._complete(item, case, None) for case in child_cases]
         fixture_call = recorder.declared if recorder is not None else None
-        watched = outcome.watched or Watched()
+        watched = outcome.watched or CaptureResult()
         if outcome.returned:
             declaration, _ = self._explicit(item, fixture_call)
             return [self._complete(item, case, declaration, _timed_call(case, watched)) for case in outcome.returned]
-        samples = [*(recorder.samples if recorder is not None else []), *map(_to_sample, watched.observed)]
+        samples = [*(recorder.samples if recorder is not None else []), *map(_to_sample, watched.timed_calls)]
         if samples:
             return self._measured_cases(item, samples, fixture_call)
         return self._benchmark_case(item, fixture_call, watched, outcome.codspeed_before)
 
-    def _measured_cases(self, item: pytest.Item, samples: list[Sample], fixture_call: Declared | None) -> list[Case]:
+    def _measured_cases(self, item: pytest.Item, samples: list[Sample], fixture_call: Declaration | None) -> list[Case]:
         cases = []
         for number, sample in enumerate(samples, 1):
             nodeid = f"{item.nodeid}#{number}" if len(samples) > 1 else item.nodeid
@@ -126,30 +126,30 @@ class Cases:
         return cases
 
     def _benchmark_case(
-        self, item: pytest.Item, fixture_call: Declared | None, watched: Watched, codspeed_before: int
+        self, item: pytest.Item, fixture_call: Declaration | None, watched: CaptureResult, codspeed_before: int
     ) -> list[Case]:
         fixture = benchmark(item)
-        captured = watched.own if fixture is None else watched.benchmark
+        captured = watched.own_call if fixture is None else watched.benchmark
         declaration, problem = self._declaration(item, fixture_call, captured)
         try:
             measurement = self._benchmark_time(fixture, codspeed_before)
         except ValueError as error:  # the suite's own timer gives no time
             measurement, problem = None, str(error)
         if measurement is None:
-            recorded = declare.of_properties(item.user_properties)
+            recorded = declare.read_properties(item.user_properties)
             if recorded is not None:
                 t_s, keywords = recorded
                 measurement = Measurement("user", t_s)
                 if declaration.work is None or declaration.source in ("captured", "names"):
-                    declaration = declare.over(declare.declared(keywords, {}, "properties"), declaration)
+                    declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
         if measurement is None and fixture is None and declaration.work is None:
             return []
-        seen = watched.seen or device_kind(*getattr(item, "funcargs", {}).values())
+        seen = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
         case = self._case(item, declaration, problem, measurement, seen=seen, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
     def _complete(
-        self, item: pytest.Item, case: Case, test_declaration: Declared | None, captured: Captured | None = None
+        self, item: pytest.Item, case: Case, test_declaration: Declaration | None, captured: CapturedWork | None = None
     ) -> Case:
         """Complete a case that a child process or the test's return value gave, with what its item has.
 
@@ -157,11 +157,14 @@ class Cases:
         """
         path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
-        declaration, problem = declare.over(test_declaration, case.declared), case.problem
+        declaration, problem = declare.merge(test_declaration, case.declared), case.problem
         if declaration.work is None:
-            sources = (("hook", lambda: self._hooked(item, {})), ("config", lambda: declare.find(self.settings.work, nodeid)))
-            other, other_problem = declare.first_said(sources, {})
-            declaration, problem = declare.over(other, declaration), other_problem or problem
+            sources = (
+                ("hook", lambda: self._hooked(item, {})),
+                ("config", lambda: declare.find_keywords(self.settings.work, nodeid)),
+            )
+            other, other_problem = declare.first_declaration(sources, {})
+            declaration, problem = declare.merge(other, declaration), other_problem or problem
         if declaration.work is None and captured is not None:
             declaration, problem = _add_captured(declaration, problem, captured)
         earlier = self.baselines.get(nodeid) if case.baseline is None else None
@@ -169,7 +172,7 @@ class Cases:
             case,
             nodeid=nodeid,
             declared=declaration,
-            measurement=None if watching.interpreted(captured) else case.measurement,
+            measurement=None if watching.ran_in_interpreter(captured) else case.measurement,
             problem=problem,
             baseline=earlier.baseline if earlier else case.baseline,
             baseline_device=earlier.device if earlier else None,
@@ -180,16 +183,16 @@ class Cases:
     def _case(
         self,
         item: pytest.Item,
-        declaration: Declared,
+        declaration: Declaration,
         problem: str,
         measurement: Measurement | None,
         *,
         seen: str | None,
         baseline: Baseline | None = None,
         nodeid: str = "",
-        captured: Captured | None = None,
+        captured: CapturedWork | None = None,
     ) -> Case:
-        if watching.timeless(captured):
+        if watching.has_no_kernel_time(captured):
             measurement = None
         path, line, _ = item.location
         name, nodeid = group(item), nodeid or item.nodeid
@@ -217,36 +220,40 @@ class Cases:
             line=(line or 0) + 1,
         )
 
-    def _declaration(self, item: pytest.Item, fixture_call: Declared | None, captured: Captured | None) -> tuple[Declared, str]:
+    def _declaration(
+        self, item: pytest.Item, fixture_call: Declaration | None, captured: CapturedWork | None
+    ) -> tuple[Declaration, str]:
         """Return what the first source knows of a test's kernel, and the problem of a source that failed."""
         declaration, problem = self._explicit(item, fixture_call)
         if declaration.work is None and captured is not None:
             declaration, problem = _add_captured(declaration, problem, captured)
         if declaration.work is None:
             test, params = _function_name(item), parameters(item)
-            guessed, guess_problem = declare.first_said((("names", lambda: declare.guess(test, params)),), params)
-            declaration, problem = declare.over(guessed, declaration), problem or guess_problem
+            guessed, guess_problem = declare.first_declaration(
+                (("names", lambda: declare.guess_keywords(test, params)),), params
+            )
+            declaration, problem = declare.merge(guessed, declaration), problem or guess_problem
         return declaration, problem
 
-    def _explicit(self, item: pytest.Item, fixture_call: Declared | None) -> tuple[Declared, str]:
+    def _explicit(self, item: pytest.Item, fixture_call: Declaration | None) -> tuple[Declaration, str]:
         """Return what the author or the user declares: fixture, marker, hook, ``[tool.roofline.work]``, extra_info."""
         params = parameters(item)
-        declaration = declare.over(fixture_call, self._marked(item))
+        declaration = declare.merge(fixture_call, self._marked(item))
         if declaration.work is not None:
             return declaration, ""
-        other, problem = declare.first_said(
+        other, problem = declare.first_declaration(
             (
                 ("hook", lambda: self._hooked(item, params)),
-                ("config", lambda: declare.find(self.settings.work, item.nodeid)),
-                ("extra_info", lambda: declare.of_extra_info(getattr(benchmark(item), "extra_info", None) or {})),
+                ("config", lambda: declare.find_keywords(self.settings.work, item.nodeid)),
+                ("extra_info", lambda: declare.read_extra_info(getattr(benchmark(item), "extra_info", None) or {})),
             ),
             params,
         )
-        return declare.over(other, declaration), problem
+        return declare.merge(other, declaration), problem
 
-    def _marked(self, item: pytest.Item) -> Declared | None:
+    def _marked(self, item: pytest.Item) -> Declaration | None:
         marker = item.get_closest_marker("roofline")
-        return declare.declared(marker.kwargs, parameters(item), "marker") if marker is not None else None
+        return declare.read_declaration(marker.kwargs, parameters(item), "marker") if marker is not None else None
 
     def says_work(self, item: pytest.Item) -> bool:
         """Return whether a marker or a glob declares the work of a test, so that capture is not needed."""
@@ -254,7 +261,9 @@ class Cases:
             marked = self._marked(item)
         except ValueError:  # reported when the row is made
             return True
-        return (marked is not None and marked.work is not None) or declare.find(self.settings.work, item.nodeid) is not None
+        return (marked is not None and marked.work is not None) or declare.find_keywords(
+            self.settings.work, item.nodeid
+        ) is not None
 
     def has_benchmark_time(self, item: pytest.Item, codspeed_before: int) -> bool:
         """Return whether the benchmark of a test has its time, so that one more call cannot change the time."""
@@ -282,31 +291,31 @@ class Cases:
         return self.config.pluginmanager.get_plugin("codspeed_plugin")
 
 
-def _add_captured(declaration: Declared, problem: str, captured: Captured) -> tuple[Declared, str]:
-    other, other_problem = watching.declared(captured)
-    return declare.over(other, declaration), problem or other_problem
+def _add_captured(declaration: Declaration, problem: str, captured: CapturedWork) -> tuple[Declaration, str]:
+    other, other_problem = watching.declare_captured(captured)
+    return declare.merge(other, declaration), problem or other_problem
 
 
-def _timed_call(case: Case, watched: Watched) -> Captured | None:
+def _timed_call(case: Case, watched: CaptureResult) -> CapturedWork | None:
     """Return the capture of the call whose time a returned figure is; None where calls of several kinds fit."""
     t_s = case.measurement.t_s if case.measurement is not None else 0.0
     captures = [
         observed.captured
-        for observed in watched.observed
+        for observed in watched.timed_calls
         if observed.captured and abs(observed.measurement.t_s - t_s) <= _ROUNDED * t_s
     ]
     works = [captured.work and (captured.work.bytes, captured.work.flops) for captured in captures]
     return captures[0] if captures and works.count(works[0]) == len(works) else None
 
 
-def _to_sample(observed: Observed) -> Sample:
+def _to_sample(observed: TimedCall) -> Sample:
     measurement = observed.measurement
     measurement = measurement._replace(notes=(*measurement.notes, f"by {observed.source}"))
     return Sample(None, measurement, captured=observed.captured)
 
 
 def _pick_baseline(
-    candidates: list[GroupBaseline], params: Mapping[str, Any], declaration: Declared, seen: str | None
+    candidates: list[GroupBaseline], params: Mapping[str, Any], declaration: Declaration, seen: str | None
 ) -> Baseline | None:
     """Return the group baseline that shares most arguments.
 

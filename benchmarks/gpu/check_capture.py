@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_roofline.capture.timers import observing
-from pytest_roofline.capture.trace import Captured, Region, Seen
-from pytest_roofline.capture.triton import interpreted, unseen, watching
+from pytest_roofline.capture.timers import observe_timers
+from pytest_roofline.capture.trace import CapturedWork, OpTrace, Region
+from pytest_roofline.capture.triton import missing_hooks, watch_launches
+from roofline_engine.fields import has_note
 
 try:
     import triton.language as tl  # a kernel finds its names in its module
@@ -52,9 +53,9 @@ class Gpu(NamedTuple):
         view = (tensor.storage_offset(), *tensor.shape, *tensor.stride())
         return Region(storage.data_ptr(), view, float(tensor.numel() * tensor.element_size()), float(storage.nbytes()))
 
-    def watched(self, call: Callable[[], Any]) -> list[Seen]:
-        seen: list[Seen] = []
-        with watching(self.region, seen):
+    def watched(self, call: Callable[[], Any]) -> list[OpTrace]:
+        seen: list[OpTrace] = []
+        with watch_launches(self.region, seen):
             call()
         self.torch.cuda.synchronize()
         return seen
@@ -78,9 +79,12 @@ def a_launch_has_its_footprint(gpu: Gpu) -> Check:
     right = bool(gpu.torch.equal(out, x + y))
     return Check(
         "a launch is seen once, with three vectors of 64 MiB",
-        len(seen) == 1 and sizes == [4.0 * SIZE] * 3 and right and not interpreted(item.note for item in seen),
+        len(seen) == 1
+        and sizes == [4.0 * SIZE] * 3
+        and right
+        and not any(has_note(item.notes, "interpreted") for item in seen),
         f"one launch of 3 x {4 * SIZE} B, the right sum",
-        {"seen": [item._asdict() for item in seen], "right": right, "unseen": unseen()},
+        {"seen": [item._asdict() for item in seen], "right": right, "missing_hooks": missing_hooks()},
     )
 
 
@@ -127,7 +131,7 @@ def autotuning_is_no_work(gpu: Gpu) -> Check:
     vectors = gpu.vectors()
     configs = [gpu.triton.Config({"BLOCK": block}) for block in (256, 512, 1024)]
     tuned = gpu.triton.autotune(configs, key=["n"])(gpu.add)
-    with observing() as observed:
+    with observe_timers() as observed:
         seen = gpu.watched(lambda: tuned[lambda meta: (gpu.triton.cdiv(SIZE, meta["BLOCK"]),)](*vectors, SIZE))
     return Check(
         "of an autotuned kernel the chosen launch alone is seen, and none of its times",
@@ -139,7 +143,7 @@ def autotuning_is_no_work(gpu: Gpu) -> Check:
 
 def do_bench_is_observed(gpu: Gpu) -> Check:
     vectors, found = gpu.vectors(), {}
-    with observing() as observed:
+    with observe_timers() as observed:
         for mode in ("median", "mean", "all"):
             result = gpu.triton.testing.do_bench(lambda: gpu.launch(gpu.add, *vectors), return_mode=mode)
             found[mode] = result if isinstance(result, float) else len(result)
@@ -177,7 +181,7 @@ def jax_counts_a_product(gpu: Gpu) -> Check:
 
     x = jax.numpy.ones((1024, 1024), "float32")
     platform = next(iter(x.devices())).platform
-    found: Captured = capture(lambda a, b: a @ b, (x, x + 1))
+    found: CapturedWork = capture(lambda a, b: a @ b, (x, x + 1))
     work = found.work
     return Check(
         "JAX: a product of 1024^3, whatever library XLA calls for it",

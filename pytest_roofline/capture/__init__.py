@@ -1,6 +1,6 @@
 """Bytes and FLOPs of a call without a declaration, from watching it run once.
 
-A framework is imported here only after the user's code has imported it.
+A framework is imported here only after the user's code imported it.
 """
 
 from __future__ import annotations
@@ -9,50 +9,49 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from ..timing.devices import held_by, kinds, loaded
+from ..timing.devices import array_libraries, loaded, reachable_values
 from .combine import under_test
-from .trace import Captured
+from .trace import CapturedWork
 
-TIMED = "it takes a time, which a watch would be part of"
-
-
-class Outcome(NamedTuple):
-    """What was captured, and what the call returned where there was one: JAX is asked without calling."""
-
-    captured: Captured
-    called: bool = False
-    value: Any = None
+TIMED = "it takes a time, and a watch would be part of it"
 
 
-def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
-    """The work of ``fn(*args, **kwargs)``, called once more for it where its framework cannot tell otherwise.
+class CaptureOutcome(NamedTuple):
+    """What was captured."""
 
-    Which framework is asked follows from the arrays among the arguments and in the closure. An exception of ``fn`` leaves.
+    captured: CapturedWork
+    called: bool = False  # whether the function ran: JAX is asked without a call
+    value: Any = None  # what the call returned
+
+
+def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CaptureOutcome:
+    """Capture the work of ``fn(*args, **kwargs)``, called once more where its framework needs that.
+
+    The framework follows from the arrays among the arguments and in the closure. An exception of ``fn`` is not caught.
     """
-    found = kinds(args, kwargs, held_by(fn))
-    if "jax" in found and "torch" not in found:
+    libraries = array_libraries(args, kwargs, reachable_values(fn))
+    if "jax" in libraries and "torch" not in libraries:
         from .jax import capture as capture_jax
 
-        return Outcome(capture_jax(fn, args, kwargs))
-    if "numpy" in found and "torch" not in found:
+        return CaptureOutcome(capture_jax(fn, args, kwargs))
+    if "numpy" in libraries and "torch" not in libraries:
         from .numpy_arrays import capture as capture_numpy
 
         value, captured = capture_numpy(fn, args, kwargs)
-        return Outcome(captured, True, value)
+        return CaptureOutcome(captured, True, value)
     if loaded("torch") is not None:
         from .torch.watch import capture as capture_torch
 
-        value, captured = capture_torch(fn, args, kwargs, beside=_kernels)
-        return Outcome(captured, True, value)
-    return Outcome(Captured("", reason="no array among its arguments or in its closure"))
+        value, captured = capture_torch(fn, args, kwargs, also_watch=_watch_kernels)
+        return CaptureOutcome(captured, True, value)
+    return CaptureOutcome(CapturedWork("", reason="no array among its arguments or in its closure"))
 
 
 class OwnCall(NamedTuple):
-    """leave: ends the watch, for what the test does now is timed. under_test: the work of the kernel under test, by the name of
-    the test's function: its reference, its inputs and its checks run there too."""
+    """The watch of a test's own call."""
 
-    leave: Callable[[], None]
-    under_test: Callable[[str], Captured]
+    leave: Callable[[], None]  # ends the watch, because the test times something now
+    under_test: Callable[[str], CapturedWork]  # the work of the kernel under test, by the name of the test's function
 
 
 @contextmanager
@@ -60,11 +59,11 @@ def own_call() -> Iterator[OwnCall]:
     """Watch a test's own call while the block runs."""
     from .torch.watch import Watch
 
-    with Watch(own=True) as watch, _kernels(watch):
-        yield OwnCall(lambda: watch.leave(TIMED), lambda name: under_test(name, watch.seen, watch.problem))
+    with Watch(own=True) as watch, _watch_kernels(watch):
+        yield OwnCall(lambda: watch.leave(TIMED), lambda name: under_test(name, watch.traces, watch.problem))
 
 
-def _kernels(watch: Any) -> AbstractContextManager[object]:
-    from .triton import watching
+def _watch_kernels(watch: Any) -> AbstractContextManager[object]:
+    from .triton import watch_launches
 
-    return watching(watch.region, watch.seen, lambda: not watch.problem)
+    return watch_launches(watch.region, watch.traces, lambda: not watch.problem)

@@ -2,117 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import TypeVar
 
-from roofline_engine.fields import ByteModel, note
+from roofline_engine.fields import ByteModel, Note, join_notes, note
 from roofline_engine.kernels import classify
 from roofline_engine.units import Dtype, parse_dtype, quantity
 from roofline_engine.work import Work
 
-from .coverage import Covered
-from .trace import Captured, Region, Seen
+from .coverage import Coverage
+from .trace import CapturedWork, OpTrace, Region
 
-#: An op is named, and so has a target, where it makes up this much of the work; what is left could not change its class,
-#: whose bands are 0.6 and 0.9 of the target.
+T = TypeVar("T", bound=Hashable)
+
+#: An op is named, and so has a target, where it makes up this much of the work; the rest could not change its class, whose
+#: bands are 0.6 and 0.9 of the target.
 NEARLY_ALL = 0.9
-#: Beside the FLOPs of a named matrix op: the part of the call's bytes that it touches itself.
+#: The part of the call's bytes that a matrix op must touch itself to be named.
 MOST = 0.5
 #: Names of the byte models of several operations.
 FUSED, OP_BY_OP = "fused", "op_by_op"
-OVERLAP = "different parts of one buffer are used, and whether they overlap is not known: its bytes are an upper bound"
-DROPPED = "it returns nothing: what it makes last counts as its result"
+OVERLAP = note("different parts of one buffer are used and may overlap: its bytes are an upper bound")
+DROPPED = note("it returns nothing: its last results count as written")
 
 
 def total(
     how: str,
-    seen: Sequence[Seen],
+    traces: Sequence[OpTrace],
     *,
     made: Collection[int] = (),
     kept: Collection[int] = (),
-    notes: Iterable[str] = (),
-) -> Captured:
-    """One ``Work`` for what a call did.
+    notes: Iterable[Note] = (),
+) -> CapturedWork:
+    """Combine the operations of a call into one ``Work``.
 
-    made: storages that the call itself made; every other is an input. kept: those of them that are still there after it.
+    made: storages that the call made; every other is an input.
+    kept: those of them that outlive the call.
 
     One operation alone is the engine's work of it. The figure of several is the compulsory traffic of the whole, ``fused``:
-    what is outside read once unless the call wrote it before, what outlives the call written once, in between nothing. The
-    traffic of the operations one by one, ``op_by_op``, is listed and not in the range of the verdict: that an eager chain
-    writes its intermediates is what it loses against the roof, not a doubt about the roof; and where they stay in a cache it
-    is more than the memory sees.
+    each input read once unless the call wrote it before, each result that outlives the call written once, and nothing in
+    between. The traffic of the operations one by one, ``op_by_op``, is listed but not in the range of the verdict: that an
+    eager chain writes its intermediates is what it loses against the roof, not a doubt about the roof. Where the intermediates
+    stay in a cache, it is more than the memory sees.
     """
-    said = [*notes, *(item.note for item in seen if item.note)]
-    kernels = _once(item.name for item in seen if item.kernel)
+    remarks = [*notes, *(item for trace in traces for item in trace.notes)]
+    kernels = _unique(trace.name for trace in traces if trace.is_kernel)
     if kernels:
-        how = "triton" if all(item.kernel for item in seen) else f"{how} and triton"
-    base = Captured(how, operations=len(seen), kernels=kernels)
-    if not seen:
-        return base._replace(reason="no operation was seen", notes=_once(said))
-    unknown = _once(
-        item.name + (f" ({item.note})" if item.note else "") for item in seen if item.work is None and item.flops is None
+        how = "triton" if all(trace.is_kernel for trace in traces) else f"{how} and triton"
+    base = CapturedWork(how, operations=len(traces), kernels=kernels, notes=_unique(remarks))
+    if not traces:
+        return base._replace(reason="no operation was recorded")
+    unknown = _unique(
+        trace.name + (f" ({join_notes(trace.notes)})" if trace.notes else "")
+        for trace in traces
+        if trace.work is None and trace.flops is None
     )
     if unknown:
-        return base._replace(reason=f"nobody knows the FLOPs of {_listed(unknown)}", notes=_once(said))
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        return base._replace(reason=f"no FLOP count for {', '.join(unknown[:3])}{more}")
     made, kept = frozenset(made), frozenset(kept)
-    if not kept and not any(region.storage not in made for item in seen for region in item.writes + item.either):
-        kept = _left(seen, made)
-        said += [DROPPED] if kept and len(seen) > 1 else []
-    nbytes, exact = _traffic(seen, made, kept)
+    if not kept and not any(region.storage not in made for trace in traces for region in trace.writes + trace.either):
+        kept = _unused_results(traces, made)
+        remarks += [DROPPED] if kept and len(traces) > 1 else []
+    nbytes, exact = _traffic(traces, made, kept)
     if not exact:
-        said.append(OVERLAP)
-    doubtful = len({region for item in seen for region in item.either if region.storage not in made})
-    if doubtful:
-        said.append(f"{doubtful} arguments that are read or written, not known which: each counted once")
-    whole, more = (_alone(seen[0], nbytes, kept), []) if len(seen) == 1 else _several(seen, nbytes, made, kept)
-    if not whole.bytes > 0:
-        return base._replace(reason="it reads nothing from outside and leaves nothing behind", notes=_once(said))
+        remarks.append(OVERLAP)
+    either = len({region for trace in traces for region in trace.either if region.storage not in made})
+    if either:
+        remarks.append(note(f"{either} kernel arguments are read or written, unknown which: each counts once"))
+    if len(traces) == 1:
+        work = _work_of_one(traces[0], nbytes, kept)
+    else:
+        work, more_remarks = _work_of_several(traces, nbytes, made, kept)
+        remarks += more_remarks
+    if not work.bytes > 0:
+        return base._replace(reason="it reads no input and leaves no result", notes=_unique(remarks))
     return base._replace(
-        work=whole,
-        sure=exact and not any(item.partly for item in seen),
-        launches=sum(item.launches for item in seen) or None,
-        notes=_once(said + more),
+        work=work,
+        certain=exact and not any(trace.is_bound for trace in traces),
+        launches=sum(trace.launches for trace in traces) or None,
+        notes=_unique(remarks),
     )
 
 
-def traffic(seen: Iterable[Seen], made: Collection[int], kept: Collection[int]) -> float:
-    """Compulsory bytes: what is read from outside before the call wrote it, and what is written to what outlives the call, each
-    byte once."""
-    return _traffic(seen, made, kept)[0]
+def traffic(traces: Iterable[OpTrace], made: Collection[int], kept: Collection[int]) -> float:
+    """Return the compulsory bytes: inputs read before the call wrote them, and results that outlive it, each byte once."""
+    return _traffic(traces, made, kept)[0]
 
 
-def _traffic(seen: Iterable[Seen], made: Collection[int], kept: Collection[int]) -> tuple[float, bool]:
-    """The bytes, and whether they are exact: views that may overlap are a bound from above."""
+def _traffic(traces: Iterable[OpTrace], made: Collection[int], kept: Collection[int]) -> tuple[float, bool]:
+    """Return the compulsory bytes, and whether they are exact: views that may overlap are an upper bound."""
     touched, written = _Views(), _Views()
     read = 0.0
-    for item in seen:
-        for region in (*item.reads, *item.either):
+    for trace in traces:
+        for region in (*trace.reads, *trace.either):
             if region.storage not in made:
                 read += touched.add(region)
-        for region in (*item.writes, *(region for region in item.either if region.storage in made)):
+        for region in (*trace.writes, *(region for region in trace.either if region.storage in made)):
             written.add(region)
             if region.storage not in made:
                 touched.add(region)
-    counted = [views for storage, views in written.storages.items() if storage not in made or storage in kept]
-    inexact = [views for views in (*counted, *touched.storages.values()) if not views.exact]
-    return read + sum(views.nbytes for views in counted), not inexact
+    results = [views for storage, views in written.storages.items() if storage not in made or storage in kept]
+    exact = all(views.exact for views in (*results, *touched.storages.values()))
+    return read + sum(views.nbytes for views in results), exact
 
 
 class _Views:
     """Views of each storage."""
 
     def __init__(self) -> None:
-        self.storages: dict[int, Covered] = {}
+        self.storages: dict[int, Coverage] = {}
 
     def add(self, region: Region) -> float:
         storage, view, nbytes, whole = region
         views = self.storages.get(storage)
         if views is None:
-            views = self.storages[storage] = Covered(max(whole, nbytes))
+            views = self.storages[storage] = Coverage(max(whole, nbytes))
         return views.add(view, nbytes)
 
 
 def distinct(*groups: Sequence[Region]) -> float:
-    """Bytes of the regions of each group, every byte of a storage once."""
+    """Return the bytes of the regions of each group, every byte of a storage once."""
     result = 0.0
     for group in groups:
         storages, nbytes = set(), 0.0
@@ -126,114 +136,107 @@ def distinct(*groups: Sequence[Region]) -> float:
     return result
 
 
-def _own_bytes(item: Seen) -> float:
-    """What one operation moves by itself."""
-    return item.work.bytes if item.work is not None else distinct(item.reads, item.writes, item.either)
+def resize(work: Work, trace: OpTrace, flops: float | None = None) -> Work:
+    """Return the engine's work with the distinct bytes that ``trace`` reads and writes, and with other FLOPs if given."""
+    model = work.candidates[0]
+    nbytes = distinct(trace.reads, trace.writes)
+    return work._replace(candidates=(model._replace(bytes=nbytes, flops=model.flops if flops is None else flops),))
 
 
-def _left(seen: Sequence[Seen], made: frozenset[int]) -> frozenset[int]:
-    """What a call that keeps nothing has made and not used: a benchmark need not return the result of its kernel."""
-    left: set[int] = set()
-    for item in seen:
-        left -= {region.storage for region in item.reads}
-        left |= {region.storage for region in item.writes if region.storage in made}
-    return frozenset(left)
+def _own_bytes(trace: OpTrace) -> float:
+    """Return the bytes that one operation moves by itself."""
+    return trace.work.bytes if trace.work is not None else distinct(trace.reads, trace.writes, trace.either)
 
 
-def _alone(item: Seen, nbytes: float, kept: frozenset[int]) -> Work:
-    if item.work is not None:
-        results = [region for region in item.writes if region.storage in kept]
-        if 0 < len(results) < len(item.writes) and item.work.bytes == distinct(item.reads, item.writes):
-            # What nobody keeps beside its result, such as the places of the maxima, need not be written.
-            (first, *others) = item.work.candidates
-            return item.work._replace(candidates=(first._replace(bytes=distinct(item.reads, results)), *others))
-        return item.work
-    dtype = _dtype(item.dtype)
-    candidate = ByteModel("inputs_and_outputs", nbytes, float(item.flops or 0.0))
-    return Work("unknown", "unknown", (candidate,), "matrix", dtype, dtype, ())
+def _unused_results(traces: Sequence[OpTrace], made: frozenset[int]) -> frozenset[int]:
+    """Return what a call that keeps nothing made and did not read: a benchmark need not return the result of its kernel."""
+    unused: set[int] = set()
+    for trace in traces:
+        unused -= {region.storage for region in trace.reads}
+        unused |= {region.storage for region in trace.writes if region.storage in made}
+    return frozenset(unused)
 
 
-class _Flops:
-    """FLOPs of one engine, by dtype."""
-
-    def __init__(self) -> None:
-        self.by_dtype: dict[Dtype, float] = {}
-
-    def add(self, dtype: Dtype, flops: float) -> None:
-        self.by_dtype[dtype] = self.by_dtype.get(dtype, 0.0) + flops
-
-    @property
-    def sum(self) -> float:
-        return sum(self.by_dtype.values())
-
-    @property
-    def dtype(self) -> Dtype:
-        return max(self.by_dtype, key=lambda dtype: self.by_dtype[dtype])
+def _work_of_one(trace: OpTrace, nbytes: float, kept: frozenset[int]) -> Work:
+    if trace.work is None:
+        dtype = _dtype(trace.dtype)
+        candidate = ByteModel("inputs_and_outputs", nbytes, float(trace.flops or 0.0))
+        return Work("unknown", "unknown", (candidate,), "matrix", dtype, dtype, ())
+    results = [region for region in trace.writes if region.storage in kept]
+    if 0 < len(results) < len(trace.writes) and trace.work.bytes == distinct(trace.reads, trace.writes):
+        # A second result that the caller drops, such as the places of the maxima, need not be written.
+        (first, *others) = trace.work.candidates
+        return trace.work._replace(candidates=(first._replace(bytes=distinct(trace.reads, results)), *others))
+    return trace.work
 
 
-def _several(seen: Sequence[Seen], nbytes: float, made: Collection[int], kept: Collection[int]) -> tuple[Work, list[str]]:
-    engines = {"matrix": _Flops(), "vector": _Flops()}
-    for item in seen:
-        if item.work is not None:
-            engines[item.work.engine].add(item.work.dtype, item.work.flops)
-        elif item.flops:  # as for declared counts: they may run on the matrix units
-            engines["matrix"].add(_dtype(item.dtype), item.flops)
-    matrix, vector = engines["matrix"], engines["vector"]
-    engine = "matrix" if matrix.sum >= vector.sum and matrix.by_dtype else "vector"
-    chosen, other = (matrix, vector) if engine == "matrix" else (vector, matrix)
-    said = []
-    if other.sum:
-        said.append(f"{quantity(other.sum, 'FLOP')} of the {'vector' if engine == 'matrix' else 'matrix'} units left out")
-    if len(chosen.by_dtype) > 1:
-        rest = ", ".join(sorted(dtype.name for dtype in chosen.by_dtype if dtype != chosen.dtype))
-        said.append(f"FLOPs in {rest} counted as {chosen.dtype.name}, which most are in")
-    separate = sum(_own_bytes(item) for item in seen)
-    dtype = chosen.dtype if chosen.by_dtype else _dtype(None)
-    main = _main(seen, engine, nbytes, separate, made, kept)
-    candidates = (ByteModel(FUSED, nbytes, chosen.sum), ByteModel(OP_BY_OP, separate, chosen.sum, in_range=False))
-    names = ", ".join(f"{count} {name}" for name, count in _counts(seen))
-    text = f"{len(seen)} operations as one: {names}; {quantity(separate, 'B')} one by one"
+def _work_of_several(
+    traces: Sequence[OpTrace], nbytes: float, made: Collection[int], kept: Collection[int]
+) -> tuple[Work, list[Note]]:
+    units: dict[str, dict[Dtype, float]] = {"matrix": {}, "vector": {}}  # FLOPs by dtype
+    for trace in traces:
+        if trace.work is not None:
+            engine, dtype, flops = trace.work.engine, trace.work.dtype, trace.work.flops
+        elif trace.flops:  # as for declared totals: they may run on the matrix units
+            engine, dtype, flops = "matrix", _dtype(trace.dtype), trace.flops
+        else:
+            continue
+        units[engine][dtype] = units[engine].get(dtype, 0.0) + flops
+    matrix, vector = (sum(by_dtype.values()) for by_dtype in units.values())
+    if matrix >= vector and units["matrix"]:
+        engine, other, left_out = "matrix", "vector", vector
+    else:
+        engine, other, left_out = "vector", "matrix", matrix
+    by_dtype = units[engine]
+    dtype = max(by_dtype, key=lambda dtype: by_dtype[dtype]) if by_dtype else _dtype(None)
+    remarks = []
+    if left_out:
+        remarks.append(note(f"{quantity(left_out, 'FLOP')} of the {other} units left out"))
+    if len(by_dtype) > 1:
+        rest = ", ".join(sorted(one.name for one in by_dtype if one != dtype))
+        remarks.append(note(f"FLOPs in {rest} counted as {dtype.name}, which most are in"))
+    separate, flops = sum(_own_bytes(trace) for trace in traces), sum(by_dtype.values())
+    main = _main(traces, engine, nbytes, separate, made, kept)
+    candidates = (ByteModel(FUSED, nbytes, flops), ByteModel(OP_BY_OP, separate, flops, in_range=False))
+    summary = note(f"{len(traces)} operations as one: {_count_names(traces)}; {quantity(separate, 'B')} one by one")
     if main is None:
-        return Work("unknown", "unknown", candidates, engine, dtype, dtype, (note(text),)), said
-    return Work(main.op, main.op_class, candidates, engine, dtype, main.weight_dtype, (note(text),)), said
+        return Work("unknown", "unknown", candidates, engine, dtype, dtype, (summary,)), remarks
+    return Work(main.op, main.op_class, candidates, engine, dtype, main.weight_dtype, (summary,)), remarks
 
 
 def _main(
-    seen: Sequence[Seen], engine: str, nbytes: float, separate: float, made: Collection[int], kept: Collection[int]
+    traces: Sequence[OpTrace], engine: str, nbytes: float, separate: float, made: Collection[int], kept: Collection[int]
 ) -> Work | None:
-    """The op that makes up nearly all of the work.
+    """Return the work of the op that makes up nearly all of the work.
 
     On the matrix units: nearly all FLOPs, and most of the bytes of the whole touched by it, so that an epilogue does not hide
     a GEMM and a GEMM does not hide what streams around it. On the vector units: nearly all bytes of the ops one by one.
     """
-    flops = sum(item.work.flops if item.work is not None else item.flops or 0.0 for item in seen)
-    for op in _once(item.work.op for item in seen if item.work is not None and item.work.engine == engine):
-        mine = [item for item in seen if item.work is not None and item.work.op == op]
-        works = [item.work for item in mine if item.work is not None]
+    flops = sum(trace.work.flops if trace.work is not None else trace.flops or 0.0 for trace in traces)
+    for op in _unique(trace.work.op for trace in traces if trace.work is not None and trace.work.engine == engine):
+        same = [trace for trace in traces if trace.work is not None and trace.work.op == op]
+        works = [trace.work for trace in same if trace.work is not None]
         if engine == "vector":
             nearly_all = sum(work.bytes for work in works) >= NEARLY_ALL * separate
         else:
             nearly_all = sum(work.flops for work in works) >= NEARLY_ALL * flops
-            nearly_all = nearly_all and traffic(mine, made, kept) >= MOST * nbytes
+            nearly_all = nearly_all and traffic(same, made, kept) >= MOST * nbytes
         if nearly_all:
             return max(works, key=lambda work: work.bytes)
     return None
 
 
-def _counts(seen: Iterable[Seen]) -> list[tuple[str, int]]:
+def _count_names(traces: Iterable[OpTrace]) -> str:
+    """Return how often each name occurs, the first six names alone."""
     counts: dict[str, int] = {}
-    for item in seen:
-        counts[item.name] = counts.get(item.name, 0) + 1
+    for trace in traces:
+        counts[trace.name] = counts.get(trace.name, 0) + 1
     shown = list(counts.items())[:6]
-    left = sum(counts.values()) - sum(count for _, count in shown)
-    return shown + ([("more", left)] if left else [])
+    rest = sum(counts.values()) - sum(count for _, count in shown)
+    return ", ".join(f"{count} {name}" for name, count in [*shown, *([("more", rest)] if rest else [])])
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _once(items: Iterable[str]) -> tuple[str, ...]:
+def _unique(items: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(items))
 
 
@@ -241,36 +244,32 @@ def _dtype(name: str | None) -> Dtype:
     return parse_dtype(name or "uint8")  # where nothing is computed no peak is used
 
 
-#: Of these a test does many beside the kernel that it tests.
-_BESIDE = ("elementwise", "copy", "transpose", "cat", "reduce", "gather", "unknown")
+#: Ops that a test often runs around the kernel that it tests.
+_AUXILIARY = ("elementwise", "copy", "transpose", "cat", "reduce", "gather", "unknown")
 
 
-def under_test(name: str, seen: Sequence[Seen], problem: str = "") -> Captured:
-    """The kernel that a test is of, out of all that its own call did: inputs, a reference and checks are there too.
+def under_test(name: str, traces: Sequence[OpTrace], problem: str = "") -> CapturedWork:
+    """Return the work of the kernel under test, out of all that the test's own call did: inputs, a reference and checks too.
 
-    Its author's own kernels are it; else the operations of the op that the test's name tells; else the only operations that
-    are more than element-wise or moving data. It is a guess which they are, so the figures are for display. Of operations
-    alike the largest is taken, since a reference does the same once more.
+    name: of the test's function.
+    problem: why the recording ended early.
+
+    The author's own kernels are under test; else the operations of the op in the test's name; else the only op that is more
+    than elementwise or a move of data. This is a guess, so the figures are for display. Of several operations of that op the
+    largest is taken, since a reference does the same once more.
     """
-    if problem or not seen:
-        return Captured("torch", reason=problem or "no operation was seen", operations=len(seen))
-    kernels = [item for item in seen if item.kernel]
+    if problem or not traces:
+        return CapturedWork("torch", reason=problem or "no operation was recorded", operations=len(traces))
+    kernels = [trace for trace in traces if trace.is_kernel]
     if kernels:
-        return total("triton", kernels)._replace(sure=False)
-    ops = {item.work.op for item in seen if item.work is not None}
-    told = classify(name.removeprefix("test_")).op
-    main = {op for op in ops if op == told or (op[:5] == told[:5] == "attn_")} or ops - set(_BESIDE)
+        return total("triton", kernels)._replace(certain=False)
+    ops = {trace.work.op for trace in traces if trace.work is not None}
+    named = classify(name.removeprefix("test_")).op
+    main = {op for op in ops if op == named or (op[:5] == named[:5] == "attn_")} or ops - set(_AUXILIARY)
     if len(main) != 1:
-        what = f"{', '.join(sorted(main))} ran" if main else "nothing but element-wise operations and copies ran"
-        return Captured("torch", reason=f"{what} in its own call: which is under test is not known", operations=len(seen))
-    alike = [item for item in seen if item.work is not None and item.work.op in main]
-    largest = max(alike, key=lambda item: (item.work.bytes, item.work.flops) if item.work else (0.0, 0.0))
-    note = f"the largest {largest.name} of the {len(seen)} operations of its own call"
-    return total("torch", [largest], notes=[note])._replace(sure=False, operations=len(seen))
-
-
-def sized(found: Work, seen: Seen, flops: float | None = None) -> Work:
-    """``found`` with the distinct bytes that ``seen`` reads and writes, and other FLOPs where they are given."""
-    model = found.candidates[0]
-    nbytes = distinct(seen.reads, seen.writes)
-    return found._replace(candidates=(model._replace(bytes=nbytes, flops=model.flops if flops is None else flops),))
+        what = f"{', '.join(sorted(main))} ran" if main else "only elementwise operations and copies ran"
+        return CapturedWork("torch", reason=f"{what} in its own call: which is under test is unknown", operations=len(traces))
+    alike = [trace for trace in traces if trace.work is not None and trace.work.op in main]
+    largest = max(alike, key=lambda trace: (trace.work.bytes, trace.work.flops) if trace.work else (0.0, 0.0))
+    remark = note(f"the largest {largest.name} of the {len(traces)} operations of its own call")
+    return total("torch", [largest], notes=[remark])._replace(certain=False, operations=len(traces))

@@ -1,35 +1,76 @@
-"""Which bytes of an allocation a view covers, and how many several views cover together.
-
-A view is a tuple of integers, so that two spellings of the same bytes are equal: ``(start, length)`` is one stretch;
-``(start, run, size, stride, ...)`` a stretch of ``run`` bytes repeated ``size`` times ``stride`` bytes apart, and that
-repeated in turn; ``(LISTED, run, *starts)`` stretches at those places; ``(SOME, key)`` nobody knows which bytes; ``()`` all.
-"""
+"""Which bytes of an allocation a view covers, and how many bytes several views cover together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-
-View = tuple[int, ...]
-WHOLE: View = ()
-LISTED, SOME = -1, -2
+from itertools import count, pairwise
+from typing import NamedTuple
 
 #: Stretches that are looked at one by one; about a tenth of a second.
 MOST_RUNS = 1 << 17
 #: Different views of one allocation beyond which no overlap is looked for.
 MOST_VIEWS = 256
+_number = count()
+
+
+class Strided(NamedTuple):
+    """A stretch of bytes, repeated at regular distances. Two spellings of the same bytes are equal."""
+
+    start: int
+    run: int  # bytes of the stretch
+    dims: tuple[tuple[int, int], ...] = ()  # (how often, bytes apart), the shortest distance first
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the first byte of each stretch and the byte after its last."""
+        return ((self.start + at, self.start + at + self.run) for at in _offsets(self.dims))
+
+    def count_runs(self) -> int:
+        return math.prod(size for size, _ in self.dims)
+
+    def bounds(self) -> tuple[int, int]:
+        return self.start, self.start + self.run + sum((size - 1) * stride for size, stride in self.dims)
+
+
+class Listed(NamedTuple):
+    """Stretches of one length at listed places, in order."""
+
+    run: int
+    starts: tuple[int, ...]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        return ((at, at + self.run) for at in self.starts)
+
+    def count_runs(self) -> int:
+        return len(self.starts)
+
+    def bounds(self) -> tuple[int, int]:
+        return self.starts[0], self.starts[-1] + self.run
+
+
+class Unknown(NamedTuple):
+    """Some bytes, unknown which. Views with the same key cover the same bytes."""
+
+    key: tuple[object, ...]
+
+
+View = Strided | Listed | Unknown
+
+
+def unknown_view() -> Unknown:
+    """Return a view of unknown bytes that is equal to no other view."""
+    return Unknown(("unique", next(_number)))
 
 
 def strided(start: int, width: int, dims: Iterable[tuple[int, int]]) -> tuple[View, int]:
-    """The view of elements of ``width`` bytes over dimensions of (size, stride in bytes), and its distinct bytes.
+    """Return the view of elements of ``width`` bytes over dimensions of (size, stride in bytes), and its distinct bytes.
 
-    Dimensions in any order; one that is expanded (stride 0) adds nothing, windows that overlap are counted once.
+    The dimensions may be in any order. An expanded dimension (stride 0) adds nothing; overlapping windows count once.
     """
     run = width
     outer: list[tuple[int, int]] = []
     span = width  # from the first byte to the last
-    plain = True
+    is_plain = True
     for stride, size in sorted((abs(stride), size if stride > 0 else -size) for size, stride in dims if stride and size != 1):
         if size < 0:
             size = -size
@@ -45,54 +86,33 @@ def strided(start: int, width: int, dims: Iterable[tuple[int, int]]) -> tuple[Vi
                 outer[-1] = ((size - 1) * ratio + inner, step)
                 span += (size - 1) * stride
                 continue
-        plain = plain and stride >= span
+        is_plain = is_plain and stride >= span
         outer.append((size, stride))
         span += (size - 1) * stride
-    if not outer:
-        return (start, run), run
-    if plain:
-        view = (start, run, *(number for pair in outer for number in pair))
-        return view, run * math.prod(size for size, _ in outer)
-    count = math.prod(size for size, _ in outer)
-    if count > MOST_RUNS:  # never seen of a real kernel: windows that overlap in no regular way
-        return (SOME, start, run, *(number for pair in outer for number in pair)), min(count * run, span)
-    starts = sorted({start + at for at in _places(outer)})
-    return (LISTED, run, *starts), sum(end - begin for begin, end in _joined((at, at + run) for at in starts))
+    view = Strided(start, run, tuple(outer))
+    runs = view.count_runs()
+    if is_plain:
+        return view, run * runs
+    if runs > MOST_RUNS:  # never seen in a real kernel: windows that overlap in no regular way
+        return Unknown(view), min(runs * run, span)
+    starts = tuple(sorted({start + at for at in _offsets(outer)}))
+    listed = Listed(run, starts)
+    return listed, _length(_join(listed.runs()))
 
 
-def _places(outer: Sequence[tuple[int, int]]) -> Iterator[int]:
-    if not outer:
+def _offsets(dims: Sequence[tuple[int, int]]) -> Iterator[int]:
+    if not dims:
         yield 0
         return
-    (size, stride), rest = outer[-1], outer[:-1]
-    inside = list(_places(rest))
+    (size, stride), rest = dims[-1], dims[:-1]
+    inside = list(_offsets(rest))
     for at in range(0, size * stride, stride):
-        for place in inside:
-            yield at + place
+        for offset in inside:
+            yield at + offset
 
 
-def _runs(view: View) -> Iterator[tuple[int, int]]:
-    """Its stretches, each from its first byte to the one after the last."""
-    if view[0] == LISTED:
-        return ((at, at + view[1]) for at in view[2:])
-    return ((view[0] + at, view[0] + at + view[1]) for at in _places(_outer(view)))
-
-
-def _count(view: View) -> int:
-    return len(view) - 2 if view[0] == LISTED else math.prod(view[2::2])
-
-
-def _outer(view: View) -> list[tuple[int, int]]:
-    return list(zip(view[2::2], view[3::2]))
-
-
-def _bounds(view: View) -> tuple[int, int]:
-    if view[0] == LISTED:
-        return view[2], view[-1] + view[1]
-    return view[0], view[0] + view[1] + sum((size - 1) * stride for size, stride in _outer(view))
-
-
-def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of stretches, in order."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(runs):
         if joined and begin <= joined[-1][1]:
@@ -103,18 +123,24 @@ def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-class Covered:
-    """Views of one allocation of ``whole`` bytes. exact: whether ``nbytes`` is what they cover, or a bound from above."""
+def _length(runs: Iterable[tuple[int, int]]) -> int:
+    return sum(end - begin for begin, end in runs)
+
+
+class Coverage:
+    """The bytes that the views of one allocation cover."""
 
     __slots__ = ("_views", "exact", "nbytes", "whole")
 
     def __init__(self, whole: float) -> None:
-        self.whole, self.nbytes, self.exact = whole, 0.0, True
+        self.whole = whole  # bytes of the allocation
+        self.nbytes = 0.0
+        self.exact = True  # whether ``nbytes`` is what the views cover, or an upper bound
         self._views: dict[View, float] = {}
 
-    def add(self, view: View, nbytes: float) -> float:
-        """The bytes that this view covers and none before it did."""
-        view = view or (0, int(self.whole))
+    def add(self, view: View | None, nbytes: float) -> float:
+        """Return the bytes that this view covers and no view before it did; None is the whole allocation."""
+        view = view or Strided(0, int(self.whole))
         if view in self._views or (self.exact and self.nbytes >= self.whole):
             return 0.0
         before = self.nbytes
@@ -122,46 +148,46 @@ class Covered:
         if len(self._views) == 1:
             self.nbytes = nbytes
         else:
-            found = self._together() if len(self._views) <= MOST_VIEWS and self.exact else None
-            if found is None:
+            together = self._together() if len(self._views) <= MOST_VIEWS and self.exact else None
+            if together is None:
                 # Together they are at most all of it; that is exact only where one of them is all of it.
                 self.exact = nbytes >= self.whole
-                found = min(before + nbytes, self.whole)
-            self.nbytes = max(float(found), before)
+                together = min(before + nbytes, self.whole)
+            self.nbytes = max(float(together), before)
         return self.nbytes - before
 
     def _together(self) -> float | None:
-        """The bytes of all views, each once; None where that takes too long or is not known."""
-        if any(view[0] == SOME for view in self._views):
+        """Return the bytes of all views, each byte once; None where that takes too long or is unknown."""
+        views = [view for view in self._views if not isinstance(view, Unknown)]
+        if len(views) < len(self._views):
             return None
-        plain = _joined((view[0], view[0] + view[1]) for view in self._views if len(view) == 2 and view[0] >= 0)
-        others = [
-            view
-            for view in self._views
-            if len(view) != 2 and not any(begin <= low and high <= end for low, high in [_bounds(view)] for begin, end in plain)
-        ]
-        self._views = {
-            **{(begin, end - begin): float(end - begin) for begin, end in plain},
-            **{view: self._views[view] for view in others},
-        }
-        bounds = sorted(map(_bounds, self._views))
+        plain = _join(view.bounds() for view in views if isinstance(view, Strided) and not view.dims)
+        others: list[Strided | Listed] = []
+        for view in views:
+            low, high = view.bounds()
+            if (isinstance(view, Listed) or view.dims) and not any(begin <= low and high <= end for begin, end in plain):
+                others.append(view)
+        known: list[Strided | Listed] = [*(Strided(begin, end - begin) for begin, end in plain), *others]
+        self._views = {view: self._views[view] if view in others else float(view.run) for view in known}
+        bounds = sorted(view.bounds() for view in known)
         if all(one[1] <= after[0] for one, after in pairwise(bounds)):
             return sum(self._views.values())
-        return self._of_a_grid() or self._of_runs()
+        return _of_a_grid(known) or _of_runs(known)
 
-    def _of_a_grid(self) -> float | None:
-        """Parts of the same cells, as the halves of each row are."""
-        outers = {view[2:] for view in self._views}
-        first = min(view[0] for view in self._views)
-        if len(outers) > 1 or first < 0 or not min(len(view) for view in self._views) > 2:
-            return None
-        (outer,) = outers
-        if max(view[0] + view[1] for view in self._views) - first > min(outer[1::2]):
-            return None
-        cells = _joined((view[0], view[0] + view[1]) for view in self._views)
-        return float(sum(end - begin for begin, end in cells) * math.prod(outer[::2]))
 
-    def _of_runs(self) -> float | None:
-        if sum(map(_count, self._views)) > MOST_RUNS:
-            return None
-        return float(sum(end - begin for begin, end in _joined(run for view in self._views for run in _runs(view))))
+def _of_a_grid(views: Sequence[Strided | Listed]) -> float | None:
+    """Return the bytes of views that are parts of the same cells, as the halves of each row are."""
+    grids = [view for view in views if isinstance(view, Strided) and view.dims]
+    if len(grids) < len(views) or len({view.dims for view in grids}) > 1:
+        return None
+    dims, first = grids[0].dims, min(view.start for view in grids)
+    if max(view.start + view.run for view in grids) - first > min(stride for _, stride in dims):
+        return None
+    cells = _join((view.start, view.start + view.run) for view in grids)
+    return float(_length(cells) * grids[0].count_runs())
+
+
+def _of_runs(views: Sequence[Strided | Listed]) -> float | None:
+    if sum(view.count_runs() for view in views) > MOST_RUNS:
+        return None
+    return float(_length(_join(run for view in views for run in view.runs())))

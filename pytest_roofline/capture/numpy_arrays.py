@@ -10,24 +10,25 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from roofline_engine.fields import note
 from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
 from . import numpy_ops as ops
-from .combine import sized, total
-from .coverage import strided
-from .restore import as_before, put, replaced, surroundings
-from .trace import Captured, Part, Region, Seen, part_of
+from .combine import resize, total
+from .coverage import Strided, strided
+from .restore import assign, replaced, restored_generators, variable_holders
+from .trace import CapturedWork, OpTrace, Part, Region
 
-#: A loop over elements in Python is nothing to hold against a roof.
+#: Calls of more operations are loops over elements in Python: no roof applies to them.
 MOST_OPERATIONS = 10_000
-#: Longer lists and dictionaries are not looked through for arrays.
+#: Longer lists and dictionaries are not searched for arrays.
 MOST_ITEMS = 1_000
 _NONE: Mapping[int, Any] = {}
-#: Functions that make arrays, under which name a call finds them; asarray and its kin would drop the view that records.
+#: Functions that make arrays, under any name that a call has for them; asarray and the like would drop the recording view.
 _MAKERS = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "array", "asarray", "asanyarray", "ascontiguousarray")
-#: Methods that do not go through ``__array_ufunc__``: they move elements, or reduce them; the FLOPs of the rest nobody knows.
+#: Methods outside of ``__array_ufunc__``: they move elements, or reduce them; the FLOPs of the others are unknown.
 _MOVES = ("reshape", "astype", "copy", "flatten", "ravel", "take", "repeat", "compress", "byteswap")
 _REDUCES = ("argmax", "argmin")
 _OTHERS = ("sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero", "choose", "put")
@@ -36,56 +37,59 @@ _FREE = (
     *("can_cast", "result_type", "min_scalar_type", "may_share_memory", "shares_memory", "shape", "ndim", "size"),
     *("iscomplexobj", "isrealobj", "isfortran", "common_type", "array_repr", "array_str", "array2string"),
 )
-DRAWN = "it draws random numbers, of which nobody knows the FLOPs"
-_CONTRACTIONS = ("dot", "inner", "vdot", "tensordot", "outer")
+#: Functions with a model; numpy makes the others of these and of ufuncs.
+_KNOWN = ("dot", "inner", "vdot", "tensordot", "outer", "einsum", "concatenate", "where", "copyto")
+DRAWN = "it draws random numbers, and their FLOPs are unknown"
 
 
-def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[Any, Captured]:
-    """Call ``fn`` once and say what it did; its value has plain arrays. Where the function fails on arrays that are watched
-    it is called again with its own. Random generators stand afterwards where they stood before.
+def capture(
+    fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+) -> tuple[Any, CapturedWork]:
+    """Call ``fn`` once; return its value, with plain arrays, and its work.
 
-    Seen are arrays among the arguments and in the containers, closure, globals and object that the function itself reaches,
-    and what is made from them or by numpy's functions that make arrays.
+    A function that fails on watched arrays is called again with its own arrays. Random generators have their state of before
+    afterwards. Watched are the arrays among the arguments and in the containers, closure, globals and object that the function
+    itself reaches, and what is made from them or by numpy's functions that make arrays.
     """
     np, kwargs = loaded("numpy"), dict(kwargs or {})
     if np is None:
-        return fn(*args, **kwargs), Captured("numpy", reason="numpy is not imported")
-    watch, failed = _Watch(np), ""
-    with as_before(fn, args, kwargs) as drawn:
+        return fn(*args, **kwargs), CapturedWork("numpy", reason="numpy is not imported")
+    watch, failure = _Watch(np), ""
+    with restored_generators(fn, args, kwargs) as drawn:
         try:
             with watch.watching(fn, [args, kwargs]) as (given, named):
                 value = fn(*given, **named)
         except Exception as error:
-            failed = raised(error)
-    if failed:
-        with as_before(fn, args, kwargs):
+            failure = raised(error)
+    if failure:
+        with restored_generators(fn, args, kwargs):
             value = fn(*args, **kwargs)
-        return value, Captured("numpy", reason=f"its function fails on watched arrays: {failed}")
+        return value, CapturedWork("numpy", reason=f"its function fails on watched arrays: {failure}")
     value = watch.plain(value)
-    found = watch.finish(value)
-    return value, found._replace(work=None, reason=DRAWN) if any(drawn) else found
+    captured = watch.finish(value)
+    return value, captured._replace(work=None, reason=DRAWN) if any(drawn) else captured
 
 
 class _Watch:
     def __init__(self, np: Any) -> None:
         self.np = np
-        self.seen: list[Seen] = []
-        self.made: set[int] = set()
-        self.lost = False
+        self.traces: list[OpTrace] = []
+        self.made: set[int] = set()  # storages that the call made
+        self.is_partial = False  # an array comes from a function that is not recorded
         self.kind = _subclass(np, self)
-        self._owners: dict[int, tuple[Any, int]] = {}
+        self._owners: dict[int, tuple[Any, int]] = {}  # a weak reference to the owner of memory and its number, by ``id``
         self._number = count()
-        self._places: list[tuple[Any, Any]] = []
-        self._looked_at = 0
-        self._busy = False  # with arrays of its own
-        self._originals: dict[int, tuple[Any, Any]] = {}
+        self._changed: list[tuple[Any, Any]] = []  # items of containers that hold a view in the place of an array
+        self._searched = 0  # items of containers
+        self._paused = False  # while arrays are made for the recording
+        self._originals: dict[int, tuple[Any, Any]] = {}  # a view and its array, by the view's ``id``
 
     # Views in the place of arrays.
 
     @contextmanager
     def watching(self, fn: Any, given: list[Any]) -> Iterator[list[Any]]:
         with ExitStack() as stack:
-            for holder, keys in surroundings(fn):
+            for holder, keys in variable_holders(fn):
                 stack.enter_context(self._swapped(holder, keys))
             for name in _MAKERS:
                 stack.enter_context(replaced(self.np, name, partial(self.maker, name)))
@@ -96,10 +100,10 @@ class _Watch:
     @contextmanager
     def _swapped(self, holder: Any, keys: list[Any] | None) -> Iterator[None]:
         def change(to: Callable[[Any], Any]) -> None:
-            self._looked_at = 0
+            self._searched = 0
             for key in list(holder) if keys is None else keys:
                 if key in holder:
-                    put(holder, key, to(holder[key]))
+                    assign(holder, key, to(holder[key]))
 
         change(self.watched)
         try:
@@ -108,7 +112,7 @@ class _Watch:
             change(self.plain)
 
     def watched(self, value: Any, depth: int = 3) -> Any:
-        """A view of an array that records, also of those in containers; lists and dictionaries are filled in place."""
+        """Replace arrays by views that record, also in containers; lists and dictionaries change in place."""
         if type(value) is self.np.ndarray:
             self.region(value)
             view = value.view(self.kind)
@@ -117,7 +121,7 @@ class _Watch:
         return self._inside(value, partial(self.watched, depth=depth - 1)) if depth else value
 
     def plain(self, value: Any, depth: int = 4) -> Any:
-        """The same without views that record: the array itself where it is one that was given."""
+        """Replace views that record by plain arrays: by the array itself where the call was given it."""
         if isinstance(value, self.kind):
             _, original = self._originals.get(id(value), (None, None))
             return self.bare(value) if original is None else original
@@ -129,31 +133,31 @@ class _Watch:
         return base if same else view.view(self.np.ndarray)
 
     def _inside(self, value: Any, change: Callable[[Any], Any]) -> Any:
-        """Every item of a container changed: in place, but for tuples."""
+        """Change every item of a container, in place except for tuples."""
         if isinstance(value, tuple) and len(value) <= MOST_ITEMS:
             items = [change(item) for item in value]
             if any(new is not old for new, old in zip(items, value)):
                 return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
             return value
         holder = value if type(value) in (list, dict) else _attributes(value)
-        if holder is not None and len(holder) <= MOST_ITEMS and self._looked_at < MOST_OPERATIONS:
+        if holder is not None and len(holder) <= MOST_ITEMS and self._searched < MOST_OPERATIONS:
             for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
-                self._looked_at += 1
+                self._searched += 1
                 new = change(holder[key])
                 if new is not holder[key]:
                     holder[key] = new
-                    self._places.append((holder, key))
+                    self._changed.append((holder, key))
         return value
 
     def _sweep(self, values: list[Any]) -> None:
-        self._looked_at = 0
+        self._searched = 0
         self.plain(values)
 
     def _put_back(self) -> None:
-        """Whatever the call has made of the places that were filled."""
-        for holder, key in self._places:
+        """Put plain arrays back into containers, whatever the call has put there since."""
+        for holder, key in self._changed:
             if key in holder if isinstance(holder, dict) else key < len(holder):
-                put(holder, key, self.plain(holder[key], 0))
+                assign(holder, key, self.plain(holder[key], 0))
 
     # What the views call.
 
@@ -165,8 +169,6 @@ class _Watch:
         result = getattr(ufunc, method)(*given, **options)
         reads = self.arrays([*given, options.get("where")])
         writes = self.arrays(options["out"] if out is not None else result)
-        mask = options.get("where")
-        mask = mask if isinstance(mask, self.np.ndarray) else None
         if reads:
             self.add(
                 f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"),
@@ -174,28 +176,27 @@ class _Watch:
                 writes,
                 partial(ops.of_ufunc, ufunc, method, reads, writes, options),
                 out,
-                used=self._of(ops.masked, mask, [*reads, *writes]),
+                used=self._part(ops.masked_parts, options.get("where"), [*reads, *writes]),
             )
         if out is None:
             return self.result(result)
         return out[0] if len(out) == 1 else out
 
     def function(self, call: Callable[..., Any], func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """One of numpy's functions: known here, or made of others, which are seen instead."""
+        """Run one of numpy's functions: with a model, or made of others, which are recorded instead."""
         name = func.__name__
         label = f"{func.__module__}.{name}"
-        known = name in _CONTRACTIONS or name in ("einsum", "concatenate", "where", "copyto")
-        if known and func.__module__ == "numpy":
+        if name in _KNOWN and func.__module__ == "numpy":
             return self._known(func, label, args, options)
-        before, first = len(self.seen), next(self._number)
+        before, first = len(self.traces), next(self._number)
         result = call(func, args, options)
-        results, inside = self.arrays(result), len(self.seen) > before
+        results, has_inner = self.arrays(result), len(self.traces) > before
         fresh = [array for array in results if not 0 <= self.number(array) < first]
-        lost = fresh and (not inside or any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh))
+        unrecorded = any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh)
         if name == "empty_like":
             for array in results:
                 self.region(array, made=True)
-        elif name not in _FREE and (lost or not (results or inside)):
+        elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
             self.add(label, self.arrays([args, options]), results, lambda: ops.UNKNOWN)
         return self.result(result)
 
@@ -208,12 +209,11 @@ class _Watch:
         name = func.__name__
         if name == "copyto":
             mask = given[3] if len(given) > 3 else named.get("where")
-            mask = mask if isinstance(mask, self.np.ndarray) else None
             reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            used = self._of(ops.masked, mask, [*reads, *writes])
-            self.add(label, reads, writes, lambda: ops.moved(writes[0]), target, used=used)
+            used = self._part(ops.masked_parts, mask, [*reads, *writes])
+            self.add(label, reads, writes, lambda: ops.move(writes[0]), target, used=used)
         elif name in ("concatenate", "where"):
-            self.add(label, reads, writes, lambda: ops.moved(writes[0]) if writes else ops.UNKNOWN, target)
+            self.add(label, reads, writes, lambda: ops.move(writes[0]) if writes else ops.UNKNOWN, target)
         elif name == "einsum" and given and isinstance(given[0], str):
             self.add(label, reads, writes, lambda: ops.einsum(given[0], reads, *_shape(writes, reads)), target)
         elif len(reads) == 2:
@@ -230,12 +230,14 @@ class _Watch:
             if results and self.number(results[0]) < 0:
                 key = (args[0] if args else options.get("indices")) if name == "take" else None
                 axis = args[1] if len(args) > 1 else options.get("axis")
-                used = {} if key is None else {id(base): self._of(ops.taken, base, self._bare(key), axis, results[0].size)}
+                used = (
+                    {} if key is None else {id(base): self._part(ops.taken_part, base, self._bare(key), axis, results[0].size)}
+                )
                 if name == "compress":
-                    used = {id(base): ops.some(base, results[0].size)}
-                self.add(f"ndarray.{name}", [base], results, lambda: ops.moved(results[0]), used=used)
+                    used = {id(base): ops.some_elements(base, results[0].size)}
+                self.add(f"ndarray.{name}", [base], results, lambda: ops.move(results[0]), used=used)
         elif name in _REDUCES:
-            self.add(f"ndarray.{name}", [base], results, lambda: ops.reduced(base, results))
+            self.add(f"ndarray.{name}", [base], results, lambda: ops.reduce(base, results))
         else:
             self.add(f"ndarray.{name}", [base], results, lambda: ops.UNKNOWN)
         return self.result(result)
@@ -246,14 +248,14 @@ class _Watch:
     def fill(self, array: Any, value: Any) -> None:
         base = self.bare(array)
         base.fill(value)
-        self.add("ndarray.fill", [], [base], lambda: ops.moved(base), base)
+        self.add("ndarray.fill", [], [base], lambda: ops.move(base), base)
 
     def get(self, array: Any, key: Any) -> Any:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
         if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
-            used = {id(base): self._of(ops.named, base, key, result.size)}
-            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.moved(result), used=used)
+            used = {id(base): self._part(ops.indexed_part, base, key, result.size)}
+            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.move(result), used=used)
         return self.result(result)
 
     def set(self, array: Any, key: Any, value: Any) -> None:
@@ -264,11 +266,11 @@ class _Watch:
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
-        used = {} if inside else {id(base): self._of(ops.named, base, key, target.size)}
-        self.add("ndarray.__setitem__", reads, writes, lambda: ops.moved(target), base, used=used)
+        used = {} if inside else {id(base): self._part(ops.indexed_part, base, key, target.size)}
+        self.add("ndarray.__setitem__", reads, writes, lambda: ops.move(target), base, used=used)
 
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        if self._busy:
+        if self._paused:
             return original(*args, **options)
         given = [item for item in (*args, *options.values()) if isinstance(item, (self.kind, list, tuple))]
         result = original(*self._bare(list(args)), **self._bare(options))
@@ -276,12 +278,12 @@ class _Watch:
             return self.result(result)
         reads = self.arrays(self._bare(given)) if name.startswith(("as", "arr")) else []
         if name != "empty" and (reads or name not in ("array", "asarray", "asanyarray", "ascontiguousarray")):
-            self.add(f"numpy.{name}", reads, [result], lambda: ops.moved(result))
+            self.add(f"numpy.{name}", reads, [result], lambda: ops.move(result))
         self.region(result, made=True)
         return self.result(result)
 
     def result(self, value: Any) -> Any:
-        """A result as the call goes on with it: arrays that record."""
+        """Return a result as the call goes on with it: arrays that record."""
         if type(value) is self.np.ndarray and value.ndim:
             return value.view(self.kind)
         if type(value) is list:
@@ -292,7 +294,7 @@ class _Watch:
         return value
 
     def _bare(self, value: Any, depth: int = 3) -> Any:
-        """Plain arrays for numpy, in containers of their own."""
+        """Replace views by plain arrays, in new containers."""
         if isinstance(value, self.kind):
             return self.bare(value)
         if depth and type(value) in (list, tuple):
@@ -309,48 +311,48 @@ class _Watch:
             return [array for item in items for array in self.arrays(item, depth - 1)]
         return []
 
-    # The record.
+    # The recording.
 
     def add(
         self,
         name: str,
         reads: Sequence[Any],
         writes: Sequence[Any],
-        model: Callable[[], ops.Model],
+        build: Callable[[], ops.OpSpec],
         target: Any = None,
         used: Mapping[int, Part] = _NONE,
     ) -> None:
-        """target: what the caller gave to be written. used: what is used of an array, by its ``id``."""
-        if len(self.seen) >= MOST_OPERATIONS or (writes and not any(array.size for array in writes)):
+        """Record an operation.
+
+        target: the array that the caller gave to be written.
+        used: how much of an array is used, by its ``id``.
+        """
+        if len(self.traces) >= MOST_OPERATIONS or (writes and not any(array.size for array in writes)):
             return
-        inputs = [part_of(self.region(array), used.get(id(array))) for array in reads]
-        outputs = [part_of(self.region(array, made=target is None), used.get(id(array))) for array in writes]
-        seen = Seen(name, tuple(inputs), tuple(outputs), flops=None, partly=not all(part.exact for part in used.values()))
+        whole = Part(0.0, None, True)
+        inputs = [used.get(id(array), whole).of(self.region(array)) for array in reads]
+        outputs = [used.get(id(array), whole).of(self.region(array, made=target is None)) for array in writes]
+        is_bound = not all(part.exact for part in used.values())
+        trace = OpTrace(name, tuple(inputs), tuple(outputs), flops=None, is_bound=is_bound)
         try:
-            found = model()
-            note = found.note
-            if found.op is not None:
-                seen = seen._replace(work=sized(work(found.op, **found.parameters), seen, found.flops), flops=0.0)
-        except ValueError as error:  # a dtype or a size that the engine has no model for
-            note = str(error)
-        self.seen.append(seen._replace(note=note))
+            spec = build()
+            notes = spec.notes
+            if spec.op is not None:
+                trace = trace._replace(work=resize(work(spec.op, **spec.parameters), trace, spec.flops), flops=0.0)
+        except ValueError as error:  # a dtype or a size that the engine refuses
+            notes = (note(str(error)),)
+        self.traces.append(trace._replace(notes=notes))
 
-    @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """What numpy makes inside is nothing of the call's."""
-        self._busy = True
+    def _part(self, find: Callable[..., Any], *given: Any) -> Any:
+        """Call a function of ``numpy_ops``; the arrays that numpy makes in it are not the call's."""
+        self._paused = True
         try:
-            yield
-        finally:
-            self._busy = False
-
-    def _of(self, find: Callable[..., Any], *given: Any) -> Any:
-        """What one of the functions of ``numpy_ops`` finds."""
-        with self._aside():
             return find(self.np, *given)
+        finally:
+            self._paused = False
 
     def number(self, array: Any) -> int:
-        """Of the allocation that an array lies in; -1 for one that has not been seen."""
+        """Return the number of the allocation that an array lies in; -1 for a new one."""
         owner = _owner(self.np, array)
         reference, number = self._owners.get(id(owner), (None, -1))
         return number if reference is not None and reference() is owner else -1
@@ -362,27 +364,28 @@ class _Watch:
             self._owners[id(owner)] = (weakref.ref(owner), number)
             if made:
                 self.made.add(number)
-            elif isinstance(owner, self.kind):  # of a method that is not watched
-                self.lost = True
+            elif isinstance(owner, self.kind):  # of a method that is not recorded
+                self.is_partial = True
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        view, nbytes = strided(start, array.itemsize, zip(array.shape, array.strides)) if array.size else ((0, 0), 0)
+        view, nbytes = strided(start, array.itemsize, zip(array.shape, array.strides)) if array.size else (Strided(0, 0), 0)
         return Region(number, view, float(nbytes), float(strided(0, owner.itemsize, zip(owner.shape, owner.strides))[1]))
 
-    def finish(self, value: Any) -> Captured:
-        if len(self.seen) >= MOST_OPERATIONS:
-            return Captured("numpy", reason=f"more than {MOST_OPERATIONS} operations", operations=len(self.seen))
+    def finish(self, value: Any) -> CapturedWork:
+        """Return the work of the call; value: what it returned, which must be alive until then."""
+        failed = CapturedWork("numpy", operations=len(self.traces))
+        if len(self.traces) >= MOST_OPERATIONS:
+            return failed._replace(reason=f"more than {MOST_OPERATIONS} operations")
         known = {id(original) for _, original in self._originals.values()}
         for array in self.arrays(value):
-            self.lost = self.lost or (id(array) not in known and self.number(array) < 0)
-        if self.lost:
-            reason = "some of it comes from a function that is not seen"
-            return Captured("numpy", reason=reason, operations=len(self.seen))
+            self.is_partial = self.is_partial or (id(array) not in known and self.number(array) < 0)
+        if self.is_partial:
+            return failed._replace(reason="an array comes from a function that is not recorded")
         kept = {number for reference, number in self._owners.values() if reference() is not None}
-        return total("numpy", self.seen, made=self.made, kept=kept)._replace(launches=None)
+        return total("numpy", self.traces, made=self.made, kept=kept)._replace(launches=None)
 
 
 def _subclass(np: Any, watch: _Watch) -> Any:
-    """An array that tells ``watch`` what is done with it."""
+    """Return a class of arrays that tell ``watch`` what is done with them."""
 
     def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         return watch.ufunc(ufunc, method, inputs, out, options)
@@ -405,23 +408,23 @@ def _subclass(np: Any, watch: _Watch) -> Any:
 
 
 def _attributes(value: Any) -> Any:
-    """Those of an object of the user's, as a dictionary."""
+    """Return the attributes of a user's object as a dictionary."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
         return None
-    held = getattr(value, "__dict__", None)
-    return held if type(held) is dict else None
+    attributes = getattr(value, "__dict__", None)
+    return attributes if type(attributes) is dict else None
 
 
 def _owner(np: Any, array: Any) -> Any:
     while True:
         base = array.base
         if not isinstance(base, np.ndarray):
-            base = getattr(base, "base", None)  # of numpy's stand-in that as_strided makes
+            base = getattr(base, "base", None)  # of the stand-in that as_strided makes
         if not isinstance(base, np.ndarray):
             return array
         array = base
 
 
 def _shape(writes: Sequence[Any], reads: Sequence[Any]) -> tuple[int, str]:
-    """Elements and type of a result; a number has none of its own."""
+    """Return elements and type of a result; of a number, from the operands."""
     return (int(writes[0].size), str(writes[0].dtype)) if writes else (1, str(reads[0].dtype))

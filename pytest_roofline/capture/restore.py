@@ -1,4 +1,4 @@
-"""A function of somebody else's that goes through ours for a while."""
+"""What a capture replaces or changes for a while, and how it is put back: functions, variables and random generators."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from ..timing.devices import loaded
 def replaced(
     owner: Any, name: str, wrapper: Callable[..., Any], namespaces: tuple[MutableMapping[str, Any], ...] = ()
 ) -> Iterator[None]:
-    """``owner.name(*args)`` is ``wrapper(original, *args)``, also under any name it has in ``namespaces``.
+    """Make ``owner.name(*args)`` call ``wrapper(original, *args)`` while the block runs.
 
-    Who has kept the replacement beyond the block calls the original through it. Nothing is replaced where ``owner`` has no
-    such attribute of its own, and nothing put back where somebody has replaced ours since.
+    namespaces: mappings in which the function may have other names, which are replaced too.
+
+    A replacement that a caller kept beyond the block calls the original. An ``owner`` without such an attribute is left as it
+    is, and an attribute that another library replaced inside the block is not put back.
     """
     original = vars(owner).get(name)
     if original is None:
@@ -48,10 +50,16 @@ def replaced(
                 space[key] = original
 
 
-def surroundings(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
-    """Holders with the keys under which a function may find values in them, or put them; None for all that there are at any
-    time. Also those of the functions of its own module that it names."""
-    waiting, done = [fn], set()
+# Variables that a function reaches without being given them.
+
+
+def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
+    """Yield mappings in which a function finds values or puts them, each with the keys; None for every key.
+
+    These are its closure, the arguments of a partial, the attributes of its object and the globals that it names, also for the
+    functions of its own module that it names.
+    """
+    waiting, visited = [fn], set()
     scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
     while waiting:
         item = waiting.pop()
@@ -61,9 +69,9 @@ def surroundings(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
             waiting.append(item.func)
             continue
         owner, item = getattr(item, "__self__", None), getattr(item, "__func__", item)
-        if not isinstance(item, types.FunctionType) or item in done:
+        if not isinstance(item, types.FunctionType) or item in visited:
             continue
-        done.add(item)
+        visited.add(item)
         if isinstance(getattr(owner, "__dict__", None), dict):
             yield vars(owner), None
         cells, scope = _Cells(dict(zip(item.__code__.co_freevars, item.__closure__ or ()))), item.__globals__
@@ -76,16 +84,16 @@ def surroundings(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
         yield scope, list(names)
 
 
-def names_of(code: types.CodeType) -> Iterator[str]:
-    """The names that a function uses, those of the functions inside it too."""
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that a function uses, and those of the functions inside it."""
     yield from (*code.co_names, *code.co_freevars)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from names_of(constant)
+            yield from names_in(constant)
 
 
-def put(holder: Any, key: Any, value: Any) -> None:
-    """Assign, where it is another value."""
+def assign(holder: Any, key: Any, value: Any) -> None:
+    """Assign a value that differs from the present one."""
     if holder[key] is not value:
         holder[key] = value
 
@@ -108,7 +116,7 @@ class _Cells:
     def __contains__(self, name: str) -> bool:
         try:
             self.cells[name].cell_contents  # noqa: B018
-        except (KeyError, ValueError):  # a variable that has no value yet
+        except (KeyError, ValueError):  # a variable without a value yet
             return False
         return True
 
@@ -130,38 +138,43 @@ class _Partial:
         return at in range(len(self.owner.args))
 
 
-#: Objects that are looked at for generators, and how deep inside one another.
+# Random generators.
+
+#: How many objects are searched for generators, and how deep inside one another.
 MOST_OBJECTS, DEPTH = 2_000, 3
 
 
 class _Generator:
-    """kind: numpy or another. get, put: its state."""
+    """The state of one generator."""
 
-    def __init__(self, kind: str, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
-        self.kind, self._get, self._put = kind, get, put
+    def __init__(self, library: str, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
+        self.library, self._get, self._put = library, get, put
         self._state = get()
 
-    def put_back(self) -> bool:
-        """Whether something was drawn from it."""
-        drawn = self.kind == "numpy" and pickle.dumps(self._get()) != pickle.dumps(self._state)
+    def restore(self) -> bool:
+        """Put the state back; return whether numpy drew from it."""
+        drawn = self.library == "numpy" and pickle.dumps(self._get()) != pickle.dumps(self._state)
         self._put(self._state)
         return drawn
 
 
 @contextmanager
-def as_before(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[list[bool]]:
-    """The generators of Python, numpy and torch, and those that ``fn`` is given, closes over or finds in its object and its
-    module, stand afterwards where they stood before. The list then holds whether random numbers of numpy were drawn."""
+def restored_generators(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[list[bool]]:
+    """Put random generators back into their state after the block; the list then tells whether numpy drew from one.
+
+    These are the generators of Python, numpy and torch, and those that ``fn`` is given, closes over or finds in its object and
+    its module.
+    """
     drawn: list[bool] = []
-    known = [*_global(), *_found(fn, [*args, *kwargs.values()])]
+    generators = [*_global_generators(), *_reachable_generators(fn, [*args, *kwargs.values()])]
     try:
         yield drawn
     finally:
-        put_back = [generator.put_back() for generator in known]
-        drawn.append(any(put_back))
+        restored = [generator.restore() for generator in generators]
+        drawn.append(any(restored))
 
 
-def _global() -> Iterator[_Generator]:
+def _global_generators() -> Iterator[_Generator]:
     yield _Generator("python", random.getstate, random.setstate)
     numpy, torch = loaded("numpy.random"), loaded("torch")
     if numpy is not None:
@@ -172,22 +185,21 @@ def _global() -> Iterator[_Generator]:
             yield _Generator("torch", torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all)
 
 
-def _found(fn: Any, given: list[Any]) -> Iterator[_Generator]:
-    """Those that are reached from a function and what it is given."""
+def _reachable_generators(fn: Any, given: list[Any]) -> Iterator[_Generator]:
     waiting = [(value, DEPTH) for value in (*given, getattr(fn, "__self__", None))]
-    for holder, keys in surroundings(fn):
+    for holder, keys in variable_holders(fn):
         waiting += [(holder[key], DEPTH) for key in (list(holder) if keys is None else keys) if key in holder]
-    done: set[int] = set()
-    while waiting and len(done) < MOST_OBJECTS:
+    visited: set[int] = set()
+    while waiting and len(visited) < MOST_OBJECTS:
         value, depth = waiting.pop()
-        if id(value) in done:
+        if id(value) in visited:
             continue
-        done.add(id(value))
+        visited.add(id(value))
         generator = _generator(value)
         if generator is not None:
             yield generator
         elif depth:
-            waiting += [(inner, depth - 1) for inner in _inside(value)]
+            waiting += [(item, depth - 1) for item in _items(value)]
 
 
 def _generator(value: Any) -> _Generator | None:
@@ -204,12 +216,12 @@ def _generator(value: Any) -> _Generator | None:
     return None
 
 
-def _inside(value: Any) -> list[Any]:
+def _items(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple, set)):
         return list(value)[:MOST_OBJECTS]
     if isinstance(value, Mapping):
         return list(value.values())[:MOST_OBJECTS]
     if isinstance(value, (type, types.ModuleType, types.FunctionType)):
         return []
-    held = getattr(value, "__dict__", None)
-    return list(held.values()) if isinstance(held, dict) else []
+    attributes = getattr(value, "__dict__", None)
+    return list(attributes.values()) if isinstance(attributes, dict) else []

@@ -1,4 +1,4 @@
-"""Times that a test takes with Triton's ``do_bench`` functions or ``torch.utils.benchmark.Timer``, and of which function."""
+"""Times that a test takes with Triton's ``do_bench`` functions or ``torch.utils.benchmark.Timer``."""
 
 from __future__ import annotations
 
@@ -15,156 +15,161 @@ from roofline_engine.check import Measurement
 from ..timing.devices import loaded
 from ..timing.sampling import quartiles
 from .restore import replaced
-from .trace import Captured
+from .trace import CapturedWork
 
-#: Clock and cache of Triton's functions (triton/testing.py): events around each call after 256 MB were written; one graph of
-#: many calls, replayed; kernel times of Proton, the cache cleared outside of them. 256 MB are the whole memory-side cache of
-#: an MI300, of which some may then remain.
+#: Clock, cache and notes of Triton's functions (triton/testing.py): events around each call after 256 MB were written; one
+#: graph of many calls, replayed; kernel times of Proton, the cache cleared outside of them. 256 MB are the whole memory-side
+#: cache of an MI300, so that part of it may stay warm.
 _BENCHES = {
     "do_bench": ("device-event", "cold", ()),
     "do_bench_cudagraph": ("device-graph", "warm", ()),
     "do_bench_proton": ("device-event", "cold", ("kernel times by Proton",)),
     "do_bench_cudagraph_proton": ("device-graph", "cold", ("kernel times by Proton",)),
 }
-#: Where the functions come from that Triton and torch time for themselves.
-_THEIRS = ("triton.runtime.", "torch._inductor.", "torch._dynamo.")
 _TIMERS = ("timeit", "blocked_autorange", "adaptive_autorange")
+#: Modules of functions that Triton and torch time for themselves.
+_LIBRARIES = ("triton.runtime.", "torch._inductor.", "torch._dynamo.")
 
 
-class Observed(NamedTuple):
-    """One time that a test took. fn: what was timed; None where it is no Python. captured: the work of it."""
+class TimedCall(NamedTuple):
+    """One time that a test took."""
 
-    fn: Callable[[], Any] | None
+    fn: Callable[[], Any] | None  # what was timed; None for code that is not Python
     measurement: Measurement
-    source: str
-    captured: Captured | None = None
+    source: str  # the timer's name
+    captured: CapturedWork | None = None
 
 
-class _Observing:
-    """The times that have been taken. quiet: what is timed now is our own doing."""
+class _Observer:
+    """Collects the times that timers return."""
 
-    def __init__(self, work: Callable[[Callable[[], Any]], Captured] | None, before: Callable[[], None] | None) -> None:
-        self.observed: list[Observed] = []
+    def __init__(self, work: Callable[[Callable[[], Any]], CapturedWork] | None, before: Callable[[], None] | None) -> None:
+        self.calls: list[TimedCall] = []
         self.work, self.before = work, before
-        self.quiet = False
+        self.paused = False  # while the work of a timed function is captured
 
-    def take(self, found: Observed) -> None:
-        """Keep a time, with its work from one more call: at once, before the caller goes on and changes what was timed."""
-        if self.work is not None and found.fn is not None:
-            self.quiet = True
+    def wrap(self, read: Callable[..., TimedCall | None]) -> Callable[..., Any]:
+        """Return a wrapper of a timer, whose caller gets the timer's own result in any case.
+
+        read: makes a ``TimedCall`` of the timer's result and arguments.
+        """
+
+        def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if self.paused:
+                return original(*args, **kwargs)
+            if self.before is not None:
+                self.before()
+            result = original(*args, **kwargs)
             try:
-                found = found._replace(captured=self.work(found.fn))
-            finally:
-                self.quiet = False
-        self.observed.append(found)
+                timed = read(result, original, *args, **kwargs)
+            except Exception:  # a version with other arguments or results
+                timed = None
+            if timed is not None:
+                self.calls.append(self._with_work(timed))
+            return result
+
+        return call
+
+    def _with_work(self, timed: TimedCall) -> TimedCall:
+        """Capture the work from one more call: at once, before the caller goes on and changes what was timed."""
+        if self.work is None or timed.fn is None:
+            return timed
+        self.paused = True
+        try:
+            return timed._replace(captured=self.work(timed.fn))
+        finally:
+            self.paused = False
 
 
 @contextmanager
-def observing(
+def observe_timers(
     namespaces: Iterable[MutableMapping[str, Any]] = (),
-    work: Callable[[Callable[[], Any]], Captured] | None = None,
+    work: Callable[[Callable[[], Any]], CapturedWork] | None = None,
     before: Callable[[], None] | None = None,
-) -> Iterator[list[Observed]]:
-    """A list that fills with what is timed inside the block; each caller gets its own result, untouched.
+) -> Iterator[list[TimedCall]]:
+    """Yield a list that fills with what is timed inside the block; each caller gets its own result, untouched.
 
-    namespaces: globals in which a name may be bound to one of these functions (``from triton.testing import do_bench``).
-    work: what captures the work of a function that has been timed, which is called before the caller has its time. before:
-    called before a time is taken. What Triton and torch time for themselves, an autotuner's candidates, is not observed.
+    namespaces: globals in which a name may be bound to a timer (``from triton.testing import do_bench``).
+    work: captures the work of a timed function; called before the caller gets its time.
+    before: called before a time is taken.
+
+    What Triton and torch time for themselves, such as an autotuner's candidates, is not observed.
     """
-    observed = _Observing(work, before)
-    spaces, triton, torch = tuple(namespaces), loaded("triton.testing"), loaded("torch.utils.benchmark.utils.timer")
+    observer, spaces = _Observer(work, before), tuple(namespaces)
+    triton, torch = loaded("triton.testing"), loaded("torch.utils.benchmark.utils.timer")
     with ExitStack() as stack:
         for name in _BENCHES if triton is not None else ():
-            stack.enter_context(replaced(triton, name, _observer(observed, partial(_bench, name)), spaces))
+            stack.enter_context(replaced(triton, name, observer.wrap(partial(_read_bench, name)), spaces))
         for name in _TIMERS if torch is not None else ():
-            stack.enter_context(replaced(torch.Timer, name, _observer(observed, partial(_timer, name))))
-        yield observed.observed
+            stack.enter_context(replaced(torch.Timer, name, observer.wrap(partial(_read_timer, name))))
+        yield observer.calls
 
 
-def _observer(observed: _Observing, understood: Callable[..., Observed | None]) -> Callable[..., Any]:
-    """Takes down what one of the functions has returned; whatever becomes of that, its caller gets the result."""
-
-    def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        if observed.quiet:
-            return original(*args, **kwargs)
-        if observed.before is not None:
-            observed.before()
-        result = original(*args, **kwargs)
-        try:
-            found = understood(result, original, *args, **kwargs)
-        except Exception:  # a version that takes or returns something else
-            found = None
-        if found is not None:
-            observed.take(found)
-        return result
-
-    return call
-
-
-def _bench(name: str, result: Any, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Observed | None:
-    given = inspect.signature(original).bind(*args, **kwargs)
-    given.apply_defaults()
-    fn = given.arguments["fn"]
-    if str(getattr(fn, "__module__", "")).startswith(_THEIRS):
+def _read_bench(name: str, result: Any, original: Callable[..., Any], *args: Any, **kwargs: Any) -> TimedCall | None:
+    bound = inspect.signature(original).bind(*args, **kwargs)
+    bound.apply_defaults()
+    fn = bound.arguments["fn"]
+    if str(getattr(fn, "__module__", "")).startswith(_LIBRARIES):
         return None
-    found = _of_bench(result, given.arguments.get("quantiles"), given.arguments.get("return_mode", "mean"))
-    if found is None:
+    measurement = _read_times(result, bound.arguments.get("quantiles"), bound.arguments.get("return_mode", "mean"))
+    if measurement is None:
         return None
-    clock, cache, said = _BENCHES[name]
-    found = found._replace(clock=clock, cache=cache, notes=(*found.notes, *said))
-    return Observed(fn, found, f"triton.testing.{name}")
+    clock, cache, notes = _BENCHES[name]
+    measurement = measurement._replace(clock=clock, cache=cache, notes=(*measurement.notes, *notes))
+    return TimedCall(fn, measurement, f"triton.testing.{name}")
 
 
-def _of_bench(result: Any, quantiles: Any, mode: str) -> Measurement | None:
-    """The milliseconds that were returned, as what they are: the user asked for one statistic and no other is known."""
+def _read_times(result: Any, quantiles: Any, mode: str) -> Measurement | None:
+    """Read the milliseconds that were returned: the one statistic that the caller asked for."""
     values = [1e-3 * float(value) for value in (result if isinstance(result, (list, tuple)) else [result])]
     if not values or not all(math.isfinite(value) and value > 0 for value in values):
         return None
     if quantiles is None:
         if mode == "all":
-            return _of_times(values)
+            return _summarize(values)
         return Measurement("user", values[0], notes=() if mode == "median" else (f"the {mode}, not the median",))
-    asked = dict(zip((float(quantile) for quantile in quantiles), values))
-    nearest = min(asked, key=lambda quantile: abs(quantile - 0.5))
+    by_quantile = dict(zip((float(quantile) for quantile in quantiles), values))
+    nearest = min(by_quantile, key=lambda quantile: abs(quantile - 0.5))
     if nearest != 0.5:
-        return Measurement("user", asked[nearest], notes=(f"the {nearest:g} quantile, the median was not asked for",))
-    between = 0.25 in asked and 0.75 in asked
-    return Measurement("user", asked[0.5], asked[0.25] if between else None, asked[0.75] if between else None)
+        return Measurement("user", by_quantile[nearest], notes=(f"the {nearest:g} quantile; no median was asked for",))
+    has_quartiles = 0.25 in by_quantile and 0.75 in by_quantile
+    q1, q3 = (by_quantile[0.25], by_quantile[0.75]) if has_quartiles else (None, None)
+    return Measurement("user", by_quantile[0.5], q1, q3)
 
 
-def _of_times(values: list[float]) -> Measurement:
-    found = quartiles(values)
+def _summarize(values: list[float]) -> Measurement:
+    spread = quartiles(values)
     several = len(values) > 1
-    return Measurement("user", found.median, found.q1 if several else None, found.q3 if several else None, len(values))
+    return Measurement("user", spread.median, spread.q1 if several else None, spread.q3 if several else None, len(values))
 
 
-def _timer(name: str, result: Any, original: Callable[..., Any], timer: Any, *args: Any, **kwargs: Any) -> Observed:
-    found = _of_times([float(value) for value in result.times])
+def _read_timer(name: str, result: Any, original: Callable[..., Any], timer: Any, *args: Any, **kwargs: Any) -> TimedCall:
+    measurement = _summarize([float(value) for value in result.times])
     batch = int(result.number_per_run)
     notes = (f"{batch} calls a round",) if batch > 1 else ()
-    found = found._replace(clock=_clock(timer), cache="warm", notes=notes)
-    return Observed(_statement(timer), found, f"torch.utils.benchmark.Timer.{name}")
+    measurement = measurement._replace(clock=_clock(timer), cache="warm", notes=notes)
+    return TimedCall(_statement(timer), measurement, f"torch.utils.benchmark.Timer.{name}")
 
 
 def _clock(timer: Any) -> str:
-    """Torch's own timer waits for the accelerator where there is one; another may be anything."""
-    used = getattr(timer._timer, "timer", None)
-    if used is getattr(loaded("torch.utils.benchmark.utils.timer"), "timer", None):
+    """Return the clock of a Timer: torch's own waits for the accelerator, the host's do not, another may be anything."""
+    function = getattr(timer._timer, "timer", None)
+    if function is getattr(loaded("torch.utils.benchmark.utils.timer"), "timer", None):
         torch = loaded("torch")
         return "host+sync" if getattr(torch, "accelerator", torch.cuda).is_available() else "host"
-    return "host" if used in (time.perf_counter, time.monotonic, time.time) else "unknown"
+    return "host" if function in (time.perf_counter, time.monotonic, time.time) else "unknown"
 
 
 def _statement(timer: Any) -> Callable[[], Any] | None:
-    """One run of the statement, in the globals and after the setup it was timed with; None for C++."""
-    inner = getattr(timer._timer, "inner", None)  # timeit's: the setup, then the statement as often as the iterator says
+    """Return one run of a Timer's statement, in its globals and after its setup; None for C++."""
+    inner = getattr(timer._timer, "inner", None)  # timeit's: the setup, then the statement as often as the iterator gives
     if inner is None:
         return None
     spec, space = timer._task_spec, dict(timer._globals)
     try:
         exec(compile(spec.setup, "<setup of a Timer>", "exec"), space)
-    except Exception:  # it does not bear another run
+    except Exception:  # it cannot run twice
         return None
     try:
         code = compile(spec.stmt, "<statement of a Timer>", "eval")

@@ -1,78 +1,69 @@
-"""What a capture sees of a call, and what it comes to."""
+"""What a capture records of each operation, and what all of them come to."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from roofline_engine.fields import Note, note
 from roofline_engine.work import Work
 
-META = "its tensors are on the meta device, where nothing is computed"
+from .coverage import View
+
+META = note("its tensors are on the meta device, where nothing is computed", "meta_device")
+#: Pallas has an interpreter too: a program of XLA.
+INTERPRETED = note("ran in an interpreter: its time is not the time of a kernel", "interpreted")
+#: The bytes of a table are those of all that its indices may name.
+UNKNOWN_ROWS = note("which rows its indices name is unknown: the bytes of its table are an upper bound")
 
 
 class Region(NamedTuple):
-    """What an operation touches of one allocation.
+    """What an operation touches of one allocation."""
 
-    storage: the allocation, unique within a capture. view: which of its bytes, as ``covered`` writes it. nbytes: distinct bytes
-    of the view. whole: bytes of the allocation.
-    """
-
-    storage: int
-    view: tuple[int, ...]
-    nbytes: float
-    whole: float
+    storage: int  # the allocation, by its number within a capture
+    view: View | None  # which of its bytes; None: all
+    nbytes: float  # distinct bytes of the view
+    whole: float  # bytes of the allocation
 
 
 class Part(NamedTuple):
-    """How much of an array is used. view: which bytes, as ``covered`` writes it; None for all. exact: else at most so many."""
+    """How much of an array is used."""
 
     nbytes: float
-    view: tuple[int, ...] | None
-    exact: bool
+    view: View | None  # None: all of it
+    exact: bool  # False: ``nbytes`` is an upper bound
+
+    def of(self, region: Region) -> Region:
+        """Return the region of an array of which only this part is used."""
+        if self.view is None or self.nbytes >= region.nbytes:
+            return region
+        return region._replace(nbytes=self.nbytes, view=self.view)
 
 
-def part_of(region: Region, part: Part | None) -> Region:
-    """The region of an array of which a part alone is used."""
-    if part is None or part.view is None or part.nbytes >= region.nbytes:
-        return region
-    return region._replace(nbytes=part.nbytes, view=part.view)
+class OpTrace(NamedTuple):
+    """One operation as it ran."""
 
-
-class Seen(NamedTuple):
-    """One operation as it ran.
-
-    name: the framework's (``aten.mm``, a kernel's symbol). work: the engine's model of it, which then says the op, its FLOPs
-    and their dtype; None where there is none, and then only its regions are known. either: regions of which it is not known
-    whether they are read or written (a kernel's arguments). partly: its regions may be used in part only (a paged cache), so
-    they bound its bytes from above. flops: None where nobody knows them. note: what the reader has to know. kernel: a kernel
-    that the test's author wrote, by its symbol, rather than an operation of a framework.
-    """
-
-    name: str
+    name: str  # the framework's name (``aten.mm``), or the symbol of a kernel
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
-    either: tuple[Region, ...] = ()
-    work: Work | None = None
-    flops: float | None = 0.0
+    either: tuple[Region, ...] = ()  # read or written, unknown which: the arguments of a kernel
+    work: Work | None = None  # the engine's model, with the op, its FLOPs and dtype; None where the engine has no model
+    flops: float | None = 0.0  # without a model; None where unknown
     dtype: str | None = None
-    partly: bool = False
+    is_bound: bool = False  # its regions may be used in part (a paged cache), so that their bytes are an upper bound
     launches: int = 1
-    note: str = ""
-    kernel: bool = False
+    notes: tuple[Note, ...] = ()
+    is_kernel: bool = False  # a kernel that the test's author wrote, not an operation of a framework
 
 
-class Captured(NamedTuple):
-    """The work of one call.
+class CapturedWork(NamedTuple):
+    """The work of one call."""
 
-    how: what saw it (``torch``, ``triton``, ``torch and triton``, ``jax``, ``numpy``). work: None where it is not known, with
-    the reason. sure: False where a figure is a bound alone, so that the row is for display. launches: of kernels in the call,
-    where the source shows them. operations: how many were seen. kernels: the symbols of its author's own.
-    """
-
-    how: str
-    work: Work | None = None
-    reason: str = ""
-    sure: bool = True
-    launches: int | None = None
-    operations: int = 0
-    notes: tuple[str, ...] = ()
-    kernels: tuple[str, ...] = ()
+    how: str  # what saw the call: torch, triton, torch and triton, jax or numpy
+    work: Work | None = None  # None where unknown
+    reason: str = ""  # why the work is unknown
+    certain: bool = True  # False for upper bounds and guesses, so that the row is for display only
+    launches: int | None = None  # kernel launches in the call, where they show
+    operations: int = 0  # how many were recorded
+    notes: tuple[Note, ...] = ()
+    kernels: tuple[str, ...] = ()  # symbols of the author's own kernels
+    source: str = "captured"  # captured, or names for a guess from names alone

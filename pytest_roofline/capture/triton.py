@@ -1,10 +1,4 @@
-"""Launches of Triton kernels while a call runs: the arguments of each, and the figures its author gives.
-
-``CompiledKernel.launch_metadata`` runs before every launch of a compiled kernel (3.4 to 3.9; Inductor's launchers of Triton
-3.5 and newer call it too) and knows the arguments. ``knobs.runtime.launch_enter_hook`` does not know them, and a hook that is
-set while ``torch.compile`` compiles changes which launcher Inductor makes, so it is left alone. The interpreter
-(TRITON_INTERPRET=1) launches nothing; there the run of the grid is watched.
-"""
+"""Launches of Triton kernels, each as one operation: what its arguments cover, and the FLOPs that its author gives."""
 
 from __future__ import annotations
 
@@ -16,53 +10,56 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from roofline_engine.fields import ByteModel
+from roofline_engine.fields import ByteModel, Note, note
 from roofline_engine.units import Dtype, parse_dtype
 from roofline_engine.work import Work
 
 from ..timing.devices import loaded
-from .restore import names_of, replaced
-from .trace import Region, Seen
+from .restore import names_in, replaced
+from .trace import INTERPRETED, OpTrace, Region
 
-#: Also of Pallas, whose interpreter is a program of XLA's.
-INTERPRETED = "ran in an interpreter: its time is not a kernel's"
-NO_DOT = "no tl.dot in it: its FLOPs are not counted, it is held against the memory roof alone"
-DOT = "FLOPs not known: it uses tl.dot and its launch_metadata gives none"
+NO_DOT = note("no tl.dot in it: its FLOPs are not counted, and only the memory roof applies")
+DOT = note("FLOPs unknown: it uses tl.dot and its launch_metadata gives none")
+OWN_BYTES = note("bytes of its author's launch_metadata")
+LATE_IMPORT = note("Triton was imported by the call: its launches were not recorded")
 
 #: What multiplies matrices: triton.language, and the instructions that Gluon and TLX name.
 _MATRIX = ("dot", "dot_scaled", "dot_fma", "async_dot", "async_dot_scaled")
 _MATRIX_ENDS = ("mma", "mma_v2", "mma_scaled", "mfma", "mfma_scaled", "wmma", "wmma_scaled")
-#: Of these an argument may say which parts of the others are used: block tables, indices, lengths.
+#: Arguments of these types may select parts of the other arguments: block tables, indices, lengths.
 _INDEX = ("int32", "int64", "uint32", "uint64")
-#: Proton's keys (triton/profiler/metric.py): FLOPs by the width of their operands, and ``flops`` that says none.
-_WIDTHS = (8, 16, 32, 64)
-_BY_WIDTH = {8: "fp8", 16: "fp16", 32: "fp32", 64: "fp64"}
+#: Proton's keys (triton/profiler/metric.py): FLOPs by the width of their operands, and ``flops`` without a width.
+_WIDTHS = {8: "fp8", 16: "fp16", 32: "fp32", 64: "fp64"}
 
 
 @contextmanager
-def watching(region: Callable[[Any], Region], seen: list[Seen], active: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Append one ``Seen`` per launch; what the launch itself does beside it (copies of the interpreter, an autotuner's
-    benchmark) is taken out of ``seen`` again.
+def watch_launches(
+    region: Callable[[Any], Region], traces: list[OpTrace], is_active: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Append one ``OpTrace`` per launch; what the launch itself runs (copies of the interpreter, an autotuner's benchmark) is
+    removed from ``traces`` again.
 
-    region: what a tensor touches. active: whether launches are still to be seen. Nothing of Triton is changed after the block,
-    however it ends.
+    region: returns what a tensor covers.
+    is_active: whether launches are still to be recorded.
+
+    Triton is as before after the block, however the block ends.
     """
-    watch = _Watch(region, seen, active)
+    watch = _Watch(region, traces, is_active)
     before = loaded("triton")
     with ExitStack() as stack:
-        for module, owner, name, wrapper in watch.wrapped():
+        for module, owner, name, wrapper in watch.wrappers():
             kind = getattr(loaded(module), owner, None)
             if kind is not None:
                 stack.enter_context(replaced(kind, name, wrapper))
         yield
     if watch.kernels:
-        gc.collect()  # functions of the interpreter that refer to themselves hold the arguments, as if they outlived the call
+        gc.collect()  # functions of the interpreter that refer to themselves keep the arguments as if they outlived the call
     if before is None and _has_kernels():
-        seen.append(Seen("triton", flops=None, kernel=True, note="Triton was imported by the call: its launches were not seen"))
+        traces.append(OpTrace("triton", flops=None, is_kernel=True, notes=(LATE_IMPORT,)))
 
 
 def _has_kernels() -> bool:
-    """Whether kernels of the user's exist; torch imports Triton for itself, with kernels of its own."""
+    """Return whether the user has kernels; torch imports Triton for itself, with kernels of its own."""
     kinds = [
         getattr(loaded(f"triton.runtime.{module}"), name, None)
         for module, name in (("jit", "JITFunction"), ("interpreter", "InterpretedFunction"))
@@ -74,46 +71,38 @@ def _has_kernels() -> bool:
     )
 
 
-def unseen() -> str:
-    """Why launches of the Triton that is loaded cannot be seen; empty where they can, or where there is none."""
+def missing_hooks() -> str:
+    """Return why launches of the loaded Triton cannot be recorded; empty where they can, or without Triton."""
     if loaded("triton") is None:
         return ""
     missing = [
         f"{module}.{owner}.{name}"
-        for module, owner, name, _ in _Watch(_no_region, [], bool).wrapped()
+        for module, owner, name, _ in _Watch(lambda _: Region(0, None, 0.0, 0.0), [], bool).wrappers()
         if loaded(module) is not None and not callable(getattr(getattr(loaded(module), owner, None), name, None))
     ]
     version = getattr(loaded("triton"), "__version__", "of unknown version")
     return f"Triton {version} has no {', '.join(missing)}" if missing else ""
 
 
-def interpreted(notes: Iterable[str]) -> bool:
-    """Whether these notes, of a ``Captured`` or of ``Seen``, say that a kernel ran in the interpreter."""
-    return any(INTERPRETED in note for note in notes)
-
-
-def _no_region(_: Any) -> Region:
-    return Region(0, (), 0.0, 0.0)
-
-
 class _Launch(NamedTuple):
-    """arguments: by name, constexprs too. metadata: what its author's ``launch_metadata`` is given as such."""
+    """One launch of a kernel."""
 
     name: str
     fn: Any
-    said: Callable[..., Any] | None
+    launch_metadata: Callable[..., Any] | None  # its author's function
     grid: Any
-    metadata: Any
-    arguments: Mapping[str, Any]
+    options: Any  # what launch_metadata is given as ``metadata``
+    arguments: Mapping[str, Any]  # by name, constexprs too
 
 
 class _Watch:
-    def __init__(self, region: Callable[[Any], Region], seen: list[Seen], active: Callable[[], bool]) -> None:
-        self.region, self.seen, self.active = region, seen, active
-        self.quiet = False
+    def __init__(self, region: Callable[[Any], Region], traces: list[OpTrace], is_active: Callable[[], bool]) -> None:
+        self.region, self.traces, self.is_active = region, traces, is_active
+        self.paused = False
         self.kernels: dict[int, Any] = {}
 
-    def wrapped(self) -> tuple[tuple[str, str, str, Callable[..., Any]], ...]:
+    def wrappers(self) -> tuple[tuple[str, str, str, Callable[..., Any]], ...]:
+        """Return what is replaced: module, class, method and wrapper."""
         interpreter = "triton.runtime.interpreter"
         return (
             ("triton.compiler.compiler", "CompiledKernel", "launch_metadata", self.launch),
@@ -124,103 +113,93 @@ class _Watch:
 
     def launch(self, original: Callable[..., Any], kernel: Any, grid: Any, stream: Any, *args: Any) -> Any:
         result = original(kernel, grid, stream, *args)
-        if not self.quiet and self.active():
+        if not self.paused and self.is_active():
             fn = getattr(kernel.src, "fn", None)  # a kernel that came as IR has none
             names = getattr(fn, "arg_names", None) or [f"argument {at}" for at in range(len(args))]
-            said = getattr(fn, "launch_metadata", None)
-            self.add(_Launch(kernel.name, fn, said, grid, kernel.metadata, dict(zip(names, args))))
+            metadata = getattr(fn, "launch_metadata", None)
+            self.add(_Launch(kernel.name, fn, metadata, grid, kernel.metadata, dict(zip(names, args))))
         return result
 
     def benchmark(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self.alone():
+        with self.unrecorded():
             return original(*args, **kwargs)
 
     def rewrite(self, original: Callable[..., Any], kernel: Any) -> Any:
-        """The executor of a grid is given the rewritten function alone; this is the kernel it came from."""
+        """Note which kernel a rewritten function came from: the executor of a grid is given the function alone."""
         fn = original(kernel)
         self.kernels[id(fn)] = kernel
         return fn
 
     def interpret(self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
-        quiet = self.quiet
-        if not self.active():
+        paused = self.paused
+        if not self.is_active():
             return original(executor, *args, **kwargs)
-        with self.alone():
+        with self.unrecorded():
             result = original(executor, *args, **kwargs)
-        if not quiet:
+        if not paused:
             kernel = self.kernels.get(id(executor.fn))
             fn = getattr(kernel, "fn", executor.fn)
             signature = inspect.signature(fn)
             bound = signature.bind(*args, **{key: value for key, value in kwargs.items() if key in signature.parameters})
             bound.apply_defaults()
-            said = getattr(getattr(kernel, "rewriter", None), "kwargs", {}).get("launch_metadata")
+            metadata = getattr(getattr(kernel, "rewriter", None), "kwargs", {}).get("launch_metadata")
             options = types.SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, **kwargs, "name": fn.__name__})
-            self.add(_Launch(fn.__name__, fn, said, executor.grid, options, bound.arguments), INTERPRETED)
+            self.add(_Launch(fn.__name__, fn, metadata, executor.grid, options, bound.arguments), INTERPRETED)
         return result
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nothing that runs inside is an operation of the call."""
-        before, quiet, self.quiet = len(self.seen), self.quiet, True
+    def unrecorded(self) -> Iterator[None]:
+        """Drop what runs inside from the operations of the call."""
+        before, paused, self.paused = len(self.traces), self.paused, True
         try:
             yield
         finally:
-            self.quiet = quiet
-            del self.seen[before:]
+            self.paused = paused
+            del self.traces[before:]
 
-    def add(self, launch: _Launch, *notes: str) -> None:
+    def add(self, launch: _Launch, *notes: Note) -> None:
         try:
-            seen = self.operation(launch, *notes)
-        except Exception as error:  # the user's launch goes on whatever we make of it
-            said = f"its arguments were not understood: {type(error).__name__}: {error}"
-            seen = Seen(launch.name, flops=None, kernel=True, note="; ".join((*notes, said)))
-        if seen is not None:
-            self.seen.append(seen)
+            trace = self.trace(launch, *notes)
+        except Exception as error:  # an error in the recording must not stop the user's launch
+            problem = note(f"its arguments were not understood: {type(error).__name__}: {error}")
+            trace = OpTrace(launch.name, flops=None, is_kernel=True, notes=(*notes, problem))
+        if trace is not None:
+            self.traces.append(trace)
 
-    def operation(self, launch: _Launch, *notes: str) -> Seen | None:
+    def trace(self, launch: _Launch, *given: Note) -> OpTrace | None:
         tensors = list(_tensors(launch.arguments))
         grid = launch.grid(dict(launch.arguments)) if callable(launch.grid) else launch.grid
         if math.prod(grid) == 0:
             return None
-        told = list(notes)
-        said = _Said()
-        if launch.said is not None:
-            with self.alone():
-                said, problem = _said(launch._replace(grid=grid), [tensor.dtype for _, tensor in tensors])
-            told += [problem] if problem else []
-        name = said.name or launch.name
+        notes, metadata = list(given), _Metadata()
+        if launch.launch_metadata is not None:
+            with self.unrecorded():
+                metadata, problem = _read_metadata(launch._replace(grid=grid), [tensor.dtype for _, tensor in tensors])
+            notes += [note(problem)] if problem else []
         multiplies = uses_dot(launch.fn, launch.arguments.values())
-        flops, dtype = said.flops, said.dtype
-        if flops is None and not said.doubt:
+        flops, dtype = metadata.flops, metadata.dtype
+        if metadata.doubt:
+            notes.append(note(metadata.doubt))
+        elif flops is None:
             flops = None if multiplies else 0.0
-            told.append(DOT if multiplies else NO_DOT)
-        elif said.doubt:
-            told.append(said.doubt)
+            notes.append(DOT if multiplies else NO_DOT)
         regions = [self.region(tensor) for _, tensor in tensors]
-        if said.nbytes is not None and flops is not None:
-            told.append("bytes of its author's launch_metadata")
-            engine = "matrix" if multiplies else "vector"
+        base = OpTrace(metadata.name or launch.name, either=tuple(regions), flops=flops, is_kernel=True)
+        if metadata.nbytes is not None and flops is not None:
             computed = dtype or parse_dtype("fp32")
-            candidate = ByteModel("launch_metadata", said.nbytes, flops)
-            work = Work("unknown", "unknown", (candidate,), engine, computed, computed, ())
-            used = _used(regions, said.nbytes)
-            return Seen(name, either=used, work=work, flops=flops, dtype=computed.name, kernel=True, note="; ".join(told))
-        indices = _indices(tensors)
+            candidate = ByteModel("launch_metadata", metadata.nbytes, flops)
+            work = Work("unknown", "unknown", (candidate,), "matrix" if multiplies else "vector", computed, computed, ())
+            used = _scale_regions(regions, metadata.nbytes)
+            return base._replace(either=used, work=work, dtype=computed.name, notes=(*notes, OWN_BYTES))
+        indices = _index_names(tensors)
         if indices:
-            told.append(f"{', '.join(indices)} may select parts of its buffers: their size is an upper bound")
-        return Seen(
-            name,
-            either=tuple(regions),
-            flops=flops,
-            dtype=dtype.name if dtype is not None and flops else None,
-            partly=bool(indices),
-            kernel=True,
-            note="; ".join(told),
-        )
+            notes.append(note(f"{', '.join(indices)} may select parts of its buffers: their size is an upper bound"))
+        name = dtype.name if dtype is not None and flops else None
+        return base._replace(dtype=name, is_bound=bool(indices), notes=tuple(notes))
 
 
 def _tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Tensors among a kernel's arguments: as they are, in tuples, in descriptors, and reinterpreted as another type."""
+    """Yield the tensors among a kernel's arguments, also in tuples, in descriptors, and reinterpreted as another type."""
     waiting = list(arguments.items())[::-1]
     while waiting:
         name, value = waiting.pop()
@@ -233,62 +212,60 @@ def _tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _used(regions: list[Region], nbytes: float) -> tuple[Region, ...]:
-    """The regions with no more bytes than the author says: which of them he leaves out is not known."""
+def _scale_regions(regions: list[Region], nbytes: float) -> tuple[Region, ...]:
+    """Return the regions with no more bytes than the author gives; which of them the author leaves out is unknown."""
     whole = sum(region.nbytes for region in dict.fromkeys(regions))
     part = nbytes / whole if whole > nbytes else 1.0
     return tuple(region._replace(nbytes=part * region.nbytes) for region in regions)
 
 
-def _indices(tensors: list[tuple[str, Any]]) -> list[str]:
-    """Integers beside other types; a kernel on integers alone computes with them."""
-    kinds = {_spelled(tensor.dtype) for _, tensor in tensors}
-    if kinds <= set(_INDEX):
+def _index_names(tensors: list[tuple[str, Any]]) -> list[str]:
+    """Return the names of integer arguments next to other types; a kernel on integers alone computes with them."""
+    dtypes = [str(tensor.dtype).rpartition(".")[2] for _, tensor in tensors]
+    if set(dtypes) <= set(_INDEX):
         return []
-    return list(dict.fromkeys(name for name, tensor in tensors if _spelled(tensor.dtype) in _INDEX))
+    return list(dict.fromkeys(name for (name, _), dtype in zip(tensors, dtypes) if dtype in _INDEX))
 
 
-def _spelled(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
-
-
-class _Said(NamedTuple):
-    """What ``launch_metadata`` gave. doubt: why its FLOPs cannot be used."""
+class _Metadata(NamedTuple):
+    """What ``launch_metadata`` gave."""
 
     name: str = ""
     nbytes: float | None = None
     flops: float | None = None
     dtype: Dtype | None = None
-    doubt: str = ""
+    doubt: str = ""  # why its FLOPs cannot be used
 
 
-def _said(launch: _Launch, dtypes: list[Any]) -> tuple[_Said, str]:
-    assert launch.said is not None
+def _read_metadata(launch: _Launch, dtypes: list[Any]) -> tuple[_Metadata, str]:
+    """Call the author's ``launch_metadata``; return what it gave, and its error."""
+    assert launch.launch_metadata is not None
     try:
-        given = dict(launch.said(launch.grid, launch.metadata, dict(launch.arguments)) or {})
+        given = dict(launch.launch_metadata(launch.grid, launch.options, dict(launch.arguments)) or {})
         nbytes = _amount(given.get("bytes"))
         by_width = {width: _amount(given.get(f"flops{width}")) for width in _WIDTHS}
         plain = _amount(given.get("flops"))
     except Exception as error:  # it is the author's code, and expects more than an interpreter has
-        return _Said(), f"launch_metadata: {type(error).__name__}: {error}"
+        return _Metadata(), f"launch_metadata: {type(error).__name__}: {error}"
     name = given.get("name")
-    said = _Said(name if isinstance(name, str) else "", nbytes)
+    metadata = _Metadata(name if isinstance(name, str) else "", nbytes)
     widths = {width: amount for width, amount in by_width.items() if amount}
     if len(widths) > 1 or (widths and plain):
-        return said._replace(doubt=f"FLOPs of several widths ({', '.join(f'flops{width}' for width in widths)})"), ""
+        doubt = f"FLOPs of several widths ({', '.join(f'flops{width}' for width in widths)})"
+        return metadata._replace(doubt=doubt), ""
     for width, amount in widths.items():
-        return said._replace(flops=amount, dtype=_of_width(width, dtypes)), ""
+        return metadata._replace(flops=amount, dtype=_dtype_of_width(width, dtypes)), ""
     if plain:
-        found = {dtype for dtype in map(_known, dtypes) if dtype is not None and dtype.peak}
-        if len(found) != 1:
-            return said._replace(doubt="flops without a width, and arguments of no one type"), ""
-        return said._replace(flops=plain, dtype=found.pop()), ""
-    zero = plain == 0 or any(amount == 0 for amount in by_width.values())
-    return said._replace(flops=0.0 if zero else None), ""
+        peaked = {dtype for dtype in map(_known_dtype, dtypes) if dtype is not None and dtype.peak}
+        if len(peaked) != 1:
+            return metadata._replace(doubt="flops without a width, and arguments of several types"), ""
+        return metadata._replace(flops=plain, dtype=peaked.pop()), ""
+    is_zero = plain == 0 or any(amount == 0 for amount in by_width.values())
+    return metadata._replace(flops=0.0 if is_zero else None), ""
 
 
 def _amount(value: Any) -> float | None:
-    """A number, or a tensor of one, as proton takes them."""
+    """Read a number, or a tensor of one, as proton takes them."""
     if value is None:
         return None
     amount = float(value)
@@ -297,15 +274,15 @@ def _amount(value: Any) -> float | None:
     return amount
 
 
-def _of_width(width: int, dtypes: list[Any]) -> Dtype:
-    """The type of an argument that has this width; the usual float where none has."""
-    for dtype in map(_known, dtypes):
+def _dtype_of_width(width: int, dtypes: list[Any]) -> Dtype:
+    """Return the type of an argument with this width, else the usual float."""
+    for dtype in map(_known_dtype, dtypes):
         if dtype is not None and dtype.peak and dtype.value_bits == width:
             return dtype
-    return parse_dtype(_BY_WIDTH[width])
+    return parse_dtype(_WIDTHS[width])
 
 
-def _known(dtype: Any) -> Dtype | None:
+def _known_dtype(dtype: Any) -> Dtype | None:
     try:
         return parse_dtype(str(dtype))
     except ValueError:
@@ -313,17 +290,17 @@ def _known(dtype: Any) -> Dtype | None:
 
 
 def uses_dot(fn: Any, arguments: Iterable[Any] = ()) -> bool:
-    """Whether a kernel, a device function it calls, or one it is given, multiplies matrices.
+    """Return whether a kernel, a device function that it calls, or one that it is given, multiplies matrices.
 
-    Read off the names in its code, so a function that is never reached counts.
+    This is read off the names in its code, so a function that is never reached counts.
     """
-    waiting, done = [fn, *arguments], set()
+    waiting, visited = [fn, *arguments], set()
     while waiting:
-        code, scope = _code(waiting.pop())
-        if code is None or code in done:
+        code, scope = _code_of(waiting.pop())
+        if code is None or code in visited:
             continue
-        done.add(code)
-        names = set(names_of(code))
+        visited.add(code)
+        names = set(names_in(code))
         if any(name in _MATRIX or name.endswith(_MATRIX_ENDS) for name in names):
             return True
         values = [scope[name] for name in names if name in scope]
@@ -332,12 +309,12 @@ def uses_dot(fn: Any, arguments: Iterable[Any] = ()) -> bool:
     return False
 
 
-def _code(fn: Any) -> tuple[types.CodeType | None, Mapping[str, Any]]:
-    """The code of a ``@triton.jit`` function and what its names mean; None for anything else, and for Triton's own."""
+def _code_of(fn: Any) -> tuple[types.CodeType | None, Mapping[str, Any]]:
+    """Return the code of a ``@triton.jit`` function and its scope; None for anything else, and for Triton's own."""
     python = getattr(fn, "value", fn)  # a constexpr
-    kernel = any(kind.__module__.startswith("triton.") for kind in type(python).__mro__)
-    while kernel and not inspect.isfunction(python) and python is not None:
+    is_kernel = any(kind.__module__.startswith("triton.") for kind in type(python).__mro__)
+    while is_kernel and not inspect.isfunction(python) and python is not None:
         python = getattr(python, "fn", None)  # an autotuner's, of heuristics
-    if not inspect.isfunction(python) or not (kernel or fn is python) or python.__module__.startswith("triton."):
+    if not inspect.isfunction(python) or not (is_kernel or fn is python) or python.__module__.startswith("triton."):
         return None, {}
     return python.__code__, {**python.__globals__, **inspect.getclosurevars(python).nonlocals}

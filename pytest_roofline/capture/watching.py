@@ -1,6 +1,6 @@
-"""Work captured while a test runs: of what it has timed, or else of its own call.
+"""Capture of a test while it runs: the work of what it times, else of its own call.
 
-A marker, the fixture or a glob that says the work stands over it, and then nothing is captured.
+A marker, the fixture or a glob takes precedence; nothing is captured then.
 """
 
 from __future__ import annotations
@@ -14,172 +14,160 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from ..declare import Declared
+from roofline_engine.fields import has_note, join_notes, note
+
+from ..declare import Declaration
 from ..timing.devices import device_kind
 from ..values import raised
-from . import Outcome, capture, own_call
-from .restore import names_of, replaced
-from .timers import Observed, observing
-from .trace import META, Captured
-from .triton import INTERPRETED
+from . import capture, own_call
+from .restore import names_in, replaced
+from .timers import TimedCall, observe_timers
+from .trace import CapturedWork
 
-#: Names of who times something itself: to watch such a test would be part of its times.
+#: Names in the code of a test that times something itself: watching it would be part of its times.
 _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
-#: Names of who asks torch for its modes, or compiles by torch's inner functions: that comes out differently under a watch.
+#: Names in the code of a test that asks torch for its modes or uses torch's compiler: a watch changes what these give.
 _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
-PEDANTIC = "benchmark.pedantic makes the calls it is told to and none more, so it is not watched: a marker says what it moves"
-CHANGED = "capture dropped: the captured call returned something else than the timed ones"
+PEDANTIC = "not captured: benchmark.pedantic() runs a fixed number of calls"
+CHANGED = "capture dropped: the captured call returned something other than the timed calls"
 
 
 @dataclass(slots=True)
-class Watched:
-    """What was captured of one test: of its benchmark, of each timer that it used, or of its own call.
+class CaptureResult:
+    """What was captured of one test."""
 
-    seen: what the arrays of its benchmark were on.
-    """
-
-    benchmark: Captured | None = None
-    seen: str | None = None
-    observed: list[Observed] = field(default_factory=list)
-    own: Captured | None = None
+    benchmark: CapturedWork | None = None  # the call of its benchmark fixture
+    device: str | None = None  # cpu or gpu: what the arrays of the benchmark are on
+    timed_calls: list[TimedCall] = field(default_factory=list)  # the calls that it timed with other timers
+    own_call: CapturedWork | None = None
 
 
 @contextmanager
-def watching(test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, timed: Callable[[], bool]) -> Iterator[Watched]:
+def watch_test(
+    test: str, namespace: dict[str, Any], fixture: Any, *, own: bool, is_timed: Callable[[], bool]
+) -> Iterator[CaptureResult]:
     """Capture what a test times while the block runs.
 
-    test: the name of its function. namespace: its module's. fixture: its ``benchmark``, of pytest-benchmark or
-    pytest-codspeed; timed: whether that took a time. own: where nothing is timed, its own call is captured; torch is loaded
-    then.
+    test: the name of its function.
+    namespace: the globals of its module.
+    fixture: its ``benchmark`` of pytest-benchmark or pytest-codspeed, or None.
+    own: whether to capture the test's own call where it times nothing; torch is imported then.
+    is_timed: whether the fixture took a time.
     """
-    watched = Watched()
+    result = CaptureResult()
     with ExitStack() as stack:
         if fixture is not None:
-            stack.enter_context(_on_benchmark(fixture, watched, timed))
-        watch = stack.enter_context(own_call()) if own else None
-        leave = watch.leave if watch is not None else None
-        watched.observed = stack.enter_context(observing([namespace], of_timed, leave))
-        yield watched
-    if watch is not None and not watched.observed:
-        watched.own = watch.under_test(test)
+            stack.enter_context(_watch_fixture(fixture, result, is_timed))
+        call = stack.enter_context(own_call()) if own else None
+        result.timed_calls = stack.enter_context(observe_timers([namespace], capture_timed, call.leave if call else None))
+        yield result
+    if call is not None and not result.timed_calls:
+        result.own_call = call.under_test(test)
 
 
 @contextmanager
-def seeing(fixture: Any) -> Iterator[Watched]:
-    """See what the arrays of a benchmark are on while the block runs, where its work is known."""
-    watched = Watched()
-    with _on_benchmark(fixture, watched, lambda: False):
-        yield watched
+def watch_devices(fixture: Any) -> Iterator[CaptureResult]:
+    """Find only what the arrays of a benchmark are on while the block runs: its work is declared."""
+    result = CaptureResult()
+    with _watch_fixture(fixture, result, lambda: False):
+        yield result
 
 
 @contextmanager
-def _on_benchmark(fixture: Any, watched: Watched, timed: Callable[[], bool]) -> Iterator[None]:
-    with (
-        replaced(type(fixture), "__call__", _benchmark(watched, timed)),
-        replaced(type(fixture), "pedantic", _pedantic(watched)),
-    ):
+def _watch_fixture(fixture: Any, result: CaptureResult, is_timed: Callable[[], bool]) -> Iterator[None]:
+    def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = original(fixture, *args, **kwargs)
+        result.device = device_kind(value, args, kwargs)
+        if args and is_timed():  # its function may also be passed as a keyword
+            result.benchmark = capture_timed(args[0], args[1:], kwargs, like=result_shape(value))
+        return value
+
+    def pedantic(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        value = original(fixture, *args, **kwargs)
+        result.device = device_kind(value, args[1:2], kwargs.get("args"), kwargs.get("kwargs"))
+        result.benchmark = CapturedWork("", reason=PEDANTIC)
+        return value
+
+    with replaced(type(fixture), "__call__", call), replaced(type(fixture), "pedantic", pedantic):
         yield
 
 
-def _benchmark(watched: Watched, timed: Callable[[], bool]) -> Callable[..., Any]:
-    def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        value = original(fixture, *args, **kwargs)
-        watched.seen = device_kind(value, args, kwargs)
-        if args and timed():  # its function may also be named by a keyword
-            watched.benchmark = of_timed(args[0], args[1:], kwargs, like=shape(value))
-        return value
-
-    return call
-
-
-def _pedantic(watched: Watched) -> Callable[..., Any]:
-    def call(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        value = original(fixture, *args, **kwargs)
-        watched.seen = device_kind(value, args[1:2], kwargs.get("args"), kwargs.get("kwargs"))
-        watched.benchmark = Captured("", reason=PEDANTIC)
-        return value
-
-    return call
-
-
-def of_timed(
+def capture_timed(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, like: object = None
-) -> Captured:
-    """The work of a call that has just been timed, from one more of it; without it where that one returns something else.
+) -> CapturedWork:
+    """Capture the work of a call that has just been timed, from one more call.
 
-    like: the ``shape`` of what a timed call returned, where that is known.
+    like: the ``result_shape`` of a timed call; a captured call that returns something else gives no work.
     """
     try:
-        found: Outcome = capture(fn, args, kwargs or {})
+        outcome = capture(fn, args, kwargs or {})
     except Exception as error:  # its timed calls did not raise
-        return Captured("", reason=f"capture dropped: the captured call raised {raised(error)}")
-    if found.called and like is not None and shape(found.value) != like:
-        return Captured(found.captured.how, reason=CHANGED, operations=found.captured.operations)
-    return found.captured
+        return CapturedWork("", reason=f"capture dropped: the captured call raised {raised(error)}")
+    if outcome.called and like is not None and result_shape(outcome.value) != like:
+        return CapturedWork(outcome.captured.how, reason=CHANGED, operations=outcome.captured.operations)
+    return outcome.captured
 
 
-def shape(value: Any) -> object:
-    """What is the same of two results of one function; their numbers may differ (an update in place)."""
+def result_shape(value: Any) -> object:
+    """Return what two results of one function have in common; their numbers may differ (an update in place)."""
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(map(shape, value))
+        return type(value), tuple(map(result_shape, value))
     return type(value), tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
 
 
-def minds_a_watch(test: Callable[..., Any], owner: type | None = None) -> bool:
-    """Whether a test, or a function of its own module that it calls, uses a name that tells of a clock, or of torch's modes:
-    whether it may come out differently for being watched.
+def uses_clock_or_modes(test: Callable[..., Any], owner: type | None = None) -> bool:
+    """Return whether a watch may change a test: its code, or a function of its module that it calls, names a clock or modes.
 
     owner: the class whose methods it may call.
     """
-    waiting, done = list(_layers(test)), set()
+    waiting, visited = list(_layers(test)), set()
     while waiting:
         fn = waiting.pop()
-        if fn in done:
+        if fn in visited:
             continue
-        done.add(fn)
+        visited.add(fn)
         code = fn.__code__
-        names = {*names_of(code), *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
+        names = {*names_in(code), *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
         if any(_CLOCK.fullmatch(name) or _MODES.fullmatch(name) for name in names):
             return True
-        spaces = [vars(space) for space in (owner, sys.modules.get(fn.__module__)) if space is not None]
-        called = [space[name] for space in spaces for name in names if name in space]
-        waiting += [layer for one in called for layer in _layers(one) if layer.__module__ == fn.__module__]
+        scopes = [vars(scope) for scope in (owner, sys.modules.get(fn.__module__)) if scope is not None]
+        values = [scope[name] for scope in scopes for name in names if name in scope]
+        waiting += [layer for value in values for layer in _layers(value) if layer.__module__ == fn.__module__]
     return False
 
 
 def _layers(value: Any) -> Iterator[FunctionType]:
-    """A function, and those that it wraps."""
+    """Yield a function and the functions that it wraps."""
     while inspect.isfunction(value):
         yield value
         value = getattr(value, "__wrapped__", None)
 
 
-def declared(captured: Captured) -> tuple[Declared | None, str]:
-    """What a capture says of a test's kernel, and why nothing where it says nothing."""
-    guessed = captured.how == "names"  # by a collected file
-    how = f"captured: {captured.how}" if captured.how and not guessed else ""
+def declare_captured(captured: CapturedWork) -> tuple[Declaration | None, str]:
+    """Return captured work as a declaration, or None with the reason."""
     if captured.work is None:
-        to_do = "" if not captured.reason or "marker" in captured.reason else ": a marker can say what it moves"
-        return None, "; ".join(filter(None, (f"{captured.reason}{to_do}", *captured.notes)))
+        reason = f"{captured.reason}. Add a roofline marker with its op or its bytes" if captured.reason else ""
+        return None, "; ".join(filter(None, (reason, join_notes(captured.notes))))
+    how = (note(f"captured: {captured.how}"),) if captured.how else ()
     return (
-        Declared(
+        Declaration(
             work=captured.work,
-            source="names" if guessed else "captured",
-            stage="B" if captured.sure else "A",
+            source=captured.source,
+            stage="B" if captured.certain else "A",
             launches=captured.launches or 1,
-            notes=tuple(filter(None, (how, *captured.notes))),
+            notes=(*how, *captured.notes),
         ),
         "",
     )
 
 
-def interpreted(captured: Captured | None) -> bool:
-    """Whether a captured call ran in Triton's interpreter, so that its time is no kernel's."""
-    return captured is not None and any(INTERPRETED in note for note in captured.notes)
+def ran_in_interpreter(captured: CapturedWork | None) -> bool:
+    """Return whether a captured call ran in an interpreter, so that its time is not the time of a kernel."""
+    return captured is not None and has_note(captured.notes, "interpreted")
 
 
-def timeless(captured: Captured | None) -> bool:
-    """Whether the time that a call took is no kernel's: it ran in an interpreter, or on tensors without memory."""
-    return captured is not None and (interpreted(captured) or META in captured.notes)
+def has_no_kernel_time(captured: CapturedWork | None) -> bool:
+    """Return whether the time of a call is not the time of a kernel: an interpreter ran it, or its tensors have no memory."""
+    return captured is not None and has_note(captured.notes, "interpreted", "meta_device")

@@ -21,7 +21,7 @@ import roofline_engine
 from roofline_engine.check import Baseline, Claim, Measurement
 from roofline_engine.units import printable
 
-from ..capture.trace import Captured
+from ..capture.trace import CapturedWork
 
 #: A child that writes more than this (bytes) is killed: an endless loop of prints must not fill the disk.
 LARGEST = 1_000_000_000
@@ -206,7 +206,7 @@ class ChildRow(NamedTuple):
     """One row of a function or problem that ran in a child."""
 
     label: str  # which of the item's rows it is
-    captured: Captured
+    captured: CapturedWork
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     claims: tuple[Claim, ...] = ()  # rates that the function returned

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from roofline_engine.check import Baseline, Claim, Measurement
 from roofline_engine.units import Unit, unit_in
 
-from ..capture.timers import Observed, observing
-from ..capture.trace import Captured
-from ..capture.watching import of_timed
-from ..declare import build, guess
+from ..capture.timers import TimedCall, observe_timers
+from ..capture.trace import CapturedWork
+from ..capture.watching import capture_timed
+from ..declare import build_work, guess_keywords
 from ..timing import compare, measure
 from ..timing.devices import device_kind
 from ..values import plain, raised
@@ -101,7 +101,7 @@ def report(module: ModuleType, name: str) -> Iterator[ChildRow]:
                 yield _call(module, mark.fn, arguments, prefix + label, benchmark.ylabel)
             except _CallError as error:  # of one point: the others count
                 errors.append(str(error))
-                captured = Captured("", reason="it did not run")
+                captured = CapturedWork("", reason="it did not run")
                 yield ChildRow(prefix + label, captured, problem=f"it raised {errors[-1]}")
             if count >= MOST:
                 return
@@ -127,7 +127,7 @@ def _points(benchmark: Any) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, ylabel: str) -> ChildRow:
-    with observing([vars(module)], of_timed) as observed:
+    with observe_timers([vars(module)], capture_timed) as observed:
         try:
             value = fn(**arguments)
         except Exception as error:
@@ -145,26 +145,26 @@ def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, yl
     )
 
 
-def _find_timed(observed: list[Observed], t_s: float | None) -> Observed | None:
+def _find_timed(observed: list[TimedCall], t_s: float | None) -> TimedCall | None:
     """Return the observed time behind a result: the one that equals it, or the last where the result is not a time."""
     if t_s is None:
         return observed[-1] if observed else None
     return next((one for one in reversed(observed) if abs(one.measurement.t_s / t_s - 1) < 1e-3), None)
 
 
-def _work(timed: Observed | None, name: str, arguments: dict[str, Any]) -> Captured:
+def _work(timed: TimedCall | None, name: str, arguments: dict[str, Any]) -> CapturedWork:
     """Return the captured work of the timed call; else what the function's and its arguments' names tell, for display."""
     captured = timed.captured if timed is not None else None
     if captured is not None and captured.work is not None:
         return captured
-    keywords = guess(name.removeprefix("benchmark_"), arguments)
+    keywords = guess_keywords(name.removeprefix("benchmark_"), arguments)
     try:
-        work = build(keywords) if keywords is not None else None
+        work = build_work(keywords) if keywords is not None else None
     except ValueError:
         work = None
     if work is not None:
-        return Captured("names", work, sure=False)
-    return captured if captured is not None else Captured("", reason=NO_WORK)
+        return CapturedWork("", work, certain=False, source="names")
+    return captured if captured is not None else CapturedWork("", reason=NO_WORK)
 
 
 # What the function returns, in the unit of its axis.
@@ -252,13 +252,13 @@ def problem(module: ModuleType, timed: str) -> Iterator[ChildRow]:
         yield ChildRow("ModelNew", work, both.candidate, baseline, seen=seen)
 
 
-def _on_meta(torch: Any, module: ModuleType) -> Captured:
+def _on_meta(torch: Any, module: ModuleType) -> CapturedWork:
     try:
         with torch.device("meta"):
             model, inputs = _make(torch, module.Model, module, "meta"), _inputs(torch, module, "meta")
     except Exception as error:  # it names a device, or needs values
-        return Captured("torch", reason=f"it cannot be made on the meta device: {raised(error)}")
-    return of_timed(model, tuple(inputs))
+        return CapturedWork("torch", reason=f"it cannot be made on the meta device: {raised(error)}")
+    return capture_timed(model, tuple(inputs))
 
 
 def _make(torch: Any, kind: Any, module: ModuleType, device: str) -> Any:

@@ -15,8 +15,8 @@ import pytest
 
 from roofline_engine.units import printable
 
-from ..capture.watching import declared, interpreted
-from ..declare import Declared, matches
+from ..capture.watching import declare_captured, ran_in_interpreter
+from ..declare import Declaration, matches
 from ..records.row import RecordRow
 from ..row import read_part
 from ..testcase import Case
@@ -94,12 +94,12 @@ class ProblemItem(FunctionItem):
 
 def _case(row: ChildRow, test: str) -> Case:
     """Return the case of a row. Work that is a bound, or is guessed, is for display: stage A."""
-    work, problem = declared(row.captured)
+    work, problem = declare_captured(row.captured)
     return Case(
         nodeid=printable(row.label),
         test=test,
-        declared=work or Declared(),
-        measurement=None if interpreted(row.captured) else row.measurement,
+        declared=work or Declaration(),
+        measurement=None if ran_in_interpreter(row.captured) else row.measurement,
         baseline=row.baseline,
         seen=row.seen,
         problem="; ".join(filter(None, (problem, row.problem))),

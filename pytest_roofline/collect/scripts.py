@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ..declare import Declared, matches
+from roofline_engine.fields import note
+
+from ..declare import Declaration, matches
 from ..records.cases import cases_of_records
 from ..records.registry import choose
 from ..records.row import RecordRow
@@ -106,12 +108,12 @@ class ScriptItem(ChildItem):
 
 def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
-        return [Case(nodeid="", test="", declared=Declared(), problem="; ".join(unread) or NO_RECORDS)]
+        return [Case(nodeid="", test="", declared=Declaration(), problem="; ".join(unread) or NO_RECORDS)]
     cases = cases_of_records(records[:MOST], {}, "script")
     notes = unread + ([f"shows the first {MOST} rows; roofline check reads all of the file"] if len(records) > MOST else [])
     if notes:
         first = cases[0]
-        declared = dataclasses.replace(first.declared, notes=(*first.declared.notes, *notes))
+        declared = dataclasses.replace(first.declared, notes=(*first.declared.notes, *map(note, notes)))
         cases[0] = dataclasses.replace(first, declared=declared)
     return cases
 

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from roofline_engine import peaks_table
+from roofline_engine.fields import note
 from roofline_engine.peaks import resolve_name
 from roofline_engine.work import Work
 
-from ..declare import Declared, build
+from ..declare import Declaration, build_work
 from ..evaluate import times
 from ..testcase import Case
 from ..values import plain
@@ -24,7 +25,7 @@ from .table import column_of_key
 
 #: The longest label of a row.
 _LONGEST = 120
-WRONG = "the record says that its output is wrong"
+WRONG = note("the record says that its output is wrong", "wrong_output")
 
 
 def cases_of_records(
@@ -54,13 +55,13 @@ def _case(record: RecordRow, params: Mapping[str, Any], source: str) -> Case:
     return Case(
         nodeid="",
         test=record.name,
-        declared=Declared(
+        declared=Declaration(
             work=work,
             source=source if work is not None else "",
             stage="B" if work is not None else "A",
             device=_device(record.device, record.units),
             launches=record.launches,
-            notes=(*notes, *(record.notes if measurement is None else ())),
+            notes=(*notes, *map(note, record.notes if measurement is None else ())),
         ),
         measurement=None if record.refused else measurement,
         baseline=baseline,
@@ -85,7 +86,7 @@ def _work(record: RecordRow, params: Mapping[str, Any]) -> tuple[Work | None, st
         key: params[value] if isinstance(value, str) and value in params else value for key, value in record.work.items()
     }
     try:
-        return build({key: plain(value) for key, value in keywords.items()}), ""
+        return build_work({key: plain(value) for key, value in keywords.items()}), ""
     except (ValueError, OverflowError) as error:
         return None, f"{record.row}: {error}"
 

@@ -27,7 +27,7 @@ from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
 from ..baselines import Predictions, read_predictions
-from ..declare import build
+from ..declare import build_work
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
 from ..report.records import Tally
@@ -134,7 +134,7 @@ class Checker:
             shape = self._shapes.get(key)
         if shape is None:
             try:
-                work = build(record.work)
+                work = build_work(record.work)
                 shape = _NO_WORK if work is None else _Shape.of(fit_to_cache(work, peaks.l2_bytes), peaks)
             except ValueError as error:
                 shape = str(error)

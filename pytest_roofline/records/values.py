@@ -8,7 +8,7 @@ from typing import Any
 from roofline_engine.check import Claim
 from roofline_engine.units import number, printable
 
-from ..declare import build
+from ..declare import build_work
 from .row import RecordRow
 from .table import RATES, TIMES, half_digit
 
@@ -103,7 +103,7 @@ def first(values: Mapping[str, Any], *keys: str) -> Any:
 def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """The keywords when work can be built from them; else None and the reason."""
     try:
-        build(keywords)
+        build_work(keywords)
     except (ValueError, OverflowError) as error:
         return None, str(error)
     return dict(keywords), ""

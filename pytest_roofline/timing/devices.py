@@ -44,7 +44,7 @@ def device_kind(*objects: object) -> str | None:
     return None if not found else "cpu" if False not in found else "gpu"
 
 
-def kinds(*objects: object) -> set[str]:
+def array_libraries(*objects: object) -> set[str]:
     """The libraries whose arrays are among these: torch, jax, cupy, numpy; of a module of torch, torch."""
     things = list(_inside(objects))
     return {name.partition(".")[0] for name, kind in _ARRAYS if any(_is(thing, name, kind) for thing in things)}
@@ -53,10 +53,10 @@ def kinds(*objects: object) -> set[str]:
 _ARRAYS = (("torch", "Tensor"), ("torch.nn", "Module"), ("jax", "Array"), ("cupy", "ndarray"), ("numpy", "ndarray"))
 
 
-def held_by(fn: object) -> tuple[object, ...]:
+def reachable_values(fn: object) -> tuple[object, ...]:
     """What a callable brings along: the arguments of a partial, the variables of a closure, the object of a method."""
     if isinstance(fn, functools.partial):
-        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
+        return (*fn.args, *fn.keywords.values(), *reachable_values(fn.func))
     cells = getattr(fn, "__closure__", None) or ()
     found = [_content(cell) for cell in cells]
     return (*found, *(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__self__", None))

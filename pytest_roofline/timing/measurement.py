@@ -12,7 +12,7 @@ from roofline_engine.check import Measurement
 
 from .cache import Flush, cupy_flush, host_cache, host_flush, jax_flush, torch_flush
 from .clocks import Call, CannotCaptureError, Clock, CupyEvents, EventClock, GraphClock, HostClock, TorchEvents
-from .devices import HOST, Place, held_by, loaded, places
+from .devices import HOST, Place, loaded, places, reachable_values
 from .sampling import ROUND_OVER_RESOLUTION, Leg, Now, Samples, Settings, batch_size, collect, quartiles, uncertainty, warm_up
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def measure(fn: Callable[..., T], /, *args: Any, settings: Settings | None = Non
     """
     settings = settings or Settings()
     value = fn(*args, **kwargs)
-    setup = choose(places(args, kwargs, held_by(fn), value), settings)
+    setup = choose(places(args, kwargs, reachable_values(fn), value), settings)
     (measurement,), _ = run(setup, [partial(fn, *args, **kwargs)], settings)
     return value, measurement
 
@@ -69,7 +69,7 @@ def compare(
     """
     settings = settings or Settings()
     seen = [candidate(*args, **kwargs), baseline(*args, **kwargs)]
-    setup = choose(places(args, kwargs, held_by(baseline), held_by(candidate), seen), settings)
+    setup = choose(places(args, kwargs, reachable_values(baseline), reachable_values(candidate), seen), settings)
     del seen
     calls: list[Call] = [partial(baseline, *args, **kwargs), partial(candidate, *args, **kwargs)]
     (before, after), samples = run(setup, calls, settings)

@@ -22,7 +22,7 @@ import torch, triton, triton.testing
 from torch.utils.benchmark import Timer
 from triton.testing import do_bench
 from triton.runtime import driver
-from pytest_roofline.capture.timers import observing
+from pytest_roofline.capture.timers import observe_timers
 
 
 class Event:
@@ -73,7 +73,7 @@ def shown(observed):
 
 def timed(name, run, *namespaces):
     Event.count = 0
-    with observing(namespaces) as observed:
+    with observe_timers(namespaces) as observed:
         result = run()
     cases[name] = {"result": result if isinstance(result, (float, list)) else None, "seen": shown(observed)}
 
@@ -112,7 +112,7 @@ def kernel(n, B: triton.language.constexpr):
 kernel.fn.run = lambda *args, **kwargs: None
 timed("autotuner", lambda: kernel[(1,)](3))
 kept = {}
-with observing() as observed:
+with observe_timers() as observed:
     kept["fn"] = triton.testing.do_bench
 cases["kept"] = [kept["fn"](fn, rep=1) > 0, len(observed)]
 
@@ -121,7 +121,7 @@ def broken():
     raise KeyError("mine")
 
 
-with observing([globals()]) as observed:
+with observe_timers([globals()]) as observed:
     try:
         do_bench(broken)
     except KeyError as error:
@@ -135,10 +135,10 @@ timed("blocked", lambda: Timer("sum(range(100))").blocked_autorange(min_run_time
 timed("adaptive", lambda: Timer("sum(range(100))", timer=time.perf_counter).adaptive_autorange(max_run_time=0.05))
 timed("own clock", lambda: Timer("1", timer=lambda: time.perf_counter()).timeit(10))
 timed("setup once", lambda: Timer("1", "opened.append(1); assert len(opened) < 3", globals={"opened": []}).timeit(10))
-with observing() as observed:
+with observe_timers() as observed:
     result = Timer("x + 1", globals={"x": x}).timeit(10)
 cases["same"] = [type(result).__module__, observed[0].measurement.t_s == result.median]
-with observing() as observed:
+with observe_timers() as observed:
     Timer("x + 1", globals={"x": x}).timeit(100)
 print(json.dumps(cases))
 '''
@@ -170,7 +170,7 @@ def one(cases: dict[str, Any], name: str) -> dict[str, Any]:
         ("all", [2.0, 3.0, 4.0, 5.0, 6.0], 4, (3, 5), 5, []),
         ("quantiles", [3.0, 4.0, 5.0], 4, (3, 5), None, []),
         ("percentiles", [4.0, 2.8, 5.2], 4, None, None, []),
-        ("one quantile", 3.0, 3, None, None, ["the 0.25 quantile, the median was not asked for"]),
+        ("one quantile", 3.0, 3, None, None, ["the 0.25 quantile; no median was asked for"]),
     ],
 )
 def test_each_way_to_return_a_time_is_understood(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_roofline.capture.trace import Captured
+from pytest_roofline.capture.trace import CapturedWork
 from roofline_engine.ops import work
 from roofline_engine.work import Work
 
@@ -25,10 +25,14 @@ def torch() -> Any:
     return torch
 
 
-def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Captured:
+def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CapturedWork:
     from pytest_roofline.capture.torch.watch import capture
 
     return capture(fn, args, kwargs)[1]
+
+
+def texts(captured: CapturedWork) -> list[str]:
+    return [item.text for item in captured.notes]
 
 
 def done(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
@@ -145,7 +149,7 @@ def test_captured_work_is_the_engines(case: Case, mode: str, torch: Any) -> None
     assert captured.work == expected
     assert (captured.work.flops, captured.work.bytes) == (case.flops, case.nbytes)
     assert captured.operations == 1
-    assert captured.sure
+    assert captured.certain
 
 
 def test_meta_tensors_have_work_without_memory(torch: Any) -> None:
@@ -217,7 +221,7 @@ def test_a_mask_is_read_and_its_pairs_are_those_that_it_leaves(
 
     captured = capture(step)
     assert captured.work is not None
-    assert captured.sure
+    assert captured.certain
     assert captured.work.flops == (6 if backward else 2) * 2 * 2 * 8 * pairs
     if not backward:
         assert captured.work.bytes == 4 * 4 * (2 * 16 * 8) + nbytes
@@ -227,10 +231,10 @@ def test_a_mask_that_cannot_be_looked_at_bounds_the_pairs(torch: Any) -> None:
     q, mask = torch.empty(1, 2, 16, 8, device="meta"), torch.empty(16, 16, device="meta")
     captured = capture(F(torch).scaled_dot_product_attention, q, q.clone(), q.clone(), mask)
     assert captured.work is not None
-    assert (captured.work.flops, captured.sure) == (2 * 2 * 2 * 8 * 256, False)
-    assert "attention under a mask of which it is not known what it hides: counted as if it hid nothing" in captured.notes
+    assert (captured.work.flops, captured.certain) == (2 * 2 * 2 * 8 * 256, False)
+    assert "it is unknown what the mask of the attention hides: counted as if it hid nothing" in texts(captured)
     one, keys = torch.ones(1, 2, 1, 8), torch.ones(1, 2, 16, 8)
-    assert not capture(F(torch).scaled_dot_product_attention, one, keys, keys.clone(), torch.arange(16)[None] < 4).sure
+    assert not capture(F(torch).scaled_dot_product_attention, one, keys, keys.clone(), torch.arange(16)[None] < 4).certain
 
 
 def test_one_query_is_a_step_of_decoding(torch: Any) -> None:
@@ -356,7 +360,7 @@ def test_what_is_kept_for_the_backward_pass_is_written(torch: Any) -> None:
     captured = capture(lambda: torch.nn.functional.silu(a) * b)
     assert captured.work is not None
     assert captured.work.bytes == 4 * ONE_WAY
-    assert captured.notes == ("512 B that it keeps beside its result, such as for a backward pass, count as written",)
+    assert texts(captured) == ["512 B kept in addition to its result, such as for a backward pass, count as written"]
 
 
 def test_what_stays_for_the_next_call_may_make_it_do_more(torch: Any) -> None:
@@ -369,8 +373,8 @@ def test_what_stays_for_the_next_call_may_make_it_do_more(torch: Any) -> None:
 
     captured = capture(step, torch.ones(1, 16))
     assert captured.work is not None
-    assert not captured.sure
-    assert "where it keeps more at each call, a call does more each time" in captured.notes[0]
+    assert not captured.certain
+    assert "if it keeps more at each call, each call does more work" in texts(captured)[0]
     # What a dictionary or an object brings back is its result.
     out = type("Out", (), {})()
 
@@ -378,7 +382,7 @@ def test_what_stays_for_the_next_call_may_make_it_do_more(torch: Any) -> None:
         out.last = x + 1
         return {"out": out}
 
-    assert capture(named, torch.ones(4)).sure
+    assert capture(named, torch.ones(4)).certain
 
 
 @pytest.mark.parametrize(
@@ -498,7 +502,7 @@ def test_of_a_table_only_the_rows_that_are_named_move(
     captured = capture(fn, *args)
     assert captured.work is not None, captured.reason
     assert (captured.work.bytes, captured.work.flops) == (nbytes, flops)
-    assert captured.sure
+    assert captured.certain
 
 
 def test_a_key_written_into_a_cache_is_not_read_from_memory_again(torch: Any) -> None:
@@ -518,8 +522,8 @@ def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
     captured = capture(F(torch).embedding, index, table)
     assert captured.work is not None
     assert captured.work.bytes == 2 * 4 * ROW + 4 * 8
-    assert not captured.sure
-    assert "which rows its indices name is not known: the bytes of its table are an upper bound" in captured.notes
+    assert not captured.certain
+    assert "which rows its indices name is unknown: the bytes of its table are an upper bound" in texts(captured)
 
 
 def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
@@ -531,10 +535,10 @@ def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> N
         out = x[index]
     found = watch.finish(out)
     assert found.work is not None
-    assert (found.work.bytes, found.sure) == (2 * 4 * ROW + 4 * 8, False)
+    assert (found.work.bytes, found.certain) == (2 * 4 * ROW + 4 * 8, False)
     with Watch(own=True) as watch:
         x.masked_fill_(x > 0, 1.0)
-    assert not watch.finish().sure
+    assert not watch.finish().certain
 
 
 def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
@@ -692,10 +696,10 @@ def test_what_views_share_is_read_once(fn: Callable[..., Any], shape: tuple[int,
     captured = capture(fn, torch.ones(shape))
     assert captured.work is not None
     assert captured.work.bytes == 4 * elements
-    assert captured.sure
+    assert captured.certain
 
 
-def _captured(fn: Callable[..., Any], args: list[Any]) -> tuple[Any, Captured]:
+def _captured(fn: Callable[..., Any], args: list[Any]) -> tuple[Any, CapturedWork]:
     from pytest_roofline.capture.torch.watch import capture
 
     return capture(fn, args)
@@ -730,19 +734,19 @@ def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(size
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda t: (t.sort, t.ones(8)), "nobody knows the FLOPs of aten.sort"),
-        (lambda t: (t.fft.fft, t.ones(8)), "nobody knows the FLOPs of aten._fft_r2c"),
+        (lambda t: (t.sort, t.ones(8)), "no FLOP count for aten.sort"),
+        (lambda t: (t.fft.fft, t.ones(8)), "no FLOP count for aten._fft_r2c"),
         (lambda t: (lambda x: x @ x, t.ones(4, 4, dtype=t.complex64)),
-         "nobody knows the FLOPs of aten.mm (complex products have no model)"),
+         "no FLOP count for aten.mm (complex products have no model)"),
         (lambda t: (lambda x: x + x, t.ones(4, dtype=t.complex64)),
-         "nobody knows the FLOPs of aten.add (arithmetic on complex numbers has no model)"),
-        (lambda t: (t.linalg.inv, t.eye(4)), "nobody knows the FLOPs of aten.linalg_inv_ex"),
-        (lambda t: (t.unique, t.ones(4)), "nobody knows the FLOPs of aten._unique2"),
+         "no FLOP count for aten.add (complex arithmetic has no model)"),
+        (lambda t: (t.linalg.inv, t.eye(4)), "no FLOP count for aten.linalg_inv_ex"),
+        (lambda t: (t.unique, t.ones(4)), "no FLOP count for aten._unique2"),
         (lambda t: (lambda x: x.to_sparse(), t.ones(4)),
          "the capture failed: aten._to_sparse on a tensor of the layout sparse_coo"),
-        (lambda t: (lambda x: x.t(), t.ones(4, 4)), "no operation was seen"),
+        (lambda t: (lambda x: x.t(), t.ones(4, 4)), "no operation was recorded"),
         (lambda t: (lambda: t.cond(t.tensor(True), lambda: t.ones(1), lambda: t.zeros(1), ()),),
-         "nobody knows the FLOPs of cond"),
+         "no FLOP count for cond"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_counted_says_why(call: Callable[[Any], tuple[Any, ...]], reason: str, torch: Any) -> None:
@@ -759,7 +763,7 @@ def test_a_custom_operation_is_named(torch: Any) -> None:
         captured = capture(torch.ops.roofline_test.mm, torch.ones(4, 4), torch.ones(4, 4))
     finally:
         library._destroy()
-    assert captured.reason == "nobody knows the FLOPs of roofline_test.mm"
+    assert captured.reason == "no FLOP count for roofline_test.mm"
 
 
 def test_a_tests_checks_are_not_its_kernel(torch: Any) -> None:
@@ -815,7 +819,7 @@ def test_an_error_of_ours_does_not(torch: Any, monkeypatch: pytest.MonkeyPatch) 
     def broken(*args: Any) -> None:
         raise KeyError("gone")
 
-    monkeypatch.setattr(watch, "seen", broken)
+    monkeypatch.setattr(watch, "trace_op", broken)
     value, captured = _captured(torch.mm, [torch.ones(2, 2), torch.ones(2, 2)])
     assert value[0, 0] == 2
     assert (captured.work, captured.reason) == (None, "the capture failed: KeyError: 'gone'")
@@ -869,7 +873,7 @@ def test_a_function_compiled_later_is_still_compiled(torch: Any) -> None:
     assert compiled
     assert captured.work is not None
     assert (captured.work.bytes, captured.launches) == (2 * ONE_WAY, None)
-    assert captured.notes == ("compiled: watched as the operations it is compiled from, so its launches are not known",)
+    assert texts(captured) == ["compiled: recorded as the operations it is compiled from, so its launches are unknown"]
 
 
 def test_autocast_decides_the_dtype(torch: Any) -> None:
@@ -904,7 +908,7 @@ def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
         thread.start()
         thread.join()
 
-    assert capture(fn).reason == "it starts threads, and what they do is not seen"
+    assert capture(fn).reason == "it starts threads, whose work is not recorded"
 
 
 def test_a_pool_of_threads_is_not_seen_either(torch: Any) -> None:
@@ -913,4 +917,4 @@ def test_a_pool_of_threads_is_not_seen_either(torch: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         captured = capture(lambda x: (x + 1, pool.submit(torch.exp, x).result()), torch.ones(4))
-    assert (captured.work, captured.reason) == (None, "it starts threads, and what they do is not seen")
+    assert (captured.work, captured.reason) == (None, "it starts threads, whose work is not recorded")

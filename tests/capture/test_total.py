@@ -9,25 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.capture.combine import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
-from pytest_roofline.capture.coverage import LISTED, SOME, Covered, strided
-from pytest_roofline.capture.trace import Region, Seen
+from pytest_roofline.capture.coverage import Coverage, Listed, Strided, Unknown, View, strided
+from pytest_roofline.capture.trace import OpTrace, Region
+from roofline_engine.fields import note
 from roofline_engine.ops import work
 
 
 def tensor(storage: int, nbytes: float = 4000.0, *, at: int = 0, whole: float | None = None) -> Region:
-    return Region(storage, (at, int(nbytes)), nbytes, nbytes if whole is None else whole)
+    return Region(storage, Strided(at, int(nbytes)), nbytes, nbytes if whole is None else whole)
 
 
-def mapped(reads: list[Region], writes: list[Region], **kwargs: Any) -> Seen:
+def mapped(reads: list[Region], writes: list[Region], **kwargs: Any) -> OpTrace:
     """An elementwise operation in fp32 over these."""
     numel = int(writes[0].nbytes // 4)
-    return Seen(
+    return OpTrace(
         "map", tuple(reads), tuple(writes), work=work("elementwise", numel=numel, inputs=len(reads), dtype="fp32"), **kwargs
     )
 
 
-def product(reads: list[Region], writes: list[Region], size: int = 32, dtype: str = "fp32") -> Seen:
-    return Seen("mm", tuple(reads), tuple(writes), work=work("gemm", M=size, N=size, K=size, dtype=dtype))
+def product(reads: list[Region], writes: list[Region], size: int = 32, dtype: str = "fp32") -> OpTrace:
+    return OpTrace("mm", tuple(reads), tuple(writes), work=work("gemm", M=size, N=size, K=size, dtype=dtype))
 
 
 A, B, C, D = (tensor(number) for number in range(4))
@@ -36,7 +37,7 @@ A, B, C, D = (tensor(number) for number in range(4))
 def test_one_operation_is_the_engines_work_of_it() -> None:
     done = total("torch", [mapped([A, B], [C])], made={2}, kept={2})
     assert done.work == work("elementwise", numel=1000, inputs=2, dtype="fp32")
-    assert (done.how, done.operations, done.launches, done.sure, done.notes) == ("torch", 1, 1, True, ())
+    assert (done.how, done.operations, done.launches, done.certain, done.notes) == ("torch", 1, 1, True, ())
 
 
 def test_what_is_in_between_is_free() -> None:
@@ -78,64 +79,64 @@ def test_views_of_a_storage_never_add_up_to_more_than_it() -> None:
 
 def test_arguments_of_which_the_direction_is_unknown() -> None:
     """Made in the call: written. From outside: once, with a note."""
-    kernel = Seen("kernel", either=(A, C), flops=1e6, dtype="bf16")
+    kernel = OpTrace("kernel", either=(A, C), flops=1e6, dtype="bf16")
     done = total("triton", [kernel], made={2}, kept={2})
     assert done.work is not None
     assert (done.work.bytes, done.work.flops, done.work.dtype.name, done.work.op) == (8000, 1e6, "bf16", "unknown")
-    assert done.notes == ("1 arguments that are read or written, not known which: each counted once",)
+    assert done.notes == (note("1 kernel arguments are read or written, unknown which: each counts once"),)
     assert traffic([kernel, mapped([C], [D])], made={2, 3}, kept={3}) == 2 * 4000
 
 
 def test_a_region_used_in_part_is_no_sure_figure() -> None:
-    assert not total("torch", [mapped([A], [C], partly=True)]).sure
+    assert not total("torch", [mapped([A], [C], is_bound=True)]).certain
 
 
 def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
-    done = total("torch", [mapped([A], [C]), Seen("aten.sort", (C,), (D,), flops=None)], made={2, 3}, kept={3})
+    done = total("torch", [mapped([A], [C]), OpTrace("aten.sort", (C,), (D,), flops=None)], made={2, 3}, kept={3})
     assert done.work is None
-    assert done.reason == "nobody knows the FLOPs of aten.sort"
+    assert done.reason == "no FLOP count for aten.sort"
     assert done.operations == 2
 
 
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        ([], "no operation was seen"),
+        ([], "no operation was recorded"),
         (
-            [Seen("fill", writes=(A,)), Seen("to the host", reads=(A,))],
-            "it reads nothing from outside and leaves nothing behind",
+            [OpTrace("fill", writes=(A,)), OpTrace("to the host", reads=(A,))],
+            "it reads no input and leaves no result",
         ),
     ],
 )
-def test_nothing_to_count(seen: list[Seen], reason: str) -> None:
+def test_nothing_to_count(seen: list[OpTrace], reason: str) -> None:
     assert total("torch", seen, made={0}).reason == reason
 
 
 @pytest.mark.parametrize(("views", "nbytes", "exact"), [
-    ([(0, 8), (4, 8)], 12, True),  # 0 to 11
-    ([(0, 8), (16, 8), (4, 16)], 24, True),
-    ([(0, 4, 3, 8), (4, 4, 3, 8)], 24, True),  # the halves of three cells of 8
-    ([(0, 4, 3, 8), (2, 4, 3, 8)], 18, True),  # of each cell 0 to 5
-    ([(0, 4, 3, 8), (0, 8)], 16, True),  # the first cell, and half of the other two
-    ([(0, 24), (0, 4, 3, 8)], 24, True),
-    ([(LISTED, 4, 0, 8), (LISTED, 4, 8, 16)], 12, True),
-    ([(LISTED, 4, 0, 8), (0, 8)], 12, True),
-    ([(SOME, 1), (SOME, 2)], 40, False),  # 20 bytes somewhere and 20 somewhere else
-    ([(SOME, 1), (SOME, 1)], 20, True),
-    ([(SOME, 1), ()], 100, True),
+    ([Strided(0, 8), Strided(4, 8)], 12, True),  # 0 to 11
+    ([Strided(0, 8), Strided(16, 8), Strided(4, 16)], 24, True),
+    ([Strided(0, 4, ((3, 8),)), Strided(4, 4, ((3, 8),))], 24, True),  # the halves of three cells of 8
+    ([Strided(0, 4, ((3, 8),)), Strided(2, 4, ((3, 8),))], 18, True),  # of each cell 0 to 5
+    ([Strided(0, 4, ((3, 8),)), Strided(0, 8)], 16, True),  # the first cell, and half of the other two
+    ([Strided(0, 24), Strided(0, 4, ((3, 8),))], 24, True),
+    ([Listed(4, (0, 8)), Listed(4, (8, 16))], 12, True),
+    ([Listed(4, (0, 8)), Strided(0, 8)], 12, True),
+    ([Unknown((1,)), Unknown((2,))], 40, False),  # 20 bytes somewhere and 20 somewhere else
+    ([Unknown((1,)), Unknown((1,))], 20, True),
+    ([Unknown((1,)), None], 100, True),
 ])  # fmt: skip
-def test_bytes_that_views_share_count_once(views: list[tuple[int, ...]], nbytes: float, exact: bool) -> None:
-    whole = Covered(100)
+def test_bytes_that_views_share_count_once(views: list[View | None], nbytes: float, exact: bool) -> None:
+    whole = Coverage(100)
     for view in views:
-        runs = 1 if len(view) <= 2 else len(view) - 2 if view[0] == LISTED else 3
-        whole.add(view, 100 if not view else 20 if view[0] == SOME else view[1] * runs)
+        nbytes_alone = 100 if view is None else 20 if isinstance(view, Unknown) else view.run * view.count_runs()
+        whole.add(view, nbytes_alone)
     assert (whole.nbytes, whole.exact) == (nbytes, exact)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 4), st.integers(-9, 9)), min_size=1, max_size=4))
 def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[int, int, int, int]]) -> None:
     """Elements of ``width`` bytes over two dimensions, whatever their strides."""
-    whole, bytes_met = Covered(200), set()
+    whole, bytes_met = Coverage(200), set()
     for start, width, size, stride in windows:
         base = 60 + start
         dims = [(size, stride), (3, 5)]
@@ -148,10 +149,10 @@ def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[in
 
 
 def test_parts_that_may_overlap_are_a_bound_for_display() -> None:
-    parts = [Region(0, (SOME, at), 100.0, 1000.0) for at in range(2)]
+    parts = [Region(0, Unknown((at,)), 100.0, 1000.0) for at in range(2)]
     done = total("torch", [mapped([parts[0]], [C]), mapped([parts[1], C], [D])], made={2, 3}, kept={3})
     assert done.work is not None
-    assert (done.work.bytes, done.sure) == (200 + 4000, False)
+    assert (done.work.bytes, done.certain) == (200 + 4000, False)
     assert OVERLAP in done.notes
 
 
@@ -163,7 +164,7 @@ def test_a_call_that_returns_nothing_has_its_last_results() -> None:
 
 
 def test_a_result_that_nobody_keeps_beside_another_is_not_written() -> None:
-    both = Seen("max", (A,), (C, D), work=work("elementwise", numel=1000, outputs=2, dtype="fp32"))
+    both = OpTrace("max", (A,), (C, D), work=work("elementwise", numel=1000, outputs=2, dtype="fp32"))
     done = total("torch", [both], made={2, 3}, kept={2})
     assert done.work is not None
     assert done.work.bytes == 2 * 4000
@@ -177,7 +178,7 @@ def test_an_epilogue_does_not_hide_the_product() -> None:
     done = total("torch", [product([A, B], [C]), mapped([C], [D])], made={2, 3}, kept={3})
     assert done.work is not None
     assert (done.work.op, done.work.op_class, done.work.engine, done.work.flops) == ("gemm", "gemm", "matrix", 65536)
-    assert done.notes == ("1 kFLOP of the vector units left out",)
+    assert done.notes == (note("1 kFLOP of the vector units left out"),)
 
 
 def test_a_small_product_beside_a_large_map_names_no_op() -> None:
@@ -194,12 +195,12 @@ def test_products_of_two_dtypes_run_at_the_one_most_are_in() -> None:
     done = total("torch", steps, made={2, 3}, kept={3})
     assert done.work is not None
     assert (done.work.dtype.name, done.work.flops) == ("bf16", 2 * 64**3 + 2 * 32**3)
-    assert done.notes == ("FLOPs in fp32 counted as bf16, which most are in",)
+    assert done.notes == (note("FLOPs in fp32 counted as bf16, which most are in"),)
 
 
 @pytest.mark.parametrize(("cols", "op"), [(90_000, "softmax"), (3_000, "unknown")])
 def test_an_op_is_named_where_it_is_nearly_all_of_the_bytes(cols: int, op: str) -> None:
-    rows = Seen(
+    rows = OpTrace(
         "softmax", (tensor(0, cols * 4.0),), (tensor(1, cols * 4.0),), work=work("softmax", rows=1, cols=cols, dtype="fp32")
     )
     done = total("torch", [rows, mapped([B], [D])], made={1, 3}, kept={1, 3})
@@ -216,13 +217,13 @@ _regions = st.builds(
     st.integers(0, 5), st.integers(0, 3), st.integers(1, 10),
 )  # fmt: skip
 _seen = st.builds(
-    lambda reads, writes, either: Seen("op", tuple(reads), tuple(writes), tuple(either)),
+    lambda reads, writes, either: OpTrace("op", tuple(reads), tuple(writes), tuple(either)),
     st.lists(_regions, max_size=3), st.lists(_regions, max_size=2), st.lists(_regions, max_size=2),
 )  # fmt: skip
 
 
 @given(st.lists(_seen, max_size=6), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
-def test_traffic_is_bounded(seen: list[Seen], made: set[int], among: set[int]) -> None:
+def test_traffic_is_bounded(seen: list[OpTrace], made: set[int], among: set[int]) -> None:
     kept = made & among
     nbytes = traffic(seen, made, kept)
     assert 0 <= nbytes <= sum(distinct(item.reads, item.writes, item.either) for item in seen)

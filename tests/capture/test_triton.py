@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.capture.triton import DOT, INTERPRETED, NO_DOT, interpreted, unseen
+from pytest_roofline.capture.trace import INTERPRETED
+from pytest_roofline.capture.triton import DOT, NO_DOT, missing_hooks
+from roofline_engine.fields import Note
 
 pytestmark = pytest.mark.skipif(not (find_spec("triton") and find_spec("torch")), reason="needs triton and torch")
 
@@ -25,13 +27,14 @@ KERNELS = """
 import json, sys
 import torch, triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
+from pytest_roofline.capture.coverage import Unknown
 from pytest_roofline.capture.trace import Region
-from pytest_roofline.capture.triton import unseen, watching
+from pytest_roofline.capture.triton import missing_hooks, watch_launches
 
 
 def region(tensor):
     storage = tensor.untyped_storage()
-    view = (tensor.storage_offset(), *tensor.shape, *tensor.stride())
+    view = Unknown((tensor.storage_offset(), *tensor.shape, *tensor.stride()))
     return Region(storage.data_ptr(), view, float(tensor.numel() * tensor.element_size()), float(storage.nbytes()))
 
 
@@ -113,7 +116,7 @@ calls, cases = [], {}
 def case(name, launch):
     seen = []
     try:
-        with watching(region, seen):
+        with watch_launches(region, seen):
             launch()
     except Exception as error:
         seen.append(type(error).__name__)
@@ -147,7 +150,7 @@ def noisy(tensor):
 
 
 seen = []
-with watching(noisy, seen):
+with watch_launches(noisy, seen):
     plain[grid](x, y, out, N, B=128)
 cases["no region"] = [item._asdict() for item in seen]
 
@@ -159,7 +162,7 @@ owned = lambda: [CompiledKernel.launch_metadata, Autotuner._bench, interpreter.G
 before = owned()
 outer, inner = [], []
 try:
-    with watching(region, outer), watching(region, inner):
+    with watch_launches(region, outer), watch_launches(region, inner):
         plain[grid](x, y, out, N, B=128)
         cases["wrapped"] = [now is not then for now, then in zip(owned(), before)]
         raise KeyError
@@ -186,7 +189,7 @@ def chain():
 
 
 watch = Watch()
-with watch, watching(watch.region, watch.seen):
+with watch, watch_launches(watch.region, watch.traces):
     value = chain()
 done = watch.finish(value)
 cases["chain"] = [done.work.bytes, done.work.flops, done.operations, done.launches, list(done.notes)]
@@ -259,8 +262,9 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     }
 
 
-def notes(cases: Cases, *said: str) -> str:
-    return "; ".join(([INTERPRETED] if cases["mode"] == "interpreter" else []) + list(said))
+def notes(cases: Cases, *more: Note | str) -> list[list[str]]:
+    first = [INTERPRETED] if cases["mode"] == "interpreter" else []
+    return [list(item) if isinstance(item, Note) else ["basis", item] for item in (*first, *more)]
 
 
 def sizes(seen: dict[str, Any]) -> list[float]:
@@ -270,9 +274,9 @@ def sizes(seen: dict[str, Any]) -> list[float]:
 def test_a_launch_has_the_footprint_of_its_tensors(cases: Cases) -> None:
     """Three vectors of 1000 fp32."""
     (seen,) = cases["plain"]
-    assert (seen["name"], seen["flops"], seen["partly"], seen["work"]) == ("add", 0.0, False, None)
+    assert (seen["name"], seen["flops"], seen["is_bound"], seen["work"]) == ("add", 0.0, False, None)
     assert sizes(seen) == [4000.0, 4000.0, 4000.0]
-    assert seen["note"] == notes(cases, NO_DOT)
+    assert seen["notes"] == notes(cases, NO_DOT)
     assert cases["right"]
     assert len(cases["twice"]) == 2
 
@@ -300,7 +304,7 @@ def test_an_author_who_counts_less_than_the_footprint_is_believed(cases: Cases) 
 def test_figures_that_fail_leave_the_footprint(cases: Cases, case: str, problem: str) -> None:
     (seen,) = cases[case]
     assert sizes(seen) == [4000.0, 4000.0, 4000.0]
-    assert seen["note"] == notes(cases, problem, NO_DOT)
+    assert seen["notes"] == notes(cases, problem, NO_DOT)
 
 
 def test_flops_without_a_width_are_of_the_type_that_all_arguments_have(cases: Cases) -> None:
@@ -311,14 +315,14 @@ def test_flops_without_a_width_are_of_the_type_that_all_arguments_have(cases: Ca
 def test_flops_of_two_widths_have_no_one_peak(cases: Cases) -> None:
     (seen,) = cases["two widths"]
     assert seen["flops"] is None
-    assert seen["note"] == notes(cases, "FLOPs of several widths (flops8, flops16)")
+    assert seen["notes"] == notes(cases, "FLOPs of several widths (flops8, flops16)")
 
 
 @pytest.mark.parametrize("case", ["matmul", "given"])
 def test_the_flops_of_a_dot_are_unknown_also_where_a_device_function_has_it(cases: Cases, case: str) -> None:
     (seen,) = cases[case]
     assert seen["flops"] is None
-    assert seen["note"] == notes(cases, DOT)
+    assert seen["notes"] == notes(cases, DOT)
 
 
 def test_the_flops_of_a_dot_are_what_its_author_says(cases: Cases) -> None:
@@ -331,10 +335,10 @@ def test_the_flops_of_a_dot_are_what_its_author_says(cases: Cases) -> None:
 
 def test_an_index_makes_the_footprint_an_upper_bound(cases: Cases) -> None:
     (seen,) = cases["look up"]
-    assert seen["partly"]
+    assert seen["is_bound"]
     assert sizes(seen) == [4000.0, 8000.0, 4000.0]
-    assert "index may select parts of its buffers: their size is an upper bound" in seen["note"]
-    assert not cases["integers"][0]["partly"]
+    assert "index may select parts of its buffers: their size is an upper bound" in [text for _, text in seen["notes"]]
+    assert not cases["integers"][0]["is_bound"]
 
 
 def test_tensors_are_found_in_descriptors_tuples_and_other_types(cases: Cases) -> None:
@@ -346,7 +350,7 @@ def test_tensors_are_found_in_descriptors_tuples_and_other_types(cases: Cases) -
 def test_a_slice_is_a_region_of_its_storage(cases: Cases) -> None:
     """900 of the 1000 elements of x."""
     _, view, nbytes, whole = cases["slice"][0]["either"][0]
-    assert (view[0], nbytes, whole) == (100, 3600.0, 4000.0)
+    assert (view[0][0], nbytes, whole) == (100, 3600.0, 4000.0)
 
 
 def test_an_empty_grid_launches_nothing_and_a_failed_call_stays_the_users(cases: Cases) -> None:
@@ -357,7 +361,7 @@ def test_an_empty_grid_launches_nothing_and_a_failed_call_stays_the_users(cases:
 def test_a_tensor_that_cannot_be_read_leaves_the_work_unknown(cases: Cases) -> None:
     (seen,) = cases["no region"]
     assert seen["flops"] is None
-    assert seen["note"] == notes(cases, "its arguments were not understood: RuntimeError: no storage")
+    assert seen["notes"] == notes(cases, "its arguments were not understood: RuntimeError: no storage")
 
 
 def test_everything_is_put_back_and_watches_may_nest(cases: Cases) -> None:
@@ -376,26 +380,26 @@ def test_a_launch_is_one_of_the_operations_of_torch(cases: Cases) -> None:
     operations."""
     nbytes, flops, operations, launches, said = cases["chain"]
     assert (nbytes, flops, operations, launches) == (12000.0, 1000.0, 2, 2)
-    assert interpreted(said) is (cases["mode"] == "interpreter")
+    assert ("interpreted" in [code for code, _ in said]) is (cases["mode"] == "interpreter")
 
 
 def test_the_interpreter_is_told(cases: Cases) -> None:
-    said = [seen["note"] for name in ("plain", "figured", "matmul") for seen in cases[name]]
-    assert all(interpreted([note]) is (cases["mode"] == "interpreter") for note in said)
+    codes = [[code for code, _ in seen["notes"]] for name in ("plain", "figured", "matmul") for seen in cases[name]]
+    assert all(("interpreted" in said) is (cases["mode"] == "interpreter") for said in codes)
 
 
 def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> None:
     code = (
-        "from pytest_roofline.capture.triton import unseen, watching\n"
-        "import sys\nassert 'triton' not in sys.modules and unseen() == ''\nseen = []\n"
-        "with watching(None, seen):\n    import triton\n"  # as torch does for itself
+        "from pytest_roofline.capture.triton import missing_hooks, watch_launches\n"
+        "import sys\nassert 'triton' not in sys.modules and missing_hooks() == ''\nseen = []\n"
+        "with watch_launches(None, seen):\n    import triton\n"  # as torch does for itself
         "assert not seen\ndel sys.modules['triton']\n"
-        "with watching(None, seen):\n    import triton\n    kernel = triton.jit(vars(__import__('kernels'))['add'])\n"
-        "print(seen[0].flops, seen[0].note, repr(unseen()))"
+        "with watch_launches(None, seen):\n    import triton\n    kernel = triton.jit(vars(__import__('kernels'))['add'])\n"
+        "print(seen[0].flops, seen[0].notes[0].text, repr(missing_hooks()))"
     )
     (tmp_path / "kernels.py").write_text("def add(x_ptr):\n    pass\n")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout == "None Triton was imported by the call: its launches were not seen ''\n", done.stderr
+    assert done.stdout == "None Triton was imported by the call: its launches were not recorded ''\n", done.stderr
 
 
 def test_a_triton_without_what_is_wrapped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,4 +408,4 @@ def test_a_triton_without_what_is_wrapped_is_named(monkeypatch: pytest.MonkeyPat
         module.__spec__ = ModuleSpec(name, None)
         vars(module).update(__version__="9.9", CompiledKernel=type("CompiledKernel", (), {}))
         monkeypatch.setitem(sys.modules, name, module)
-    assert unseen() == "Triton 9.9 has no triton.compiler.compiler.CompiledKernel.launch_metadata"
+    assert missing_hooks() == "Triton 9.9 has no triton.compiler.compiler.CompiledKernel.launch_metadata"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.capture.trace import Captured
+from pytest_roofline.capture.trace import CapturedWork
 from pytest_roofline.collect.child import ChildRow
 from pytest_roofline.collect.child_main import RESULT_UNITS, read_result
 from pytest_roofline.collect.collectors import PythonFile
@@ -283,7 +283,7 @@ def test_a_row_travels_whole() -> None:
     done = work("gemm", M=64, N=2048, K=4096, dtype="bf16", weight_dtype="fp8")
     row = ChildRow(
         "M=64 mine",
-        Captured("torch", done, launches=2, operations=3, notes=("a note",)),
+        CapturedWork("torch", done, launches=2, operations=3, notes=("a note",)),
         Measurement("user", 5e-5, 4e-5, 6e-5, 10, "host", "warm", ("another",)),
         Baseline("eager", t_s=1e-4),
         (Claim("memory", 1e12, 0.01),),
@@ -291,7 +291,7 @@ def test_a_row_travels_whole() -> None:
         "a problem",
     )
     assert read_part(ChildRow, json.loads(row.to_json()), "row") == row
-    empty = ChildRow("", Captured("", reason="why"))
+    empty = ChildRow("", CapturedWork("", reason="why"))
     assert read_part(ChildRow, json.loads(empty.to_json()), "row") == empty
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.capture.watching import minds_a_watch
+from pytest_roofline.capture.watching import uses_clock_or_modes
 from support.project import Project
 
 pytest_plugins = ["pytester"]
@@ -471,11 +471,11 @@ def _by_none(numel: int) -> None:
 
 @pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _by_mode, _Class.test_by_method])
 def test_who_uses_a_clock_or_asks_for_modes_is_not_watched(test: Any) -> None:
-    assert minds_a_watch(test, _Class)
+    assert uses_clock_or_modes(test, _Class)
 
 
 def test_who_uses_none_is_watched() -> None:
-    assert not minds_a_watch(_by_none)
+    assert not uses_clock_or_modes(_by_none)
 
 
 def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:

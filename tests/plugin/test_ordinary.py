@@ -178,7 +178,7 @@ def test_a_returned_object_that_does_not_bear_being_asked(project: Project, valu
     assert assert_same(project).counts == {"passed": 1, "warning": 1}
 
 
-@pytest.mark.parametrize("name", ["benchmark", "watching", "catch_returned"])
+@pytest.mark.parametrize("name", ["benchmark", "watch_test", "catch_returned"])
 def test_a_fault_of_ours_around_a_test_is_told_and_fails_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

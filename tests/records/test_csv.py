@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.declare import build
+from pytest_roofline.declare import build_work
 from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
 from pytest_roofline.records.registry import choose
 from pytest_roofline.records.row import RecordRow
@@ -51,7 +51,7 @@ def refusals(records: Sequence[RecordRow]) -> dict[str, str]:
 
 def built(record: RecordRow) -> Work:
     assert record.work is not None, record.no_work
-    done = build(record.work)
+    done = build_work(record.work)
     assert done is not None
     return done
 

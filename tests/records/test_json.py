@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_roofline.declare import build
+from pytest_roofline.declare import build_work
 from pytest_roofline.records.registry import ADAPTERS, choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import SAMPLE, Adapter, RefusedError, Sample, Source, outline
@@ -264,7 +264,7 @@ def test_wrong_types_anywhere_are_refused_rows_or_files(tmp_path: Path, name: st
             assert "\n" not in record.refused
             assert isinstance(record.name, str)
             if record.work is not None:
-                build(record.work)
+                build_work(record.work)
 
 
 def _replaced(whole: Any, value: Any) -> list[Any]:
@@ -344,7 +344,7 @@ def test_the_sizes_are_those_of_the_tasks_meta_json(name: str, tmp_path: Path) -
     _, records = read(tmp_path, EVERY[name])
     for record in records:
         assert record.work is not None, record.no_work
-        work = build(record.work)
+        work = build_work(record.work)
         assert work is not None
         assert (work.flops, work.bytes) == (2**30, 2 * (64 * 4096 + 2048 * 4096 + 64 * 2048))
 
@@ -410,7 +410,7 @@ def test_a_backend_that_did_not_run_is_refused_and_a_wrong_one_marked(tmp_path: 
 def test_sizes_and_dtype_of_a_gemm_give_its_work(tmp_path: Path) -> None:
     record = one(tmp_path, ARENA)
     assert record.work is not None
-    work = build(record.work)
+    work = build_work(record.work)
     assert work is not None
     assert work.flops == 2 * 64 * 32 * 16
     assert work.bytes == 2 * (64 * 16 + 16 * 32 + 64 * 32)
@@ -438,7 +438,7 @@ def test_params_that_do_not_tell_the_work_say_why(tmp_path: Path, params: dict[s
 def test_weight_bits_narrow_the_weights(tmp_path: Path) -> None:
     record = one(tmp_path, [{**ARENA[0], "params": {**ARENA[0]["params"], "weight_bits": 4}}])
     assert record.work is not None
-    work = build(record.work)
+    work = build_work(record.work)
     assert work is not None
     assert work.bytes == 2 * 64 * 16 + 16 * 32 / 2 + 2 * 64 * 32
 
@@ -621,7 +621,7 @@ def traces(tmp_path: Path, definition: dict[str, Any], where: str, *lines: Any) 
 def test_a_definition_is_found_by_its_name_beside_and_above(tmp_path: Path, where: str) -> None:
     (record,) = traces(tmp_path, RMSNORM, where, TRACE)
     assert record.work is not None
-    work = build(record.work)
+    work = build_work(record.work)
     assert work is not None
     # 34 rows of 4096 read and written in bf16, and the weight row once.
     assert (work.bytes, work.flops) == (2 * 2 * 34 * 4096 + 2 * 4096, 4 * 34 * 4096)
@@ -729,7 +729,7 @@ def test_scales_of_a_gemm_are_bytes_beside_its_flops(tmp_path: Path) -> None:
     )
     record = work_of(tmp_path, shapes, M=8)
     assert record.work is not None
-    work = build(record.work)
+    work = build_work(record.work)
     assert work is not None
     assert (work.bytes, work.flops) == (8 * 64 + 128 * 64 + 8 * 4 + 8 * 128 * 2, 2 * 8 * 128 * 64)
     assert (work.engine, work.dtype.name) == ("matrix", "fp8")

@@ -1,7 +1,6 @@
-"""Which model of the engine an operation of aten has.
+"""Which builder an operation of aten has: a table by name, and torch's own tags for operations outside of it.
 
-A table by name, and for what is not in it the tags that torch gives its own operations. Imports torch, so it is imported
-only where the user's code already did.
+Imports torch, so it is imported only after the user's code imported torch.
 """
 
 from __future__ import annotations
@@ -15,35 +14,36 @@ import torch.nn.functional as functional
 
 from .models import (
     UNKNOWN,
+    Builder,
     Call,
-    Model,
-    adaptive,
+    OpSpec,
+    adaptive_pool,
     attention,
     attention_backward,
     cat,
     convolution,
     convolution_backward,
+    copy_lists,
     cross_entropy,
     elementwise,
-    flat,
+    find_elements,
+    find_flat,
+    find_indexed,
+    find_masked,
+    find_rows,
     gather,
     group_norm,
-    indexed,
     layer_norm,
     linear,
-    listed,
-    masked,
     masked_scatter,
-    moved,
+    move,
     nll_loss,
-    norms,
-    optimiser,
-    places,
+    optimizer,
     pool,
     product,
     reduce,
+    reduce_lists,
     rms_norm,
-    rows,
     scaled_mm,
     scatter,
     slice_scatter,
@@ -52,20 +52,16 @@ from .models import (
 )
 
 
-def model_of(name: str, tags: Sequence[Any]) -> Callable[[Call], Model | list[Model]]:
-    """What makes the model of a call of this operation: several where it is several kernels' worth of work."""
-    found = TABLE.get(name.rstrip("_")) or TABLE.get(name)
-    if found is not None:
-        return found
+def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | list[OpSpec]]:
+    """Return what builds the spec of a call of this operation: several specs where it does the work of several kernels."""
+    builder = TABLE.get(name.rstrip("_")) or TABLE.get(name)
+    if builder is not None:
+        return builder
     if name.startswith("_foreach_") or torch.Tag.pointwise in tags:
         return elementwise
     if torch.Tag.reduction in tags:
         return reduce
-    return _unknown
-
-
-def _unknown(call: Call) -> Model:
-    return UNKNOWN
+    return lambda call: UNKNOWN
 
 
 _FLASH = "_scaled_dot_product_{}"
@@ -74,7 +70,7 @@ _ATTENTION = [_FLASH.format(name) for name in (*_BACKENDS, "fused_attention_over
 _ATTENTION_BACKWARD = [_FLASH.format(name + "_backward") for name in (*_BACKENDS, "fused_attention_overrideable")]
 
 #: By the operation's name, without the underscore of its in-place form.
-TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
+TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
     "mm": product("self", "mat2"),
     "bmm": product("self", "mat2"),
     "mv": product("self", "vec"),
@@ -99,11 +95,11 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
     "native_layer_norm": layer_norm,
     "_fused_rms_norm": rms_norm,
     "native_group_norm": group_norm,
-    "embedding": gather("weight", "indices", rows(0, "indices")),
-    "index_select": gather("self", "index", rows("dim", "index")),
-    "index": gather("self", "indices", indexed),
-    "gather": gather("self", "index", places),
-    "take": gather("self", "index", flat),
+    "embedding": gather("weight", "indices", find_rows(0, "indices")),
+    "index_select": gather("self", "index", find_rows("dim", "index")),
+    "index": gather("self", "indices", find_indexed),
+    "gather": gather("self", "index", find_elements),
+    "take": gather("self", "index", find_flat),
     **dict.fromkeys(("cat", "stack"), cat),
     **dict.fromkeys(
         ("clone", "_to_copy", "copy", "flip", "roll", "repeat", "tril", "triu", "constant_pad_nd", "unfold_copy",
@@ -112,22 +108,22 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
          "slice_backward", "select_backward", "unfold_backward", "embedding_dense_backward", "channel_shuffle",
          "fill", "zero", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye", "scalar_tensor", "new_zeros",
          "new_ones", "new_full"),
-        moved,
+        move,
     ),
-    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), scatter(indexed, "values")),
-    "index_add": scatter(rows("dim", "index"), "source", adds=True),
-    "index_reduce": scatter(rows("dim", "index"), "source", adds=True),
-    "index_copy": scatter(rows("dim", "index"), "source"),
-    "index_fill": scatter(rows("dim", "index")),
-    "scatter": scatter(places, "src"),
-    "scatter_add": scatter(places, "src", adds=True),
-    "scatter_reduce": scatter(places, "src", adds=True),
-    "put": scatter(flat, "source"),
-    "masked_fill": scatter(masked),
+    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), scatter(find_indexed, "values")),
+    "index_add": scatter(find_rows("dim", "index"), "source", adds=True),
+    "index_reduce": scatter(find_rows("dim", "index"), "source", adds=True),
+    "index_copy": scatter(find_rows("dim", "index"), "source"),
+    "index_fill": scatter(find_rows("dim", "index")),
+    "scatter": scatter(find_elements, "src"),
+    "scatter_add": scatter(find_elements, "src", adds=True),
+    "scatter_reduce": scatter(find_elements, "src", adds=True),
+    "put": scatter(find_flat, "source"),
+    "masked_fill": scatter(find_masked),
     "masked_scatter": masked_scatter,
     **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), slice_scatter),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), nll_loss),
-    # Streams without a tag of torch's: maps with a few operations an element.
+    # Streams without a tag: maps with a few operations per element.
     **dict.fromkeys(
         ("arange", "linspace", "rand", "rand_like", "randn", "randn_like", "randint",
          "randint_like", "uniform", "normal", "normal_functional", "bernoulli", "random", "exponential", "native_dropout",
@@ -143,96 +139,85 @@ TABLE: dict[str, Callable[[Call], Model | list[Model]]] = {
     **{f"max_pool{dims}d_with_indices": pool(dims) for dims in (2, 3)},
     **dict.fromkeys(
         ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-        adaptive,
+        adaptive_pool,
     ),
-    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), listed),
-    "_foreach_norm": norms,
-    "mse_loss": reduce,
-    "var_mean": reduce,
-    "var": reduce,
-    "std": reduce,
-    "logsumexp": reduce,
-    "linalg_vector_norm": reduce,
-    "count_nonzero": reduce,
-    "_fused_adam": optimiser("adam"),
-    "_fused_adamw": optimiser("adamw"),
-    "_fused_sgd": optimiser("sgd"),
+    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), copy_lists),
+    "_foreach_norm": reduce_lists,
+    **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), reduce),
+    "_fused_adam": optimizer("adam"),
+    "_fused_adamw": optimizer("adamw"),
+    "_fused_sgd": optimizer("sgd"),
 }  # fmt: skip
 
-#: They allocate, compare for the host or do nothing on the device.
+#: Operations that allocate, compare for the host or do nothing on the device.
 FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_local_scalar_dense",
     "is_nonzero", "item", "_assert_async", "lift_fresh", "lift", "resize_", "resize_as_", "set_", "is_same_size", "sym_size",
     "sym_stride", "sym_numel", "record_stream", "device", "layout", "is_pinned", "pin_memory", "_fused_sdp_choice", "is_set_to",
 }  # fmt: skip
-#: What they write to is not read.
+#: Operations that do not read what they write to.
 WRITE_ONLY = {
     "copy_", "_foreach_copy_", "_foreach_zero_",
     "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_", "exponential_", "zeros_like", "ones_like",
     "full_like", "rand_like", "randn_like", "randint_like", "new_zeros", "new_ones", "new_full",
 }  # fmt: skip
-#: A test's checks are not its kernel.
+#: A test's checks, which are not its kernel.
 CHECKS = {"allclose", "equal", "isclose"}
 
 
 class Composite(NamedTuple):
-    """A function with the names of its arguments. fits: whether the model covers the call; where it does not, the function is
-    recorded as what it is taken apart into. backward: the model of its backward pass where that is taken apart as well."""
+    """A function of torch that torch takes apart before it runs; it is recorded as it was called."""
 
     name: str
-    names: tuple[str, ...]
-    model: Callable[[Call], Model]
-    fits: Callable[[Mapping[str, Any]], bool]
-    backward: Callable[[Call], Model] | None = None
+    arguments: tuple[str, ...]
+    build: Builder
+    fits: Callable[[Mapping[str, Any]], bool]  # whether the spec covers a call; if not, its operations are recorded
+    build_backward: Builder | None = None  # of its backward pass, where torch takes that apart as well
 
-    def values(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The arguments by name; None where the model does not cover them."""
-        given = {**dict(zip(self.names, args)), **kwargs}
-        first = given.get(self.names[0])
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the arguments by name; None where the spec does not cover them."""
+        values = {**dict(zip(self.arguments, args)), **kwargs}
+        first = values.get(self.arguments[0])
         if not isinstance(first, torch.Tensor) or torch._C._is_any_autocast_enabled():
-            return None  # under autocast the dtypes are decided inside
-        return given if self.fits(given) else None
+            return None  # autocast chooses the dtypes inside
+        return values if self.fits(values) else None
 
 
-def _linear(given: Mapping[str, Any]) -> bool:
-    return isinstance(given.get("weight"), torch.Tensor) and given["weight"].dtype == given["input"].dtype
+def _fits_linear(values: Mapping[str, Any]) -> bool:
+    return isinstance(values.get("weight"), torch.Tensor) and values["weight"].dtype == values["input"].dtype
 
 
-def _attention(given: Mapping[str, Any]) -> bool:
-    return bool(given["query"].dim() > 1)
+def _fits_cross_entropy(values: Mapping[str, Any]) -> bool:
+    """Return whether it is over class indices, without class weights or smoothing."""
+    target = values.get("target")
+    has_indices = isinstance(target, torch.Tensor) and not target.is_floating_point()
+    return has_indices and values.get("weight") is None and not values.get("label_smoothing")
 
 
-def _rms_norm(given: Mapping[str, Any]) -> bool:
-    return bool(given.get("normalized_shape"))
-
-
-def _cross_entropy(given: Mapping[str, Any]) -> bool:
-    """Over class indices, without weights of classes or smoothing."""
-    target = given.get("target")
-    indices = isinstance(target, torch.Tensor) and not target.is_floating_point()
-    return indices and given.get("weight") is None and not given.get("label_smoothing")
-
-
-_SDPA = Composite(
-    "scaled_dot_product_attention",
-    ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
-    attention,
-    _attention,
-    partial(attention_backward, algorithm="math"),
-)
-#: Attention that was not taken apart: one operation forward, and one of its own backward.
+#: Prefix of attention that torch did not take apart: one operation forward, and one backward.
 FUSED = "_scaled_dot_product"
-_RMS_NORM = Composite("rms_norm", ("input", "normalized_shape", "weight", "eps"), rms_norm, _rms_norm)
+_RMS_NORM = Composite(
+    "rms_norm",
+    ("input", "normalized_shape", "weight", "eps"),
+    rms_norm,
+    lambda values: bool(values.get("normalized_shape")),
+)
 
 COMPOSITES: dict[Any, Composite] = {
-    functional.linear: Composite("linear", ("input", "weight", "bias"), linear, _linear),
-    functional.scaled_dot_product_attention: _SDPA,
+    functional.linear: Composite("linear", ("input", "weight", "bias"), linear, _fits_linear),
+    functional.scaled_dot_product_attention: Composite(
+        "scaled_dot_product_attention",
+        ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
+        attention,
+        lambda values: bool(values["query"].dim() > 1),
+        partial(attention_backward, algorithm="math"),
+    ),
     functional.rms_norm: _RMS_NORM,
     torch.rms_norm: _RMS_NORM,
     functional.cross_entropy: Composite(
         "cross_entropy",
         ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"),
         cross_entropy,
-        _cross_entropy,
+        _fits_cross_entropy,
     ),
 }

@@ -1,8 +1,9 @@
 """Watching a call of torch once: what it computed, and which memory it touched.
 
-Two modes of torch's own: functions that torch takes apart before it runs them (attention with its mask, RMSNorm, cross-entropy,
-linear layers) are recorded as they were called, everything else where it is dispatched, also in backward. Imports torch, so
-it is imported only where the user's code already did.
+Two modes of torch: functions that torch takes apart before it runs them (attention with its mask, RMSNorm, cross-entropy,
+linear layers) are recorded as they were called, everything else where it is dispatched, also in backward.
+
+Imports torch, so it is imported only after the user's code imported torch.
 """
 
 from __future__ import annotations
@@ -21,32 +22,38 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from roofline_engine.fields import Note, note
 from roofline_engine.units import quantity
 
 from ...timing.devices import loaded
 from ..combine import distinct, total
-from ..restore import as_before, replaced
-from ..trace import META, Captured, Region, Seen
+from ..restore import replaced, restored_generators
+from ..trace import META, CapturedWork, OpTrace, Region
 from .models import Call
 from .ops import CHECKS, COMPOSITES, FUSED, Composite
 from .trace import (
     SCHEMAS,
-    Decomposed,
+    DecomposedAttention,
     Schema,
     Storages,
     engine_work,
-    foreign,
-    held_in,
-    merged,
-    schema,
-    seen,
+    has_own_dispatch,
+    merge_backward,
+    read_schema,
+    result_tensors,
     tensors_of,
-    why_not,
+    trace_op,
+    unsupported,
 )
 
-FOR_BACKWARD = "{} that it keeps beside its result, such as for a backward pass, count as written"
-STAYS = "{} that it keeps beside its result count as written: where it keeps more at each call, a call does more each time"
-#: Seconds that recording may take of one call, beside the call itself.
+FOR_BACKWARD = "{} kept in addition to its result, such as for a backward pass, count as written"
+ACCUMULATED = "{} kept in addition to its result count as written: if it keeps more at each call, each call does more work"
+COMPILED_NOTE = note("compiled: recorded as the operations it is compiled from, so its launches are unknown")
+COMPILED = "it runs code of torch.compile, which does not compile under a watch"
+TRACED = "it traces with torch.jit, which does not run under a watch"
+OTHER_MODES = "other modes of torch are active"
+THREADS = "it starts threads, whose work is not recorded"
+#: Seconds that recording may add to one call.
 BUDGET_S = 10.0
 
 
@@ -56,19 +63,21 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     *,
     budget_s: float = BUDGET_S,
-    beside: Callable[[Watch], AbstractContextManager[object]] = nullcontext,
-) -> tuple[Any, Captured]:
-    """Call ``fn`` once and say what it did. The random generators stand where they stood before it afterwards.
+    also_watch: Callable[[Watch], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Any, CapturedWork]:
+    """Call ``fn`` once; return its value and its work. Random generators have their state of before afterwards.
 
-    beside: watches what torch does not see, and adds it to ``seen``.
+    also_watch: records what torch does not see into ``traces``.
     """
     watch = Watch(budget_s=budget_s)
-    with as_before(fn, args, kwargs or {}), told_of_threads(watch.give_up), watch, beside(watch):
+    with restored_generators(fn, args, kwargs or {}), _on_threads(watch.give_up), watch, also_watch(watch):
         value = fn(*args, **(kwargs or {}))
     return value, watch.finish(value)
 
 
-class _Given(NamedTuple):
+class _Inputs(NamedTuple):
+    """What a composite was given."""
+
     values: Mapping[str, Any]
     reads: Sequence[Any]
     regions: dict[int, Region]
@@ -77,38 +86,38 @@ class _Given(NamedTuple):
 class Watch:
     """Records what runs under it in this thread and in the backward passes that it starts.
 
-    An error of ours never reaches the call: it ends the recording, and ``finish`` gives it as the reason.
+    An error in the recording never reaches the call: it ends the recording, and ``finish`` gives it as the reason.
 
-    own: it is a test's own call, of which nothing may come out differently. So the watch steps aside where torch would do
-    something else under it, and does not look at what tensors hold, which would allocate and wait for the device.
+    own: the call is a test's own call, whose outcome must not change. So the watch steps aside where torch would behave
+    differently under it, and does not read the values of tensors, which would allocate and wait for the device.
     """
 
     def __init__(self, *, budget_s: float = BUDGET_S, own: bool = False) -> None:
-        self.seen: list[Seen] = []
+        self.traces: list[OpTrace] = []
         self.problem = ""
         self._storages = Storages()
         self._budget_s, self._spent_s = budget_s, 0.0
-        self._inside = 0  # of a function that is recorded as a whole, or of a check
-        self._steps: list[str] = []  # the operations inside of it
+        self._depth = 0  # inside functions that are recorded as a whole, or inside checks
+        self._steps: list[str] = []  # the operations inside a function that is recorded as a whole
         self._steps_only = False
         self._meta = False
         self._compiled = False
         self._checks: set[int] = set()  # storages of the results of a test's checks
-        self._decomposed: list[Decomposed] = []
+        self._decomposed: list[DecomposedAttention] = []
         self._base: FrameType | None = None
         self._own, self._around = own, ExitStack()
         self._functions, self._dispatch = _Functions(self), _Dispatch(self)
 
     def __enter__(self) -> Watch:
         self._base = sys._getframe(1)
-        if self._own and others():
-            self.problem = OTHERS
+        if self._own and _has_other_modes():
+            self.problem = OTHER_MODES
             return self
-        self._around.enter_context(untraced(self.leave))
+        self._around.enter_context(_before_tracing(self.leave))
         if self._own:
-            self._around.enter_context(unhindered(self.leave, self._aside))
+            self._around.enter_context(_out_of_the_way(self.leave, self._unwatched))
         else:
-            self._around.enter_context(uncompiled(self.leave))
+            self._around.enter_context(_uncompiled(self.leave))
         self._put_on()
         return self
 
@@ -122,25 +131,25 @@ class Watch:
         self._dispatch.__enter__()
 
     def _take_off(self) -> None:
-        take_off_dispatch(self._dispatch)
-        take_off_function(self._functions)
+        _remove_dispatch_mode(self._dispatch)
+        _remove_function_mode(self._functions)
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         """End the recording; the call goes on."""
-        self.problem = self.problem or why
+        self.problem = self.problem or reason
 
-    def leave(self, why: str) -> None:
-        """End the recording and the watch."""
-        self.give_up(why)
+    def leave(self, reason: str) -> None:
+        """End the recording and remove the modes."""
+        self.give_up(reason)
         self._take_off()
         self._around.close()
 
-    def _aside(self, call: Callable[[], Any]) -> Any:
-        """A call without the watch."""
-        if self.problem or self._inside:
+    def _unwatched(self, call: Callable[[], Any]) -> Any:
+        """Call without the modes."""
+        if self.problem or self._depth:
             return call()
-        if not alone(self._functions, self._dispatch):  # it could not be put back where it was
-            self.leave(OTHERS)
+        if not _are_last(self._functions, self._dispatch):  # they could not be put back in their place
+            self.leave(OTHER_MODES)
             return call()
         self._take_off()
         try:
@@ -149,106 +158,107 @@ class Watch:
             self._put_on()
 
     def region(self, tensor: Any) -> Region:
-        """What a tensor covers, for who launches kernels on it himself."""
+        """Return what a tensor covers, for a kernel that does not run through torch."""
         return self._storages.region(tensor)
 
-    def finish(self, value: Any = None) -> Captured:
-        """What was seen, as one amount of work. value: what the call returned, alive while this is decided."""
+    def finish(self, value: Any = None) -> CapturedWork:
+        """Return the work of the call; value: what the call returned, which must be alive until then."""
         if not self.problem:
             try:
-                operations = merged(self.seen, self._decomposed)
+                traces = merge_backward(self.traces, self._decomposed)
                 kept = self._storages.kept()
-                notes, stays = self._beside(value, kept)
-                done = total("torch", operations, made=self._storages.made, kept=kept, notes=notes)
-                done = done._replace(sure=done.sure and not stays)
-                return done._replace(launches=None) if self._compiled else done
+                notes, accumulates = self._remarks(value, kept)
+                captured = total("torch", traces, made=self._storages.made, kept=kept, notes=notes)
+                captured = captured._replace(certain=captured.certain and not accumulates)
+                return captured._replace(launches=None) if self._compiled else captured
             except Exception as error:
-                self._failed(error)
-        return Captured("torch", reason=self.problem, operations=len(self.seen))
+                self._fail(error)
+        return CapturedWork("torch", reason=self.problem, operations=len(self.traces))
 
-    def _beside(self, value: Any, kept: set[int]) -> tuple[list[str], bool]:
-        """What a reader has to know of the whole, and whether the call leaves something for the next one."""
-        notes, stays = [], False
-        results = held_in(value)
+    def _remarks(self, value: Any, kept: set[int]) -> tuple[list[Note], bool]:
+        """Return notes on the whole call, and whether the call leaves something for the next one."""
+        notes, accumulates = [], False
+        results = result_tensors(value)
         returned = {self._storages.number(tensor) for tensor in results}
-        beside = [region for item in self.seen for region in item.writes if region.storage in kept - returned]
-        if value is not None and beside:
-            stays = not any(tensor.requires_grad for tensor in results)
-            nbytes = quantity(distinct(beside), "B")
-            notes.append(STAYS.format(nbytes) if stays else FOR_BACKWARD.format(nbytes))
+        extra = [region for trace in self.traces for region in trace.writes if region.storage in kept - returned]
+        if value is not None and extra:
+            accumulates = not any(tensor.requires_grad for tensor in results)
+            text = ACCUMULATED if accumulates else FOR_BACKWARD
+            notes.append(note(text.format(quantity(distinct(extra), "B"))))
         if self._compiled:
-            notes.append("compiled: watched as the operations it is compiled from, so its launches are not known")
+            notes.append(COMPILED_NOTE)
         if self._meta:
             notes.append(META)
-        return notes, stays
+        return notes, accumulates
 
-    # What the modes call.
+    # Called by the modes.
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._inside or self.problem:
+        if self._depth or self.problem:
             return func(*args, **kwargs)
         try:
             composite = COMPOSITES.get(func)
-        except TypeError:  # what cannot be hashed is none of them
+        except TypeError:  # not hashable, so not one of them
             composite = None
         if composite is None:
-            return self._checked(func, args, kwargs) if _name(func) in CHECKS else func(*args, **kwargs)
-        given = self._safely(self._given, composite, args, kwargs)
-        if given is None or self._in_a_check():
+            is_check = getattr(func, "__name__", "") in CHECKS
+            return self._run_check(func, args, kwargs) if is_check else func(*args, **kwargs)
+        inputs = self._safely(self._inputs, composite, args, kwargs)
+        if inputs is None or self._is_in_check():
             return func(*args, **kwargs)
         first, self._steps = torch._C._autograd._get_sequence_nr(), []
-        self._inside += 1
+        self._depth += 1
         self._steps_only = True
         try:
             out = func(*args, **kwargs)
         finally:
-            self._inside -= 1
+            self._depth -= 1
             self._steps_only = False
-        self._safely(self._composite, composite, given, out, first)
+        self._safely(self._record_composite, composite, inputs, out, first)
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = None if self.problem else SCHEMAS.get(func) or self._safely(schema, func)
-        if known is not None and known.composite:
+        schema = None if self.problem else SCHEMAS.get(func) or self._safely(read_schema, func)
+        if schema is not None and schema.is_composite:
             with self._dispatch:
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
-        if known is not None and not known.view:  # a view's memory is met, or made, with what is done to it
-            self._safely(self._operation, known, args, kwargs, out)
+        if schema is not None and not schema.is_view:  # the memory of a view is numbered with the next operation on it
+            self._safely(self._record, schema, args, kwargs, out)
         return out
 
     def _safely(self, step: Callable[..., Any], *args: Any) -> Any:
-        """A step of the recording, on the clock of its budget; an error in it ends the recording."""
+        """Run a step of the recording within its budget; an error in it ends the recording."""
         start = perf_counter()
         try:
-            with _NoSubclasses():  # a class of tensors is not told of what we ask its tensors
+            with _NoSubclasses():  # subclasses of tensors do not see what the recording asks them
                 return step(*args)
         except Exception as error:
-            self._failed(error)
+            self._fail(error)
         finally:
             self._spent_s += perf_counter() - start
             if self._spent_s > self._budget_s and not self.problem:
-                self.problem = f"the capture took more than its {self._budget_s:g} s, after {len(self.seen)} operations"
+                self.problem = f"the capture took more than its {self._budget_s:g} s, after {len(self.traces)} operations"
         return None
 
-    def _failed(self, error: Exception) -> None:
-        text = str(error).strip().splitlines() or [""]
+    def _fail(self, error: Exception) -> None:
+        lines = str(error).strip().splitlines() or [""]
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        self.problem = self.problem or f"the capture failed: {kind}{text[0]}"[:200]
+        self.problem = self.problem or f"the capture failed: {kind}{lines[0]}"[:200]
 
-    def _checked(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A comparison such as allclose: neither its operations are recorded nor what is done with its result."""
-        self._inside += 1
+    def _run_check(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a comparison such as allclose: neither it nor what is done with its result is recorded."""
+        self._depth += 1
         try:
             out = func(*args, **kwargs)
         finally:
-            self._inside -= 1
+            self._depth -= 1
         if isinstance(out, torch.Tensor):
             self._safely(lambda: self._checks.add(self._storages.number(out, made=True)))
         return out
 
-    def _in_a_check(self) -> bool:
-        """Whether torch.testing is calling; notes compiled functions on the way."""
+    def _is_in_check(self) -> bool:
+        """Return whether torch.testing is calling; on the way notice compiled functions."""
         frame: FrameType | None = sys._getframe(2)
         base = self._base
         while frame is not None and frame is not base:
@@ -260,22 +270,22 @@ class Watch:
             frame = frame.f_back
         return False
 
-    def _operation(self, known: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _record(self, schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         if self._steps_only:
-            # What the function was given has been met, so what is met now it has made.
-            new = self._storages.met
+            # The inputs of the function have numbers, so a storage without one was made by it.
+            before = len(self._storages)
             for tensor in (out,) if type(out) is torch.Tensor else tensors_of(out):
                 self._storages.number(tensor, True)
-            if not known.free and (known.changed or self._storages.met > new):
-                self._steps.append(known.name)
+            if not schema.is_free and (schema.written or len(self._storages) > before):
+                self._steps.append(schema.name)
             return
         results = tensors_of(out)
-        if known.free or self._inside:
-            # The arguments first: what is met as a result alone, the call has made.
-            self._meet(known.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
-            self._meet(known.label, results, made=True)
+        if schema.is_free or self._depth:
+            # The arguments first: a storage that only a result has, the call has made.
+            self._number(schema.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
+            self._number(schema.label, results, made=True)
             return
-        values = dict(zip(known.names, args))
+        values = dict(zip(schema.arguments, args))
         values.update(kwargs)
         given = []
         for name, value in values.items():
@@ -285,84 +295,84 @@ class Watch:
             elif kind not in _SCALARS:
                 given.extend((name, tensor) for tensor in tensors_of(value))
         regions: dict[int, Region] = {}
-        self._regions(known.label, [tensor for _, tensor in given], regions)
-        before = {region.storage for region in regions.values()}
-        self._regions(known.label, results, regions, made=True)
-        fresh = [tensor for tensor in results if regions[id(tensor)].storage not in before]
-        changed = [tensor for name, tensor in given if name in known.changed] if known.changed else []
-        if not (changed or fresh):  # a view, or something for the host
+        self._regions(schema.label, [tensor for _, tensor in given], regions)
+        inputs = {region.storage for region in regions.values()}
+        self._regions(schema.label, results, regions, made=True)
+        fresh = [tensor for tensor in results if regions[id(tensor)].storage not in inputs]
+        written = [tensor for name, tensor in given if name in schema.written] if schema.written else []
+        if not (written or fresh):  # a view, or a value for the host
             return
-        if (before and before <= self._checks) or self._in_a_check():
+        if (inputs and inputs <= self._checks) or self._is_in_check():
             self._checks.update(regions[id(tensor)].storage for tensor in results)
             return
-        writes = changed + fresh
+        writes = written + fresh
         self._meta = self._meta or writes[0].is_meta
         if not any(regions[id(tensor)].nbytes for tensor in writes):
             return
-        reads = [] if known.blank else [tensor for name, tensor in given if name not in known.unread]
+        reads = [] if schema.ignores_values else [tensor for name, tensor in given if name not in schema.unread]
         if self._decomposed:
             self._note_backward()
-        call = Call(known.name, values, reads, writes, regions, looks=not self._own)
-        found = known.model(call)
-        for model in found if isinstance(found, list) else (found,):
-            self.seen.append(seen(known.label, call, model))
+        call = Call(schema.name, values, reads, writes, regions, may_read=not self._own)
+        built = schema.build(call)
+        for spec in built if isinstance(built, list) else (built,):
+            self.traces.append(trace_op(schema.label, call, spec))
 
-    def _meet(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> None:
-        """Tensors of which nothing but their storages counts."""
+    def _number(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> None:
+        """Number the storages of tensors whose regions are not needed."""
         try:
             for tensor in tensors:
                 self._storages.number(tensor, made)
         except (RuntimeError, NotImplementedError):
-            raise ValueError(f"{label} on {why_not(tensors) or 'a tensor without a storage'}") from None
+            raise ValueError(f"{label} on {unsupported(tensors) or 'a tensor without a storage'}") from None
 
     def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, made: bool = False) -> None:
-        """What the tensors cover, into ``regions``."""
+        """Put what the tensors cover into ``regions``."""
         try:
             for tensor in tensors:
-                if type(tensor) is not torch.Tensor and foreign(tensor):
+                if type(tensor) is not torch.Tensor and has_own_dispatch(tensor):
                     break
                 regions[id(tensor)] = self._storages.region(tensor, made)
             else:
                 return
         except (RuntimeError, NotImplementedError):
-            if not why_not(tensors):
+            if not unsupported(tensors):
                 raise
-        raise ValueError(f"{label} on {why_not(tensors)}")
+        raise ValueError(f"{label} on {unsupported(tensors)}")
 
-    def _given(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given | None:
-        """The arguments of a function that is recorded as a whole; None where it is not."""
-        values = composite.values(args, kwargs)
+    def _inputs(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Inputs | None:
+        """Return the inputs of a function that is recorded as a whole; None where it is not."""
+        values = composite.bind(args, kwargs)
         if values is None:
             return None
         reads = tensors_of(list(values.values()))
         regions: dict[int, Region] = {}
         self._regions(composite.name, reads, regions)
-        return _Given(values, reads, regions)
+        return _Inputs(values, reads, regions)
 
-    def _composite(self, composite: Composite, given: _Given, out: Any, first: int) -> None:
-        (values, reads, regions), writes = given, [out] if type(out) is torch.Tensor else tensors_of(out)
+    def _record_composite(self, composite: Composite, inputs: _Inputs, out: Any, first: int) -> None:
+        (values, reads, regions), writes = inputs, [out] if type(out) is torch.Tensor else tensors_of(out)
         self._regions(composite.name, writes, regions, made=True)
         for region in regions.values():
             if not region.nbytes:
                 return
         self._meta = self._meta or writes[0].is_meta
-        call = Call(composite.name, values, reads, writes, regions, looks=not self._own)
-        self.seen.append(seen(composite.name, call, composite.model(call), len(self._steps)))
-        if composite.backward is not None and not any(step.startswith(FUSED) for step in self._steps):
-            work = engine_work(composite.backward(call))
-            self._decomposed.append(Decomposed(first, torch._C._autograd._get_sequence_nr(), work, []))
+        call = Call(composite.name, values, reads, writes, regions, may_read=not self._own)
+        self.traces.append(trace_op(composite.name, call, composite.build(call), len(self._steps)))
+        if composite.build_backward is not None and not any(step.startswith(FUSED) for step in self._steps):
+            backward = engine_work(composite.build_backward(call))
+            self._decomposed.append(DecomposedAttention(first, torch._C._autograd._get_sequence_nr(), backward, []))
 
     def _note_backward(self) -> None:
         """Note that the next operation belongs to the backward pass of attention that ran as several operations."""
         node = torch._C._current_autograd_node()
         if node is not None:
             at = node._sequence_nr()
-            for item in self._decomposed:
-                if item.first <= at < item.last:
-                    item.steps.append(len(self.seen))
+            for attention in self._decomposed:
+                if attention.first <= at < attention.last:
+                    attention.steps.append(len(self.traces))
 
 
-class _Functions(TorchFunctionMode):  # type: ignore[misc]  # the classes of torch are not typed to who lacks it
+class _Functions(TorchFunctionMode):  # type: ignore[misc]  # torch may be missing where types are checked
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
@@ -376,7 +386,7 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch would import its compiler for this, and go through it at each operation. Nothing is compiled under a watch."""
+        """Return False: torch would import its compiler and run it for each operation, and nothing compiles under a watch."""
         return False
 
     def __init__(self, watch: Watch) -> None:
@@ -392,71 +402,65 @@ _SCALARS = (int, float, bool, type(None), str, torch.dtype, torch.device, torch.
 _COMPARISON = str(sys.modules["torch.testing._comparison"].__file__)
 
 
-def _name(func: Any) -> str:
-    return getattr(func, "__name__", "")
-
+# Where torch behaves differently under modes, the watch ends or steps aside.
 
 #: The ways into torch._C's tracer, whose check reads values where modes see none; the last is that of torch.onnx.
 _TRACERS = ("trace", "trace_module", "_get_trace_graph")
 #: Modules of torch that choose between kernels by whether a function mode is active (torch/nn/modules/activation.py and
 #: transformer.py, "why_not_sparsity_fast_path").
 _FAST_PATHS = ("MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer")
-COMPILED = "it runs code of torch.compile, which does not compile under a watch"
-TRACED = "it traces with torch.jit, which does not run while it is watched"
-OTHERS = "other modes of torch are active"
-THREADS = "it starts threads, and what they do is not seen"
 
 
-def _telling(tell: Callable[[str], None], why: str) -> Callable[..., Any]:
-    """For ``replaced``: tell(why), then the original."""
+def _after(notify: Callable[[str], None], reason: str) -> Callable[..., Any]:
+    """Return a wrapper for ``replaced`` that calls notify(reason), then the original."""
 
     def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        tell(why)
+        notify(reason)
         return original(*args, **kwargs)
 
     return call
 
 
 @contextmanager
-def unhindered(leave: Callable[[str], None], aside: Callable[[Callable[[], Any]], Any]) -> Iterator[None]:
-    """While the block runs a test: leave(why) before torch compiles, aside(call) around what chooses its kernels by modes.
+def _out_of_the_way(leave: Callable[[str], None], unwatched: Callable[[Callable[[], Any]], Any]) -> Iterator[None]:
+    """While a test runs, call leave(reason) before torch compiles, and unwatched(call) where torch chooses kernels by modes.
 
-    A compiled function asks for its stance at each call (torch/_dynamo/eval_frame.py), which is the only place to hear of one
-    that was made before.
+    A compiled function asks for its stance at each call (torch/_dynamo/eval_frame.py); no other place shows a function that was
+    compiled earlier.
     """
     with ExitStack() as stack:
         compiler = loaded("torch._dynamo.eval_frame")
 
         def called(original: Callable[..., Any], callback: Any) -> Any:
-            if callback:  # None or False: a function that shall not be compiled
+            if callback:  # None or False: a function that is not to be compiled
                 leave(COMPILED)
             return original(callback)
 
         def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
-            return aside(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
+            return unwatched(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
 
-        stack.enter_context(replaced(torch, "compile", _telling(leave, COMPILED)))
+        stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
         if compiler is not None:
             stack.enter_context(replaced(compiler, "_callback_from_stance", called))
         for name in _FAST_PATHS:
             kind = getattr(torch.nn, name)
-            if "__call__" not in vars(kind):  # forward itself is torch.jit's to read
+            if "__call__" not in vars(kind):  # torch.jit reads forward itself
                 kind.__call__ = fast
                 stack.callback(delattr, kind, "__call__")
         yield
 
 
 @contextmanager
-def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs a call: compiled functions run as what they are compiled from.
+def _uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
+    """While a call runs, run compiled functions as the code they are compiled from.
 
-    One that met a watch before it is compiled would be left uncompiled for good. Where the compiler is not loaded nothing has
-    been compiled, and what the call compiles itself it does without the watch.
+    A function that meets a watch before it is compiled would stay uncompiled for good. Where the compiler is not loaded,
+    nothing has been compiled, and the watch ends before the call compiles.
     """
     with ExitStack() as stack:
         if loaded("torch._dynamo") is None:
-            stack.enter_context(replaced(torch, "compile", _telling(leave, COMPILED)))
+            stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
         elif hasattr(torch.compiler, "set_stance"):
             stance = torch.compiler.set_stance("force_eager")
             stack.callback(lambda: stance.__exit__(None, None, None))
@@ -464,38 +468,38 @@ def uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def untraced(leave: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs a call: leave(why) before it traces."""
+def _before_tracing(leave: Callable[[str], None]) -> Iterator[None]:
+    """While a call runs, call leave(reason) before it traces."""
     with ExitStack() as stack:
         for name in _TRACERS:
-            stack.enter_context(replaced(torch.jit, name, _telling(leave, TRACED)))
+            stack.enter_context(replaced(torch.jit, name, _after(leave, TRACED)))
         yield
 
 
 @contextmanager
-def told_of_threads(tell: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs a call: tell(why) where it hands work to another thread."""
-    started = _telling(tell, THREADS)
+def _on_threads(notify: Callable[[str], None]) -> Iterator[None]:
+    """While a call runs, call notify(reason) where it hands work to another thread."""
+    started = _after(notify, THREADS)
     with replaced(threading.Thread, "start", started), replaced(ThreadPoolExecutor, "submit", started):
         yield
 
 
-def others() -> bool:
-    """Whether modes of somebody else are active, but for the one of a default device."""
+def _has_other_modes() -> bool:
+    """Return whether other modes are active, except for that of a default device."""
     functions = [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
-    return bool(torch._C._len_torch_dispatch_stack()) or any(type(one) is not DeviceContext for one in functions)
+    return bool(torch._C._len_torch_dispatch_stack()) or any(type(mode) is not DeviceContext for mode in functions)
 
 
-def alone(function: TorchFunctionMode, dispatch: TorchDispatchMode) -> bool:
-    """Whether these modes are the last that were put on, and no tracer is active."""
+def _are_last(function: TorchFunctionMode, dispatch: TorchDispatchMode) -> bool:
+    """Return whether these modes are the last that were put on, and no tracer is active."""
     functions, operations = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
     if not functions or operations != 1:
         return False
     return torch._C._get_function_stack_at(functions - 1) is function and torch._C._get_dispatch_stack_at(0) is dispatch
 
 
-def take_off_function(mode: TorchFunctionMode) -> None:
-    """Take a mode off its stack, wherever in it others have put it."""
+def _remove_function_mode(mode: TorchFunctionMode) -> None:
+    """Remove a mode from its stack, wherever it is in the stack."""
     above: list[Any] = []
     while torch._C._len_torch_function_stack():
         top = _pop_mode()
@@ -513,8 +517,8 @@ _FLAGS = (
 )
 
 
-def take_off_dispatch(mode: TorchDispatchMode) -> None:
-    """The same; each mode remembers what was so before it was put on, which for those above it is another thing now."""
+def _remove_dispatch_mode(mode: TorchDispatchMode) -> None:
+    """Remove a mode from its stack. Each mode remembers the state before it, which changes for the modes above."""
     stack = [torch._C._get_dispatch_stack_at(at) for at in range(torch._C._len_torch_dispatch_stack())]
     if not any(one is mode for one in stack):
         return
@@ -523,7 +527,7 @@ def take_off_dispatch(mode: TorchDispatchMode) -> None:
         above.append(torch._C._pop_torch_dispatch_stack(None))
     if mode.old_dispatch_mode_flags:
         TorchDispatchMode.__exit__(mode, None, None, None)
-    else:  # taken off before, and put back by who had saved the stack for a while
+    else:  # removed before, and put back by code that had saved the stack for a while
         torch._C._pop_torch_dispatch_stack(None)
     for one in reversed(above):
         for name in _FLAGS:

@@ -10,7 +10,7 @@ from roofline_engine.check import Mistake
 from roofline_engine.units import number, quantity
 
 from ... import declare
-from ...declare import Declared
+from ...declare import Declaration
 from ...row import declaration_in
 from ...timing.plugins import of_benchmark_json
 from ..row import RecordRow
@@ -57,7 +57,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
         work, alternatives = _keywords(declared)
     elif not no_work:
         try:
-            keywords = declare.of_extra_info(extra)
+            keywords = declare.read_extra_info(extra)
             work, no_work = buildable(keywords) if keywords else (None, "extra_info has no bytes")
         except ValueError as error:
             no_work = str(error)
@@ -80,7 +80,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     )
 
 
-def _declaration(extra: Mapping[str, Any]) -> tuple[Declared | None, str]:
+def _declaration(extra: Mapping[str, Any]) -> tuple[Declaration | None, str]:
     """What the row of a run with ``--roofline`` declares; the reason when it cannot be understood."""
     if not isinstance(extra.get("roofline"), Mapping):
         return None, ""
@@ -93,7 +93,7 @@ def _declaration(extra: Mapping[str, Any]) -> tuple[Declared | None, str]:
     return declared, "" if declared.work is not None else "extra_info.roofline has no work"
 
 
-def _keywords(declared: Declared) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
+def _keywords(declared: Declaration) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
     """The work of a row by its primary byte model; the others are ways to have counted too many bytes."""
     work = declared.work
     assert work is not None

@@ -502,7 +502,7 @@ def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
 
 
 def _streamed(op: str, nbytes: float, flops: float, dtype: Dtype) -> dict[str, Any]:
-    """Declared bytes with the FLOPs of an op whose math is in fp32 on the vector units."""
+    """Declaration bytes with the FLOPs of an op whose math is in fp32 on the vector units."""
     return {"op": op, "bytes": nbytes, "flops": flops, "dtype": "fp32", "weight_dtype": dtype.name, "engine": "vector"}
 
 

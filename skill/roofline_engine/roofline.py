@@ -1,7 +1,7 @@
-"""The verdict: where one unit of work stands against the roofs, and what that leaves to win.
+"""The verdict: how near one unit of work is to its roof, and how much speedup that leaves.
 
-All arithmetic of the model is here. Formulas, bands and the order of the no-verdict rules are the specification's
-sections 3 and 6; the range over byte models, the cap by the dispatch floor and the reasons are this project's.
+All arithmetic of the model is here. Formulas, bands and the order of the rules without a verdict are sections 3 and 6 of the
+specification; the range over byte models, the cap by the dispatch floor and the reasons are added here.
 
 Intensities are in FLOP/byte, rates in FLOP/s, bandwidths in bytes/s. On log-log axes a bandwidth is a straight line of slope
 one and a compute ceiling a flat one (Williams, Waterman and Patterson, CACM 52(4), 2009), so two points draw a limit exactly.
@@ -17,13 +17,13 @@ from .fields import Entry
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .work import TARGET_EFF, Work
 
-# One definition of each constant; SKILL.md's table is held to these by a test.
-#: Both utilisations under this: neither roof is near, so latency or occupancy binds (specification 3.5).
+# A test compares the table in SKILL.md with these constants.
+#: With both ratios under this, neither roof is near: latency or occupancy is the limiter (specification 3.5).
 LATENCY_THRESHOLD = 0.60
-#: Bands against target_eff, not against the roof: what is left is the distance to what a good kernel reaches (3.6).
+#: Bands of the ratio to target_eff, not to the roof: the headroom is the distance to what a good kernel reaches (3.6).
 SATURATED_BAND = 0.9
 MODERATE_BAND = 0.6
-#: A ratio under this is as impossible as one over 1: the model, the peak or the time is off by orders (6, L3).
+#: A ratio under this is as impossible as one over 1: the model, the peak or the time is wrong by orders (6, L3).
 SUSPECT_LOW = 0.001
 #: Below this share Amdahl's law caps the gain under the noise, whatever the roofline says (3.0).
 HEAD_PCT = 5.0
@@ -33,37 +33,37 @@ ISOLATED_NOISE = 0.034
 SERVING_NOISE = 0.005
 #: Plain streaming reaches about this part of the pin rate (8.2); a memory roofline_pct above it deserves counters.
 STREAMING_FRACTION = 0.85
-#: The largest last-level cache in peaks.md (MI300X's MALL), for a device whose own are not known.
+#: The largest last-level cache in peaks.md (MI300X's MALL), for a device with unknown caches.
 LARGEST_CACHE = 268435456
 #: A warm working set of up to this many caches is partly served by them: 1.29x too fast at 1.33 of an RTX 5090's L2, 1.06x
 #: at 1.01 of a GB200's and right at 2.02 (NVIDIA/TileGym#82, #118).
 CACHE_REACH = 2.0
 
-#: With these there is nothing to multiply: attainable_speedup and the gains are null.
+#: Reasons without numbers: attainable_speedup and the gains are null.
 NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
 
 
 class Point(NamedTuple):
-    """One amount of work over one time against two roofs; None where a peak is not known."""
+    """One amount of work over one time under two limits; None where a peak is unknown."""
 
     achieved_bw_bytes_s: float
     achieved_flops: float
     arithmetic_intensity: float | None
-    hbm_util: float | None
-    compute_util: float | None
+    hbm_util: float | None  # achieved over peak bandwidth
+    compute_util: float | None  # achieved over peak FLOP/s
     ridge_point: float | None
-    roof_axis: str | None
-    raw: float | None
+    roof_axis: str | None  # memory or compute
+    raw: float | None  # the ratio on roof_axis, not clamped
 
 
 def point(
     nbytes: float, flops: float, t_s: float, peak_bw: float | None, peak_flops: float | None, *, streaming: bool = False
 ) -> Point:
-    """Place bytes, FLOPs and a time (seconds) under the roofs (bytes/s, FLOP/s).
+    """Place bytes, FLOPs and a time (seconds) under the peaks (bytes/s, FLOP/s).
 
-    The roof walked toward is compute when the intensity is over the ridge point, else memory; a point on the ridge is
-    memory. Without a compute peak only work that is memory-bound by its nature (``streaming``, or no FLOPs) has an axis;
-    but a rate over the one peak that is known is impossible whatever the other is, so its axis is that one.
+    The axis is compute where the intensity is over the ridge point, else memory; a point on the ridge is memory. Without a
+    compute peak only work that is memory-bound by nature (``streaming``, or no FLOPs) has an axis. A rate over the one known
+    peak is impossible whatever the other peak is, so it has that axis.
 
     Raises:
         ValueError: when ``t_s`` is not positive.
@@ -72,7 +72,7 @@ def point(
         raise ValueError(f"time is {t_s!r} s, expected more than 0")
     bandwidth, rate = nbytes / t_s, flops / t_s
     if not (math.isfinite(bandwidth) and math.isfinite(rate)):
-        raise ValueError(f"{nbytes:.4g} bytes and {flops:.4g} FLOPs in {t_s!r} s are no finite rates")
+        raise ValueError(f"{nbytes:.4g} bytes and {flops:.4g} FLOPs in {t_s!r} s are not finite rates")
     intensity = flops / nbytes if nbytes > 0 else None
     hbm_util = bandwidth / peak_bw if peak_bw else None
     compute_util = rate / peak_flops if peak_flops else None
@@ -112,7 +112,7 @@ def roof_of(work: Work, peaks: Peaks) -> Roof:
 
 
 def headroom(roofline_pct: float, target_eff: float) -> str:
-    """The class of a ratio (a fraction) against what a good kernel of the op reaches."""
+    """Return the class of a ratio (a fraction) against what a good kernel of the op reaches."""
     if roofline_pct >= SATURATED_BAND * target_eff:
         return "saturated"
     if roofline_pct >= MODERATE_BAND * target_eff:
@@ -121,29 +121,29 @@ def headroom(roofline_pct: float, target_eff: float) -> str:
 
 
 def attainable_speedup(roofline_pct: float, target_eff: float, t_launch_s: float, floor_s: float = DISPATCH_FLOOR_S) -> float:
-    """max(1, target/pct), capped at what the dispatch floor leaves of one launch."""
+    """Return max(1, target/pct), at most the speedup at which one launch takes the dispatch floor."""
     cap = max(1.0, t_launch_s / floor_s)
     return min(max(1.0, target_eff / roofline_pct), cap)
 
 
 def time_saved_pct(pct_gpu_time: float, speedup: float) -> float:
-    """Amdahl: percent of the GPU time saved when a kernel of this share gets this much faster."""
+    """Return the percent of the GPU time saved when a kernel with this share gets this much faster (Amdahl)."""
     return pct_gpu_time * (1.0 - 1.0 / speedup)
 
 
 def throughput_gain_pct(saved_pct: float) -> float | None:
-    """Time saved as throughput: x/(1-x). None when nothing would be left of the time."""
+    """Return the throughput gain for this time saved, x/(1-x); None when no time would remain."""
     return 100.0 * saved_pct / (100.0 - saved_pct) if saved_pct < 100.0 else None
 
 
 def bound(p: Point) -> str:
-    """What binds. A small intensity alone does not make a kernel memory-bound: a roof has to be near."""
+    """Return the limiter. A small intensity alone does not make a kernel memory-bound: a roof has to be near."""
     if p.hbm_util is None or p.roof_axis is None:
         return "unknown"
     if p.compute_util is None:
         if p.hbm_util >= LATENCY_THRESHOLD:
             return p.roof_axis
-        return "latency" if p.roof_axis == "memory" else "unknown"  # such work streams: its FLOPs are no roof
+        return "latency" if p.roof_axis == "memory" else "unknown"  # on the memory axis the work streams
     if p.hbm_util < LATENCY_THRESHOLD and p.compute_util < LATENCY_THRESHOLD:
         return "latency"
     return p.roof_axis
@@ -159,17 +159,16 @@ def assess(
     target_eff: float | None = None,
     lowest: float = SUSPECT_LOW,
 ) -> Entry:
-    """Fill in every metric of ``entry``, whose identity, times and stage are set, from its work and the peaks.
+    """Return ``entry``, which has its identity, times and stage, with every metric from its work and the peaks.
 
-    conflict: the caller folded cases that stand on different roofs, so no single ratio speaks for them.
-    warm: an isolated timing without a known flush, whose operands may have stayed in a cache between its launches; a
-    serving run is cold.
-    target_eff: what a good kernel of this op reaches here, in place of the prior. lowest: a ratio under it is no kernel's; an
-    isolated timing has none, since a loop on one of many cores may well be that slow.
+    conflict: the work combines shapes on different roofs, so no single ratio describes them.
+    warm: an isolated timing without a known flush: its operands may stay in a cache between launches. A serving run is cold.
+    target_eff: what a good kernel of this op reaches here, in place of the prior.
+    lowest: a smaller ratio is impossible; 0 for an isolated timing, which may be a loop on one of many cores.
     """
     roof = roof_of(work, peaks)
     nbytes, flops = work.bytes, work.flops
-    found: dict[str, Any] = {  # all set at once at the end, since an entry is copied for each change
+    fields: dict[str, Any] = {  # set at once at the end: each change copies the entry
         "op": work.op,
         "op_class": work.op_class,
         "modeled": True,
@@ -183,11 +182,11 @@ def assess(
         "target_eff": TARGET_EFF.get(work.op) if target_eff is None else target_eff,
     }
     if entry.t_ms is None or entry.t_unit_ms is None:
-        return _decided(entry, "not_measured", "memory", peaks, found)
+        return _decide(entry, "not_measured", "memory", peaks, fields)
     t_launch, t_unit = entry.t_ms / 1e3, entry.t_unit_ms / 1e3
     placed = [(model, roof.place(model.bytes, model.flops, t_unit)) for model in work.candidates]
     p = placed[0][1]
-    found.update(
+    fields.update(
         byte_models=tuple(
             model._replace(feasible=None if q.hbm_util is None else 0 < q.hbm_util <= 1.0) for model, q in placed
         ),
@@ -205,34 +204,34 @@ def assess(
     if peaks.targets and target_eff is None:
         observed = peaks.target(work.op, p.roof_axis, work.dtype.name)
         if observed:
-            found["target_eff"] = observed.target_eff
+            fields["target_eff"] = observed.target_eff
     axis = roof.axis if p.roof_axis == "compute" else "memory"
     if p.raw is None:
-        return _decided(entry, "unvalidated_peak", axis, peaks, found)
+        return _decide(entry, "unvalidated_peak", axis, peaks, fields)
     if p.raw > 1.0 or p.raw < lowest or nbytes <= 0:
-        # The ratio is no evidence about the kernel, so neither is what it says of the bound.
-        found.update(bound_type="unknown", suspect=True, stage_c_candidate=True)
-        return _decided(entry, "infeasible", axis, peaks, found)
+        # An impossible ratio says nothing about the kernel, nor about its limiter.
+        fields.update(bound_type="unknown", suspect=True, stage_c_candidate=True)
+        return _decide(entry, "infeasible", axis, peaks, fields)
     if t_launch <= peaks.dispatch_floor_s:
-        found["bound_type"] = "latency"
-        return _decided(entry, "dispatch_bound", axis, peaks, found)
+        fields["bound_type"] = "latency"
+        return _decide(entry, "dispatch_bound", axis, peaks, fields)
     resident = "cache_resident" if warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
-        return _decided(entry, resident or "unvalidated_peak", axis, peaks, found)
-    target = found["target_eff"]
+        return _decide(entry, resident or "unvalidated_peak", axis, peaks, fields)
+    target = fields["target_eff"]
     if target is None:
-        return _decided(entry, resident or "no_target", axis, peaks, found)
+        return _decide(entry, resident or "no_target", axis, peaks, fields)
 
     points = [q for model, q in placed if model.in_range and q.raw is not None and lowest <= q.raw <= 1.0]
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
     speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]
-    share = entry.pct_gpu_time  # a unit test has none, so no gain end to end
+    share = entry.pct_gpu_time  # None for a unit test, which has no gain end to end
     gains = [] if share is None else [time_saved_pct(share, speedup) for speedup in speedups]
     one_axis = all(q.roof_axis == p.roof_axis for q in points)
     conflict = conflict or not one_axis or headroom(low, target) != headroom(high, target)
     reason = resident or ("conflicting_models" if conflict else None)
-    found.update(
+    fields.update(
         stage_c_candidate=reason is not None,
         roofline_pct_range=(low, high),
         attainable_speedup=speedups[0],
@@ -243,11 +242,11 @@ def assess(
         expected_throughput_gain_pct=throughput_gain_pct(gains[0]) if gains else None,
         indicative_class=headroom(p.raw, target),
     )
-    return _decided(entry, reason, axis, peaks, found)
+    return _decide(entry, reason, axis, peaks, fields)
 
 
 def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:
-    """The roof each shape walks toward: ratios on different roofs are never averaged."""
+    """Return the axis of each shape: ratios on different roofs are never averaged."""
     roof = roof_of(works[0], peaks)
     if not roof.rate or not roof.bandwidth:
         return ["memory"] * len(works)
@@ -255,7 +254,7 @@ def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:
 
 
 def cache_bytes(peaks: Peaks) -> float:
-    """What the last level of cache holds."""
+    """Return the size of the last level of cache."""
     return max(peaks.l2_bytes or 0.0, peaks.mall_bytes or 0.0) or LARGEST_CACHE
 
 
@@ -266,32 +265,32 @@ def is_falsifiable(work: Work, peaks: Peaks, launches: float) -> bool | None:
     return roof_of(work, peaks).time(work.bytes, work.flops) > launches * peaks.dispatch_floor_s
 
 
-def _decided(entry: Entry, reason: str | None, axis: str, peaks: Peaks, found: dict[str, Any]) -> Entry:
-    """The entry with the fields ``found``, and the class, reason and confidence that follow.
+def _decide(entry: Entry, reason: str | None, axis: str, peaks: Peaks, fields: dict[str, Any]) -> Entry:
+    """Return the entry with these fields, and the class, reason and confidence that follow.
 
-    The first reason that applies stands, low confidence is the last of them.
+    The first reason that applies stands; low confidence is the last one.
     """
     low = entry.stage == "A" or peaks.axis_confidence(axis) == "low"
     if reason is None and low:
         reason = "low_confidence"
-    assert reason not in NO_NUMBERS or "attainable_speedup" not in found
-    verdict = (reason is None and found.get("indicative_class")) or "unknown"
-    found.update(
+    assert reason not in NO_NUMBERS or "attainable_speedup" not in fields
+    verdict = (reason is None and fields.get("indicative_class")) or "unknown"
+    fields.update(
         headroom_class=verdict,
         unknown_reason=reason,
         confidence="low" if low else {"B": "medium", "C": "high"}[entry.stage],
         rankable=verdict != "unknown",
     )
-    return entry._replace(**found)
+    return entry._replace(**fields)
 
 
 def mark_unmodeled(entry: Entry, op: str, op_class: str) -> Entry:
-    """L2: this entry alone has no model; the caller says why in ``degraded`` and in the notes."""
+    """Return an entry without a work model (L2); the caller gives the reason in ``degraded`` and in the notes."""
     return entry._replace(op=op, op_class=op_class, modeled=False, headroom_class="unknown", unknown_reason="unmodelled")
 
 
 def route(entry: Entry) -> str:
-    """Where the work goes: the specification's section 7 table, first row that fits. It orders, it never prunes."""
+    """Return where the work goes: the first row that fits in the table of the specification's section 7."""
     if entry.editable is False:
         return "host_side_track"
     if entry.headroom_class == "unknown" or entry.bound_type == "unknown":
@@ -304,28 +303,28 @@ def route(entry: Entry) -> str:
 
 
 def ridge(flops_s: float, bytes_s: float) -> float:
-    """The intensity at which a bandwidth and a compute ceiling meet."""
+    """Return the intensity at which a bandwidth and a compute ceiling meet."""
     return flops_s / bytes_s
 
 
 def attainable_rate(intensity: float, bytes_s: float | None, flops_s: float | None) -> float | None:
-    """The rate of the limit that binds at an intensity; None where neither is known."""
+    """Return the attainable rate at an intensity; None where both ceilings are unknown."""
     limits = [intensity * bytes_s] if bytes_s else []
     limits += [flops_s] if flops_s else []
     return min(limits) if limits else None
 
 
 def roof_axis_at(intensity: float, bytes_s: float | None, flops_s: float | None) -> str | None:
-    """``compute`` right of the ridge, else ``memory`` as in ``point``; None where a limit is not known."""
+    """Return ``compute`` right of the ridge, else ``memory``, as ``point`` does; None where a ceiling is unknown."""
     if not (bytes_s and flops_s):
         return None
     return "compute" if intensity > ridge(flops_s, bytes_s) else "memory"
 
 
 def lower_ceiling(intensity: float, rate: float, bytes_s: float | None, ceilings: Iterable[float]) -> float | None:
-    """The lowest compute ceiling that a kernel stays under although memory would let it pass.
+    """Return the lowest compute ceiling that a kernel stays under although memory would let it pass; None without one.
 
-    None where there is none: left of a ceiling's ridge the bandwidth alone explains the rate, so nothing follows.
+    Left of a ceiling's ridge the bandwidth alone explains the rate.
     """
-    over = [one for one in ceilings if rate < one and bytes_s and intensity > ridge(one, bytes_s)]
-    return min(over) if over else None
+    passable = [ceiling for ceiling in ceilings if rate < ceiling and bytes_s and intensity > ridge(ceiling, bytes_s)]
+    return min(passable, default=None)

@@ -1,11 +1,7 @@
-"""Bytes and FLOPs per op: what a kernel must move and compute, whatever its implementation.
+"""The work of one op: the bytes and FLOPs that a kernel must move and compute, whatever its implementation.
 
-``work(op, **parameters)`` is the one entry point; docs/inputs.md lists the ops and their parameters, one vocabulary for
-shapes.json and for Python. Every op takes ``dtype`` and ``out_dtype``, as ``units.parse_dtype`` reads them; sizes are
-logical, of one device.
-
-Bytes are compulsory traffic of the memory roof: each operand once. FLOPs count a multiply-add as two. The ops stand in the
-``ops_*`` modules, one family each, loaded when one of them is asked for.
+Bytes are compulsory traffic of the memory roof: each operand once. FLOPs count a multiply-add as two. The work models are in
+``ops``; this module has what they share: the type of their result, the check of their parameters, and several shapes as one.
 """
 
 from __future__ import annotations
@@ -18,8 +14,8 @@ from .units import Dtype, parse_dtype, whole
 
 #: How close a well-written kernel of an op comes to its roof: priors, set by how regular the access is.
 #: gemm, moe, attn_decode and the streaming band 0.85-0.90 (its middle) are the specification's section 7; attn_prefill
-#: (FlashAttention-3 reports up to 0.75 of the H100 fp16 peak, arXiv:2407.08608) and conv are weak priors. An op that is
-#: not here has no target.
+#: (FlashAttention-3 reports up to 0.75 of the H100 fp16 peak, arXiv:2407.08608) and conv are weak priors. Other ops have no
+#: target.
 TARGET_EFF = {
     "gemm": 0.90,
     "moe": 0.90,
@@ -43,29 +39,26 @@ TARGET_EFF = {
 
 
 class Work(NamedTuple):
-    """The work of one unit.
-
-    candidates: the figure first, then every other byte model. engine: ``matrix`` or ``vector``, the peak table to use.
-    dtype: the compute peak's row. launches: the launches of one unit where the parameters tell. notes: assumptions. cached:
-    bytes of activations that the figure leaves to a cache, and of what lies between the launches of the unit.
-    """
+    """The work of one unit."""
 
     op: str
-    op_class: str
-    candidates: tuple[ByteModel, ...]
-    engine: str
-    dtype: Dtype
-    weight_dtype: Dtype
-    notes: tuple[Note, ...]
-    launches: int | None = None
-    cached: tuple[float, float] = (0.0, 0.0)
+    op_class: str  # one of fields.OP_CLASSES
+    candidates: tuple[ByteModel, ...]  # the primary byte model first
+    engine: str  # matrix or vector: the units that the FLOPs run on
+    dtype: Dtype  # whose compute peak applies
+    weight_dtype: Dtype  # of the weights or of the KV cache
+    notes: tuple[Note, ...]  # the assumptions
+    launches: int | None = None  # of one unit, where the parameters tell
+    cached: tuple[float, float] = (0.0, 0.0)  # bytes left to a cache: of activations, and of one launch's output to the next
 
     @property
     def bytes(self) -> float:
+        """Bytes by the primary byte model."""
         return self.candidates[0].bytes
 
     @property
     def flops(self) -> float:
+        """FLOPs by the primary byte model."""
         return self.candidates[0].flops
 
 
@@ -78,33 +71,31 @@ class WorkError(ValueError):
 
 
 class Op(NamedTuple):
-    """A work model: its parameters (name to default, ``...`` where one must be given), formula source and limits.
-
-    accepted, required: the names of what may and of what must be given, with those that every op takes.
-    """
+    """A work model."""
 
     name: str
     op_class: str
-    parameters: Mapping[str, object]
-    accepted: frozenset[str]
+    parameters: Mapping[str, object]  # name to default; REQUIRED where the caller must give one
+    accepted: frozenset[str]  # every parameter, with those that all ops take
     required: frozenset[str]
     build: Callable[[Params], Work]
-    source: str
-    leaves_out: str
+    source: str  # of the formula
+    leaves_out: str  # what the formula does not count
 
 
+#: The default of a parameter that the caller must give.
 REQUIRED = ...
 #: Parameters that every op takes.
 _ALWAYS = ("dtype", "out_dtype")
 
-#: Every op by name, filled by the modules of ``ops``; import it from there.
+#: Every op by name; importing ``ops`` fills it, so read it there as ``ops.OPS``.
 REGISTRY: dict[str, Op] = {}
 
 
 def op(
     *names: str, op_class: str, source: str, leaves_out: str, **parameters: object
 ) -> Callable[[Callable[[Params], Work]], Callable[[Params], Work]]:
-    """Register a work model under one or several names; used by the modules of ``ops``."""
+    """Register the decorated work model under one or several names."""
 
     def register(build: Callable[[Params], Work]) -> Callable[[Params], Work]:
         accepted = frozenset((*parameters, *_ALWAYS))
@@ -116,36 +107,41 @@ def op(
     return register
 
 
-#: The candidates that have the activations beside the figure, while a cache may hold them, and how the notes say so; and those
-#: that lack them, or what lies between, once the figure has both: never chosen, but a larger cache behind the L2 may give them.
+#: Candidates with the activations that the primary byte model leaves to a cache.
 WITH_ACTIVATIONS = ("experts_hit_and_activations", "kv_cache_q_and_out")
+#: Candidates without the activations, or without the intermediate, once the primary model counts both. They are listed only: a
+#: larger cache behind the L2 may make them true.
 WITHOUT_ACTIVATIONS = ("without_activations", "without_intermediate")
 LEFT_TO_CACHE = note("activations left out of the figure, in the range", "left_to_cache")
 
 
-def fit_to_cache(done: Work, l2_bytes: float | None) -> Work:
-    """``done`` on a device whose cache has ``l2_bytes``: activations that are more than that are memory traffic, in the figure.
+def fit_to_cache(work: Work, l2_bytes: float | None) -> Work:
+    """Return the work on a device with a cache of ``l2_bytes``: activations over that size count as memory traffic.
 
-    What lies between two launches is written and read where the cache does not hold it. While the cache is not known, it may
-    hold them all.
+    What one launch hands to the next is written and read again where the cache cannot hold it. An unknown cache holds all.
     """
-    activations, between = done.cached
+    activations, intermediate = work.cached
     if l2_bytes is None or not activations:
-        return done
-    spilled = 2 * between if between > l2_bytes else 0.0
+        return work
+    spilled = 2 * intermediate if intermediate > l2_bytes else 0.0
     added = activations + spilled
     if added <= l2_bytes:
-        return done
-    models = [one._replace(bytes=one.bytes + added) for one in done.candidates if one.model not in WITH_ACTIVATIONS]
-    beside = [done.candidates[0], *(one for one in done.candidates if spilled and one.model in WITH_ACTIVATIONS)]
-    models += [one._replace(model=name, in_range=False) for one, name in zip(beside, WITHOUT_ACTIVATIONS)]
+        return work
+    with_all = [model for model in work.candidates if model.model in WITH_ACTIVATIONS]
+    models = [model._replace(bytes=model.bytes + added) for model in work.candidates if model not in with_all]
+    smaller = [work.candidates[0], *(with_all if spilled else ())]
+    models += [model._replace(model=name, in_range=False) for model, name in zip(smaller, WITHOUT_ACTIVATIONS)]
     counted = note("activations counted (more than the L2)")
-    notes = tuple(counted if item.code == "left_to_cache" else item for item in done.notes)
-    return done._replace(candidates=tuple(models), notes=notes, cached=(0.0, 0.0))
+    notes = tuple(counted if item.code == "left_to_cache" else item for item in work.notes)
+    return work._replace(candidates=tuple(models), notes=notes, cached=(0.0, 0.0))
 
 
 class Params:
-    """The parameters of one call, each checked when it is read; leftovers are refused."""
+    """The parameters of one call, each checked when it is read.
+
+    Raises:
+        WorkError: for unknown and for missing parameters.
+    """
 
     def __init__(self, op: Op, raw: Mapping[str, object]) -> None:
         self.op = op
@@ -157,59 +153,58 @@ class Params:
         if unknown:
             raise WorkError(f"{op.name}: unknown parameter {', '.join(sorted(unknown))}; {accepted}", "unknown_parameter")
         missing = [key for key in (*op.parameters, "dtype") if key in op.required and key not in self.raw]
-        raise ValueError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
+        raise WorkError(f"{op.name}: missing {', '.join(missing)}; {accepted}")
+
+    def name(self, key: str) -> str:
+        """Return a parameter's name for messages."""
+        return f"{self.op.name}: {key}"
 
     def size(self, key: str, *, minimum: int = 1) -> int:
-        try:
-            return whole(self.raw.get(key, self.op.parameters[key]), key, minimum=minimum)
-        except ValueError as error:
-            raise ValueError(f"{self.op.name}: {error}") from None
+        """Return a size."""
+        return whole(self.raw.get(key, self.op.parameters[key]), self.name(key), minimum=minimum)
 
     def maybe_size(self, key: str, *, minimum: int = 1) -> int | None:
+        """Return a size, or None where it was not given."""
         return self.size(key, minimum=minimum) if key in self.raw else None
 
     def sizes(self, key: str, *, minimum: int = 1) -> list[int]:
-        """A list of sizes."""
+        """Return a list of sizes."""
         value = self.raw.get(key)
         if not isinstance(value, (list, tuple)) or not value:
             raise ValueError(f"{self.name(key)} is {value!r:.40}, expected a list of sizes")
         return [whole(item, self.name(key), minimum=minimum) for item in value]
 
     def choice(self, key: str, choices: Mapping[object, str]) -> str:
-        """One of a closed set, under any of its spellings."""
+        """Return one of a closed set, given under any of its spellings."""
         value = self.raw.get(key, self.op.parameters[key])
         if not isinstance(value, (int, str)) or isinstance(value, bool) or value not in choices:
             raise ValueError(f"{self.name(key)} is {value!r:.40}, expected one of {', '.join(map(str, choices))}")
         return choices[value]
 
-    def name(self, key: str) -> str:
-        return f"{self.op.name}: {key}"
-
     def flag(self, key: str) -> bool:
+        """Return a truth value."""
         value = self.raw.get(key, self.op.parameters[key])
         if not isinstance(value, bool):
-            raise ValueError(f"{self.op.name}: {key} is {value!r}, expected true or false")
+            raise ValueError(f"{self.name(key)} is {value!r}, expected true or false")
         return value
 
     def dtype(self, key: str, default: Dtype | None = None) -> Dtype:
+        """Return a dtype of unpacked values."""
         if key not in self.raw and default is not None:
             return default
         try:
-            found = parse_dtype(self.raw[key])
+            dtype = parse_dtype(self.raw[key])
         except ValueError as error:
-            raise ValueError(f"{self.op.name}: {key}: {error}") from None
-        if found.pack != 1:
-            # The tensor's shape is halved already; whether the sizes here are is anyone's guess, and 2x is at stake.
-            raise ValueError(
-                f"{self.op.name}: {key} {self.raw[key]} names a packed storage: give logical sizes and {found.peak}"
-            )
-        return found
+            raise ValueError(f"{self.name(key)}: {error}") from None
+        if dtype.pack != 1:  # the tensor's shape is halved; the sizes given here may be halved or not, a factor of 2
+            raise ValueError(f"{self.name(key)} {self.raw[key]} names a packed storage: give logical sizes and {dtype.peak}")
+        return dtype
 
     def has_scales(self, dtype: Dtype, key: str) -> bool:
-        """Whether the width of ``dtype`` has the block scales that the parameter ``key`` asks for in it already.
+        """Return whether the width of ``dtype`` includes the block scales that the parameter ``key`` asks for.
 
         Raises:
-            ValueError: where it has those of another block: they would be counted twice.
+            ValueError: where it includes the scales of another block: they would be counted twice.
         """
         if dtype.bits == dtype.value_bits:
             return False
@@ -222,7 +217,7 @@ class Params:
 
 
 def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
-    """The weighted mean of the works, byte model by byte model.
+    """Return the weighted mean of the works, byte model by byte model.
 
     Raises:
         ValueError: when the shapes are of different ops or dtypes.
@@ -237,30 +232,29 @@ def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
     names = dict.fromkeys(model.model for item in works for model in item.candidates)
     candidates = []
     for name in names:
-        # A shape that lacks this candidate (a captured context has no range) takes part with its own figure.
-        same = [next((m for m in item.candidates if m.model == name), item.candidates[0]) for item in works]
-        nbytes = sum(weight * model.bytes for weight, model in zip(weights, same)) / total
-        flops = sum(weight * model.flops for weight, model in zip(weights, same)) / total
-        listed = all(model.in_range for model in same)
-        candidates.append(ByteModel(name, nbytes, flops, in_range=listed))
+        # A shape without this candidate (a captured context has no range) takes part with its primary byte model.
+        models = [next((m for m in item.candidates if m.model == name), item.candidates[0]) for item in works]
+        nbytes = sum(weight * model.bytes for weight, model in zip(weights, models)) / total
+        flops = sum(weight * model.flops for weight, model in zip(weights, models)) / total
+        candidates.append(ByteModel(name, nbytes, flops, in_range=all(model.in_range for model in models)))
     notes = (note(f"{len(works)} captured shapes, the first: {first.notes[0].text}"),)
     return first._replace(candidates=tuple(candidates), notes=notes)
 
 
-def scale_work(done: Work, factor: float) -> Work:
-    """The same work at another amount: what a kernel that runs at this rate does in ``factor`` times the time."""
-    models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in done.candidates)
-    return done._replace(candidates=tuple(models))
+def scale_work(work: Work, factor: float) -> Work:
+    """Return ``factor`` times the work: what a kernel at this rate does in ``factor`` times the time."""
+    models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in work.candidates)
+    return work._replace(candidates=tuple(models))
 
 
-def widen_range(folded: Work, works: Sequence[Work]) -> Work:
-    """``folded`` with each shape's own figure in its range, for when one time cannot be shared out among them."""
-    own = (ByteModel(f"shape_{at}", item.bytes, item.flops) for at, item in enumerate(works, 1))
-    return folded._replace(candidates=(*folded.candidates, *own))
+def widen_range(combined: Work, works: Sequence[Work]) -> Work:
+    """Return ``combined`` with the work of each shape in its range, for one time that cannot be divided among the shapes."""
+    shapes = (ByteModel(f"shape_{at}", item.bytes, item.flops) for at, item in enumerate(works, 1))
+    return combined._replace(candidates=(*combined.candidates, *shapes))
 
 
 def heaviest_label(labels: Sequence[str], weights: Sequence[float]) -> tuple[str, float]:
-    """The label with most weight, and the share of the weight that the others have."""
+    """Return the label with the most weight, and the share of the weight of the other labels."""
     totals: dict[str, float] = {}
     for label, weight in zip(labels, weights):
         totals[label] = totals.get(label, 0.0) + weight

@@ -99,74 +99,73 @@ class Project(BaseModel):
     work: dict[str, dict[str, Any]] = {}
 
 
-def resolve(given: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Settings:
-    """The settings of one run.
+def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> Settings:
+    """Return the settings of one run.
 
-    given: the command line's values by name (``fail_on``, ``report``, ...), None where an option was not used. ini: likewise.
-    root: the folder of pyproject.toml; relative paths of the project's file start there, those of the command line where the
-    user stands.
+    options, ini: the values of the command line and of the ini file by name (``fail_on``, ``report``, ...), None where unset.
+    root: the folder of pyproject.toml. Relative paths of the project's files start there, those of the command line in the
+    working directory.
 
     Raises:
-        SettingsError: for a value that cannot be meant.
+        SettingsError: for an invalid value.
     """
     project = read_project(root)
-    told = project.model_dump(exclude={"work"})
+    in_project = project.model_dump(exclude={"work"})
 
-    def first(name: str) -> tuple[Any, str]:
-        for value, where in ((given.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
+    def get(name: str) -> tuple[Any, str]:
+        """Return the value of a setting, and the option or key that gave it."""
+        for value, where in ((options.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
             if value not in (None, "", []):
                 return value, where
-        return told.get(name), f"[tool.roofline] {name}"
+        return in_project.get(name), f"[tool.roofline] {name}"
 
-    def path(name: str) -> Path | None:
-        value, where = first(name)
-        if value is None:
-            return None
-        return start(where) / str(value)
-
-    def start(where: str) -> Path:
-        """Where relative paths start; absolute from here on, since a test may change the working directory."""
+    def folder_of(where: str) -> Path:
+        """Return the folder of relative paths, absolute, since a test may change the working directory."""
         return (Path() if where.startswith("--") else root).absolute()
 
-    device = first("device")[0] or "auto"
-    reports, where = first("report")
-    kinds, of_kinds = first("fail_on")
-    under, of_under = first("fail_under")
-    noise, of_noise = first("noise")
-    junit, of_junit = first("junit")
-    timeout, of_timeout = first("item_timeout")
-    if junit not in (None, "full", "none"):
-        raise SettingsError(f"{of_junit} is {junit!r}, expected full or none")
-    capture, of_capture = first("capture")
-    if capture not in (None, "auto", "off"):
-        raise SettingsError(f"{of_capture} is {capture!r}, expected auto or off")
-    return Settings(
-        device=str(device).lower() if str(device).lower() in ("auto", "cpu") else str(device),
-        peaks=path("peaks"),
-        predictions=path("predictions"),
-        baseline=path("baseline"),
-        ledger=path("ledger"),
-        targets=path("targets"),
-        reports=_reports(reports, where, start(where)),
-        fail_on=_kinds(kinds, of_kinds),
-        fail_under=None if under is None else _percent(under, of_under),
-        noise=ISOLATED_NOISE if noise is None else _number(noise, of_noise, 0, 1, "a fraction (0.034 is 3.4 %), at most"),
-        junit=junit != "none",
-        time=first("time")[0],
-        match=path("match"),
-        capture=capture != "off",
-        item_timeout=ITEM_TIMEOUT if timeout is None else _number(timeout, of_timeout, 0.1, 86_400),
-        scripts=tuple(first("scripts")[0] or ()),
-        work=project.work,
-        root=root,
-    )
+    def path(name: str) -> Path | None:
+        value, where = get(name)
+        return None if value is None else folder_of(where) / str(value)
+
+    def choice(name: str, *choices: str) -> str:
+        value, where = get(name)
+        if value not in (None, *choices):
+            raise SettingsError(f"{where} is {value!r}, expected {' or '.join(choices)}")
+        return value or choices[0]
+
+    device = str(get("device")[0] or "auto")
+    reports, report_source = get("report")
+    under, under_source = get("fail_under")
+    try:
+        return Settings(
+            device=device.lower() if device.lower() in ("auto", "cpu") else device,
+            peaks=path("peaks"),
+            predictions=path("predictions"),
+            baseline=path("baseline"),
+            ledger=path("ledger"),
+            targets=path("targets"),
+            reports=_reports(reports, report_source, folder_of(report_source)),
+            fail_on=_kinds(*get("fail_on")),
+            fail_under=None if under is None else percent(under, under_source),
+            noise=_number(*get("noise"), ISOLATED_NOISE, 0, 1, "a fraction (0.034 is 3.4 %), at most"),
+            junit=choice("junit", "full", "none") == "full",
+            time=get("time")[0],
+            match=path("match"),
+            capture=choice("capture", "auto", "off") == "auto",
+            item_timeout=_number(*get("item_timeout"), ITEM_TIMEOUT, 0.1, 86_400),
+            scripts=tuple(get("scripts")[0] or ()),
+            work=project.work,
+            root=root,
+        )
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
 
 
 def read_project(root: Path) -> Project:
-    """``roofline.toml`` in ``root``, else ``[tool.roofline]`` of its pyproject.toml.
+    """Read ``roofline.toml`` in ``root``, else ``[tool.roofline]`` of its pyproject.toml.
 
     Raises:
-        SettingsError: for a file that cannot be read, and for a key or value that is not known, by name.
+        SettingsError: for a file that cannot be read, and for an unknown key or an invalid value.
     """
     own, shared = root / "roofline.toml", root / "pyproject.toml"
     source = own if own.is_file() else shared
@@ -175,7 +174,7 @@ def read_project(root: Path) -> Project:
     try:
         document = read_toml(source)
     except (OSError, ValueError) as error:
-        if source is shared:  # pytest says it itself
+        if source is shared:  # pytest itself reports it
             return Project()
         raise SettingsError(f"{source.name}: {error}") from None
     table = document if source is own else document.get("tool", {}).get("roofline", {})
@@ -201,12 +200,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     return document
 
 
-def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tuple[str, str], ...]:
-    """``TYPE[:DEST]`` each; an empty one silences. A terminal section stays unless silenced."""
-    found: dict[tuple[str, str], None] = {("term", ""): None}
+def _reports(values: Sequence[str] | None, where: str, folder: Path) -> tuple[tuple[str, str], ...]:
+    """Parse ``TYPE[:DEST]`` each. The terminal section stays unless an empty value turns it off."""
+    reports: dict[tuple[str, str], None] = {("term", ""): None}
     for value in values or ():
         if not value:
-            found.pop(("term", ""), None)
+            reports.pop(("term", ""), None)
             continue
         kind, _, destination = value.partition(":")
         if kind not in TYPES:
@@ -222,31 +221,23 @@ def _reports(values: Sequence[str] | None, where: str, start: Path) -> tuple[tup
                 raise SettingsError(f"{where}: {error}") from None
         if kind == "term" and destination:
             raise SettingsError(f"{where}: term takes no destination")
-        found[kind, str(start / destination) if destination else ""] = None
-    return tuple(found)
+        reports[kind, str(folder / destination) if destination else ""] = None
+    return tuple(reports)
 
 
 def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
-    given = [value] if isinstance(value, str) else list(value or ())
-    kinds = [kind.strip() for text in given for kind in text.split(",") if kind.strip()]
+    texts = [value] if isinstance(value, str) else list(value or ())
+    kinds = [kind.strip() for text in texts for kind in text.split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in TEST_KINDS]
     if unknown:
         raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(TEST_KINDS)}")
     return frozenset(kinds)
 
 
-def _percent(value: Any, where: str) -> float:
-    try:
-        return percent(value, where)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
-
-
-def _number(value: Any, where: str, low: float, high: float, most: str = "at most") -> float:
-    try:
-        result = float(number(value, where, minimum=low))
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
+def _number(value: Any, where: str, default: float, low: float, high: float, most: str = "at most") -> float:
+    if value is None:
+        return default
+    result = float(number(value, where, minimum=low))
     if result > high:
         raise SettingsError(f"{where} is {value}, expected {most} {high:g}")
     return result

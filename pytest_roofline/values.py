@@ -12,7 +12,7 @@ from roofline_engine.units import number
 
 
 def plain(value: Any) -> Any:
-    """``value`` as an exact builtin: numpy and torch scalars by ``item()``, dtypes by their name; others as they are."""
+    """Return an exact builtin: numpy and torch scalars by ``item()``, dtypes by their name. Other values stay as they are."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, (list, tuple)):
@@ -29,20 +29,20 @@ def plain(value: Any) -> Any:
     if callable(item):
         try:
             scalar = item()
-        except Exception:  # of an array of several, of an object that means something else by it
+        except Exception:  # an array of several values, or an object whose item() means something else
             return value
         return plain(scalar) if isinstance(scalar, (bool, int, float, str)) else value
     return value
 
 
 def raised(error: BaseException) -> str:
-    """An exception in one line."""
+    """Describe an exception in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
 
 
 def dtype_name(value: Any) -> str | None:
-    """The name of a dtype object of torch, numpy, JAX or ml_dtypes; None for anything else."""
+    """Return the name of a dtype object of torch, numpy, JAX or ml_dtypes; None for anything else."""
     if type(value).__name__ == "dtype" and str(value).startswith("torch."):
         return str(value)
     if isinstance(value, type) and hasattr(value, "dtype") and hasattr(value, "itemsize"):  # numpy.float32, ml_dtypes.bfloat16
@@ -57,17 +57,17 @@ def dtype_name(value: Any) -> str | None:
 
 
 def percent(value: Any, where: str) -> float:
-    """A percent from 1 to 100, or 0 that asks nothing; of 0.6 nobody can tell whether 60 % is meant.
+    """Return a percent of the roof from 1 to 100, or 0 for no limit. 0.6 is refused: it may mean 60 %.
 
     where: the option or keyword, for the message.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for any other value.
     """
     try:
-        found = float(number(value, where, minimum=0))
+        result = float(number(value, where, minimum=0))
     except ValueError:
-        found = -1.0
-    if found != 0 and not 1 <= found <= 100:
+        result = -1.0
+    if result != 0 and not 1 <= result <= 100:
         raise ValueError(f"{where} is {value!r:.40}, expected a percent from 1 to 100 (60 is 60 %), or 0")
-    return found
+    return result

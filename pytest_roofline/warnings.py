@@ -1,4 +1,4 @@
-"""The warnings of a run, for ``filterwarnings``: a measurement that contradicts what was predicted, and nothing else."""
+"""The warnings of a run, for ``filterwarnings``. The package exports them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import pytest
 
 
 class PytestRooflineWarning(pytest.PytestWarning):
-    """A contradiction between a measurement and its prediction."""
+    """A measurement contradicts its prediction."""
 
     __module__ = "pytest_roofline"
 
 
 class ExceedsTargetWarning(PytestRooflineWarning):
-    """A speedup over what was thought attainable: the target was too low."""
+    """A speedup is larger than predicted: the prediction's target was too low."""
 
     __module__ = "pytest_roofline"
 
 
 class BeyondRoofWarning(PytestRooflineWarning):
-    """A rate beyond the roof: the model, the peak or the measurement is wrong."""
+    """A rate is higher than the device allows: the work model, the peak or the measurement is wrong."""
 
     __module__ = "pytest_roofline"

@@ -1,4 +1,4 @@
-"""What to do about a verdict: levers by name, and what is worth knowing before believing it.
+"""What to do about a verdict: levers by name, and remarks on how far to trust it.
 
 Every lever keeps the measurement contract: isl, osl and concurrency are the user's, no speculative decoding, and a lossy
 one counts only behind the accuracy gate (specification section 7.1).
@@ -33,26 +33,26 @@ ROUTES = {
 
 
 def find_neighbors(rows: Iterable[Row]) -> list[Row]:
-    """The rows of a profile that are small prologues or epilogues of other kernels, the largest few first."""
+    """Return the rows that are small prologues or epilogues of other kernels, the largest few first."""
     small = (row for row in rows if classify(row.name, row.classification).op in _NEIGHBORS)
     return sorted(small, key=lambda row: -row.pct)[: _NAMED + 1]
 
 
-def attach(entry: Entry, beside: Callable[[], list[Row]], offered: Iterable[str]) -> Entry:
-    """Add the levers that the verdict calls for. ``beside`` gives what ``neighbours`` found in the profile."""
+def attach(entry: Entry, neighbors: Callable[[], list[Row]], backends: Iterable[str]) -> Entry:
+    """Add the levers that the verdict calls for. ``neighbors`` returns those of ``find_neighbors``."""
     if entry.editable is False:  # no kernel edit can be integrated, so none is offered
-        return entry._replace(host_side_levers=tuple(host_side_levers(entry, offered)))
+        return entry._replace(host_side_levers=tuple(host_side_levers(entry, backends)))
     if entry.headroom_class == "saturated" and entry.bound_type != "compute":
-        entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, beside())))
+        entry = entry._replace(byte_reduction_levers=tuple(byte_reduction_levers(entry, neighbors())))
     return entry
 
 
-def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
+def byte_reduction_levers(entry: Entry, neighbors: Iterable[Row]) -> list[str]:
     """Ways to move fewer bytes for the same work, the concrete ones first."""
     levers = []
-    others = [f"{printable(row.short_name)} ({row.pct:.2f} %)" for row in beside if row.name != entry.name][:_NAMED]
+    others = [f"{printable(row.short_name)} ({row.pct:.2f} %)" for row in neighbors if row.name != entry.name][:_NAMED]
     named = f": in this profile {', '.join(others)}" if others else ""
-    levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time go{named}")
+    levers.append(f"fuse an adjacent prologue or epilogue away, its round trip and its own time are saved{named}")
     if entry.op == "moe":
         models = {model.model: model for model in entry.byte_models}
         every, routed = models.get("all_experts"), models.get("experts_routed") or models.get("experts_hit")
@@ -66,7 +66,7 @@ def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
     elif entry.op == "attn_decode":
         levers.append("layout and packing: pages laid out so that a block of K and V is one contiguous read")
     else:
-        levers.append("layout and packing: drop padding, coalesce, reuse L2 between neighbouring launches")
+        levers.append("layout and packing: drop padding, coalesce, reuse L2 between neighboring launches")
     if entry.weight_dtype and entry.op in ("gemm", "moe", "attn_decode"):
         width = parse_dtype(entry.weight_dtype).value_bits
         what = "KV cache" if entry.op == "attn_decode" else "weights"
@@ -77,51 +77,51 @@ def byte_reduction_levers(entry: Entry, beside: Iterable[Row]) -> list[str]:
     return levers
 
 
-def host_side_levers(entry: Entry, offered: Iterable[str]) -> list[str]:
+def host_side_levers(entry: Entry, backends: Iterable[str]) -> list[str]:
     """What can be done to a kernel that cannot be edited."""
     database = {"moe": "tuned_fmoe", "gemm": "AITER_CONFIG_GEMM_*"}.get(entry.op_class, "AITER_CONFIG_*")
-    backends = ", ".join(printable(item) for item in offered)
+    names = ", ".join(map(printable, backends))
     return [
         "dispatch or path selection: another kernel of the same library for this shape",
         f"the tuning database ({database}): tune this shape",
-        "a backend swap" + (f" (available: {backends})" if backends else ""),
+        "a backend swap" + (f" (available: {names})" if names else ""),
         "graph capture, where launch gaps are part of the time",
     ]
 
 
 def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
     """What a reader should know before believing the figure, and what would sharpen it."""
-    said: list[str] = []
+    texts: list[str] = []
     reason = entry.unknown_reason
     if reason == "infeasible":
-        said.append(
-            f"L3: {entry.roofline_pct_raw:.4g} of the roof is impossible: the model, the peak or the time is wrong; "
+        texts.append(
+            f"{entry.roofline_pct_raw:.4g} of the roof is impossible (L3): the model, the peak or the time is wrong; "
             f"at most {quantity(entry.bytes_upper_bound or 0, 'B')} fit that time"
         )
     elif reason == "dispatch_bound":
         floor_us = peaks.dispatch_floor_s * 1e6
-        said.append(f"one launch is within the dispatch floor of {floor_us:.3g} us: fuse it or capture a graph")
+        texts.append(f"one launch is within the dispatch floor of {floor_us:.3g} us: fuse it or capture a graph")
     elif reason == "cache_resident":
         moved, cache = quantity(entry.bytes_est or 0, "B"), quantity(cache_bytes(peaks), "B")
-        said.append(f"launches repeated over {moved} can be served in part out of {cache} of cache: flush it between them")
+        texts.append(f"launches repeated over {moved} can be served in part out of {cache} of cache: flush it between them")
     elif reason == "unvalidated_peak" and entry.roofline_pct_raw is None:
         missing = "bandwidth" if peaks.hbm_bw_bytes_s is None else f"{entry.dtype} compute"
-        said.append(f"no {missing} peak for this device, so no ratio")
+        texts.append(f"no {missing} peak for this device, so the ratio is unknown")
     elif reason == "unvalidated_peak":
-        said.append("the peak breaks a rule: " + "; ".join(peaks.unvalidated.values()))
+        texts.append("the peak breaks a rule: " + "; ".join(peaks.unvalidated.values()))
     elif reason == "no_target":
-        said.append(f"no target for {entry.op}: what a good kernel reaches is not known")
+        texts.append(f"no target for {entry.op}: what a good kernel reaches is not known")
     elif reason == "conflicting_models":
-        said.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
+        texts.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
-        said.append("the roof time is under the dispatch floor: a faster time could not contradict it")
+        texts.append("the roof time is under the dispatch floor: a faster time could not contradict it")
     prior = TARGET_EFF.get(entry.op)
     if entry.target_eff is not None and entry.target_eff != prior:
         what = f"the prior {prior:g}" if prior is not None else "none"
-        said.append(f"target {entry.target_eff:g} as observed or given, in place of {what}")
+        texts.append(f"target {entry.target_eff:g} as observed or given, in place of {what}")
     cap = entry.t_ms / 1e3 / peaks.dispatch_floor_s if entry.t_ms else None
     if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
-        said.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")
+        texts.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")
     if (
         entry.roof_axis == "memory"
         and entry.roofline_pct
@@ -129,15 +129,15 @@ def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
         and not entry.suspect
         and entry.stage != "C"
     ):
-        said.append(f"above the {STREAMING_FRACTION:g} of the pin rate that plain streaming reaches: worth counters")
+        texts.append(f"above the {STREAMING_FRACTION:g} of the pin rate that plain streaming reaches: worth counters")
     if entry.rankable and entry.expected_e2e_gain_pct is not None and entry.attainable_speedup:
         if entry.attainable_speedup <= 1 + ISOLATED_NOISE:
-            said.append(f"the speedup left is inside the {ISOLATED_NOISE:.1%} noise of isolated reruns")
+            texts.append(f"the speedup left is inside the {ISOLATED_NOISE:.1%} noise of isolated reruns")
         elif entry.expected_e2e_gain_pct <= 100 * SERVING_NOISE:
-            said.append(f"the gain is inside the {SERVING_NOISE:.1%} noise of serving runs")
+            texts.append(f"the gain is inside the {SERVING_NOISE:.1%} noise of serving runs")
     if entry.confidence == "low" and entry.stage != "A" and (peaks.confidence == "low" or peaks.low_axes):
-        said.append("low confidence: the peak of this axis is not certain")
-    notes = [note(line, "remark") for line in said]
+        texts.append("low confidence: the peak of this axis is not certain")
+    notes = [note(line, "remark") for line in texts]
     if entry.stage == "A":
         notes.append(note("to sharpen: capture the kernel's shapes and dtypes (shapes.json) and run again", "sharpen"))
     elif entry.stage == "B":

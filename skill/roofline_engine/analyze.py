@@ -11,7 +11,7 @@ from .config.guess import ShapeGuess, find_context
 from .config.model import ModelConfig
 from .config.model import read as read_config
 from .counters.apply import CounterSet
-from .fields import ARTIFACT_VERSION, STAGES, Entry, Note, note, tidy_notes, to_dict
+from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
 from .kernels import Hint, classify
@@ -40,10 +40,10 @@ class Sources(NamedTuple):
 class Report:
     """What analyze found: the peaks, the entries in order of pct_gpu_time, and everything it could not do."""
 
-    def __init__(self, peaks: Peaks, errors: list[str], head_pct: float, head_max: int) -> None:
+    def __init__(self, peaks: Peaks, errors: list[Degradation], head_pct: float, head_max: int) -> None:
         self.peaks = peaks
         self.entries: list[Entry] = []
-        self.degraded: list[dict[str, str]] = []
+        self.degraded: list[Degradation] = []
         self.skill_errors = errors
         self.head_pct, self.head_max = head_pct, head_max
         self.rows = 0
@@ -66,8 +66,8 @@ class Report:
             "entries": [to_dict(entry) for entry in self.entries],
             "ranking_by_pct": [entry.name for entry in by_pct(self.entries)],
             "ranking_by_expected_gain": [entry.name for entry in by_expected_gain(self.entries)],
-            "degraded": self.degraded,
-            "skill_errors": self.skill_errors,
+            "degraded": [{"name": item.name, "reason": str(item)} for item in self.degraded],
+            "skill_errors": list(map(str, self.skill_errors)),
         }
 
 
@@ -176,10 +176,10 @@ class _Reader:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self.errors: list[str] = []
+        self.errors: list[Degradation] = []
 
     def _refuse(self, problems: Iterable[object], level: str = "L5") -> None:
-        self.errors += [f"{level}: {problem}" for problem in problems]
+        self.errors += [Degradation(level, str(problem)) for problem in problems]
 
     def env(self) -> Env:
         path = self._sources.env
@@ -219,7 +219,7 @@ class _Reader:
             peaks = files.rated(env.device)
         except Exception as error:  # a user's table may hold anything
             self._refuse([f"peaks: {error}"], "L1")
-            return Peaks(gfx=env.device.gfx, source="derived", note="L1: the peak table could not be read")
+            return Peaks(gfx=env.device.gfx, source="derived", note="the peak table could not be read (L1)")
         try:
             peaks, refused = files.lay_over(peaks)
             self._refuse([f"peaks: {line}" for line in refused], "L1")
@@ -326,8 +326,8 @@ class EntryBuilder:
     def __init__(self, run: Run, row: Row) -> None:
         self.run, self.row = run, row
         self.notes: list[Note] = []
-        self.degraded: list[dict[str, str]] = []
-        self.errors: list[str] = []
+        self.degraded: list[Degradation] = []
+        self.errors: list[Degradation] = []
 
     def _note(self, text: str) -> None:
         self.notes.append(note(text))
@@ -356,17 +356,17 @@ class EntryBuilder:
             entry = self._assess(entry, cases)
             self.notes += advice.remarks(entry, run.peaks)
         except ValueError as error:  # L2, CannotModelError included
-            entry = self._unmodeled(entry, hint, note(f"L2: {error}", "no_work_model"))
+            entry = self._unmodeled(entry, hint, Degradation("L2", str(error), row.name), "no_work_model")
         except Exception as error:  # L5: a bug of the engine must not cost the other entries
-            what = f"{type(error).__name__}: {error}"
-            self.errors.append(f"L5: the helper failed at {printable(row.name)[:60]}: {what}")
-            entry = self._unmodeled(entry, hint, note(f"L5: {type(error).__name__} while modeling it", "model_error"))
+            name = type(error).__name__
+            self.errors.append(Degradation("L5", f"the helper failed at {printable(row.name)[:60]}: {name}: {error}"))
+            entry = self._unmodeled(entry, hint, Degradation("L5", f"{name} while modeling it", row.name), "model_error")
         entry = entry._replace(route=route(entry), notes=tidy_notes(self.notes))
         return advice.attach(entry, run.neighbors, run.env.backends)
 
-    def _unmodeled(self, entry: Entry, hint: Hint, reason: Note) -> Entry:
-        self.degraded.append({"name": entry.name, "reason": reason.text})
-        self.notes.insert(0, reason)
+    def _unmodeled(self, entry: Entry, hint: Hint, reason: Degradation, code: str) -> Entry:
+        self.degraded.append(reason)
+        self.notes.insert(0, note(reason.show(), code))
         return mark_unmodeled(entry, hint.op, op_class(hint.op))
 
     def _assess(self, entry: Entry, cases: list[Case]) -> Entry:

@@ -126,6 +126,7 @@ def _refuse(message: str) -> int:
 
 def _analyze(options: argparse.Namespace) -> int:
     from . import analyze, files
+    from .fields import Degradation
 
     head_pct = number(options.head_pct, "--head-pct", minimum=0)
     head_max = number(options.head_max, "--head-max", minimum=0)
@@ -162,19 +163,19 @@ def _analyze(options: argparse.Namespace) -> int:
             files.write_whole(path, text)
             written.append(path)
         except OSError as error:
-            report.skill_errors.append(f"L5: not written: {error}")
+            report.skill_errors.append(Degradation("L5", f"not written: {error}"))
     if len(written) < len(shown):  # what was not written is in the report
         shown = (files.to_json(report.to_dict()), markdown(report))
     sys.stdout.write(shown[0] if options.json else shown[1])
-    for line in report.skill_errors:
-        print(printable(line), file=sys.stderr)
+    for problem in report.skill_errors:
+        print(printable(problem.show()), file=sys.stderr)
     for path in written:
         print(f"wrote {printable(path)}", file=sys.stderr)
     return DONE
 
 
 def _skipped() -> int:
-    print("L0: the analysis is switched off: nothing analysed, nothing written", file=sys.stderr)
+    print("switched off (L0): nothing was analyzed or written", file=sys.stderr)
     return DONE
 
 

@@ -121,6 +121,32 @@ def has_note(notes: Iterable[Note], *codes: str) -> bool:
     return any(item.code in codes for item in notes)
 
 
+#: The levels of degradation: how a run goes on with less. The artifact has the code, text for people the words too.
+LEVELS = {
+    "L0": "switched off",
+    "L1": "device or peaks unknown",
+    "L2": "not modeled",
+    "L3": "impossible",
+    "L4": "counters not used",
+    "L5": "problem",
+}
+
+
+class Degradation(NamedTuple):
+    """What a run could not do."""
+
+    level: str  # a key of LEVELS
+    text: str
+    name: str = ""  # the kernel or file it is about
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.text}"
+
+    def show(self) -> str:
+        """Return the text for people, with the level in words."""
+        return f"{LEVELS[self.level]} ({self.level}): {self.text}"
+
+
 class ByteModel(NamedTuple):
     """One candidate for the work of one unit: bytes that must cross the memory roof, and the FLOPs that go with them.
 

@@ -11,12 +11,12 @@ from .fields import Entry, Note, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
-#: How many kernels that stand elsewhere by gain than by share are told in words; the two lists show all.
-_MOVES_TOLD = 8
+#: How many kernels that rank differently by gain and by share are described in words; the two lists show all.
+_MOVES_SHOWN = 8
 
 
 def markdown(report: Report) -> str:
-    """The report for people. Kernel names are shown escaped."""
+    """Write the report for people. Kernel names are shown escaped."""
     entries = by_pct(report.entries)
     parts = ["# Roofline headroom", _head(report)]
     if entries:
@@ -25,9 +25,9 @@ def markdown(report: Report) -> str:
     else:
         parts.append(f"No kernel has {report.head_pct:g} % of GPU time or more, or none could be read: nothing to judge.")
     if report.degraded:
-        parts += ["## Not judged", _bullets([f"{code(item['name'])}: {text(item['reason'])}" for item in report.degraded])]
+        parts += ["## Not judged", _bullets([f"{code(item.name)}: {text(item.show())}" for item in report.degraded])]
     if report.skill_errors:
-        parts += ["## What went wrong", _bullets([text(line) for line in report.skill_errors])]
+        parts += ["## What went wrong", _bullets([text(item.show()) for item in report.skill_errors])]
     parts.append(
         "roofline_pct says how well a kernel spends its byte and FLOP budget, not whether that budget is needed. "
         "This report orders work and drops none; the measurement decides."
@@ -36,17 +36,17 @@ def markdown(report: Report) -> str:
 
 
 def code(name: str, *, longest: int = 400) -> str:
-    """A name as an inline code span, cut where nobody would read on."""
+    """A name as an inline code span, cut when it is very long."""
     shown = printable(name[: 2 * longest]).replace("`", "'")
     return f"`{shown}`" if len(shown) <= longest else f"`{shown[: longest - 3]}...`"
 
 
 def _label(entry: Entry) -> str:
-    """A name short enough for a table; the number beside it tells two alike apart."""
+    """A name short enough for a table; the number next to it separates two equal ones."""
     return _short(entry.short_name)
 
 
-@lru_cache(maxsize=2**16)  # each stands in four places
+@lru_cache(maxsize=2**16)  # each is shown in four places
 def _short(name: str) -> str:
     return code(name, longest=44)
 
@@ -58,7 +58,7 @@ _MARKS = frozenset(map(chr, _ESCAPES))
 
 
 def text(line: str) -> str:
-    """Free text without Markdown or HTML of its own."""
+    """Free text with Markdown and HTML escaped."""
     shown = printable(line)
     return shown if _MARKS.isdisjoint(shown) else shown.translate(_ESCAPES)
 
@@ -77,20 +77,20 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+#: What each stage rests on.
+_STAGES = {"A": "guessed shapes", "B": "captured shapes", "C": "hardware counters"}
+
+
 def _head(report: Report) -> str:
     limit = f", at most {report.head_max}" if report.head_max else ""
-    stage = {
-        "A": "at least one row rests on a guess from the profile and the config, or has no model; such rows are display only",
-        "B": "shapes were captured",
-        "C": "bytes were counted",
-    }[report.stage]
+    guessed = ", or no model, for at least one row; such rows are display only" if report.stage == "A" else ""
     return _bullets(
         [
             f"device: {_device(report.peaks)}",
             *([f"about these peaks: {text(report.peaks.note)}"] if report.peaks.note else []),
             f"head: {len(report.entries)} of {report.rows} kernels, those with {report.head_pct:g} % of GPU time or more"
             f"{limit}; {report.head_share:.1f} % together",
-            *([f"stage {report.stage}: {stage}"] if report.entries else []),
+            *([f"stage {report.stage} ({_STAGES[report.stage]}){guessed}"] if report.entries else []),
         ]
     )
 
@@ -171,12 +171,12 @@ def _disagreement(entries: Sequence[Entry], gains: Sequence[Entry]) -> str:
     moved = [(place, entry) for place, entry in enumerate(gains, 1) if entry.rankable and place != positions[id(entry)]]
     if not moved:
         return "The two lists agree."
-    told = [
+    moves = [
         f"{_label(entry)} is {_nth(place)} by gain and {_nth(positions[id(entry)])} by share"
-        for place, entry in moved[:_MOVES_TOLD]
+        for place, entry in moved[:_MOVES_SHOWN]
     ]
-    more = f", and {len(moved) - _MOVES_TOLD} more" if len(moved) > _MOVES_TOLD else ""
-    return "They disagree: " + "; ".join(told) + f"{more}."
+    more = f", and {len(moved) - _MOVES_SHOWN} more" if len(moved) > _MOVES_SHOWN else ""
+    return "They disagree: " + "; ".join(moves) + f"{more}."
 
 
 def _nth(number: int) -> str:
@@ -211,17 +211,18 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
             f"target: {entry.target_eff:g} of the roof; attainable {entry.attainable_speedup:.3f}x{capped}, "
             f"the roof itself {entry.hard_limit_speedup:.3f}x"
         )
-        facts.append(f"basis: {entry.measurement_basis}, stage {entry.stage}, {entry.confidence} confidence")
+        stage = f"stage {entry.stage} ({_STAGES[entry.stage]})"
+        facts.append(f"basis: {entry.measurement_basis}, {stage}, {entry.confidence} confidence")
     if len(entry.byte_models) > 1:
         facts.append("byte models: " + "; ".join(_model(entry, at) for at in range(len(entry.byte_models))))
     facts.append(f"route: {entry.route} ({ROUTES[entry.route]})")
     facts += [f"lever: {text(lever)}" for lever in (*entry.byte_reduction_levers, *entry.host_side_levers)]
-    facts += _said(entry.notes)
+    facts += _notes(entry.notes)
     return "\n\n".join([*lines, _bullets(facts)])
 
 
 def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
-    """The achieved rate against the measured ceiling of its roof's axis, beside the roof."""
+    """The achieved rate against the measured ceiling of its axis and against the roof."""
     if entry.roof_axis is None or entry.dtype is None or entry.suspect:
         return []
     axis, rate, unit = "memory", entry.achieved_bw_bytes_s, "B/s"
@@ -242,7 +243,7 @@ def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
     ]
 
 
-def _said(notes: Sequence[Note]) -> list[str]:
+def _notes(notes: Sequence[Note]) -> list[str]:
     """The notes by kind: the unit, the assumptions and remarks, what would sharpen the figure."""
     units = [item.text for item in notes if item.code == "unit"]
     sharper = [item.text for item in notes if item.code == "sharpen"]
@@ -257,9 +258,9 @@ def _or_unknown(value: float | None) -> str:
 
 def _model(entry: Entry, at: int) -> str:
     model = entry.byte_models[at]
-    said = "" if model.feasible is None else " infeasible" if not model.feasible else "" if model.in_range else " listed only"
+    remark = " infeasible" if model.feasible is False else " listed only" if model.feasible and not model.in_range else ""
     used = " (the figure)" if at == 0 else ""
     share = ""
     if entry.bytes_est and entry.hbm_util is not None:
         share = f", {100 * entry.hbm_util * model.bytes / entry.bytes_est:.1f} % of peak"
-    return f"{model.model} {quantity(model.bytes, 'B')}{share}{said}{used}"
+    return f"{model.model} {quantity(model.bytes, 'B')}{share}{remark}{used}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..fields import ByteModel, Entry, Note, note
+from ..fields import ByteModel, Degradation, Entry, Note, note
 from ..inputs import Row
 from ..kernels import stem
 from ..peaks import Peaks
@@ -38,7 +38,7 @@ class CounterSet:
 
     def __init__(self, paths: Sequence[str], rows: Sequence[Row], gfx: str | None, rocm: str | None) -> None:
         self.gfx = gfx
-        self.degraded: list[dict[str, str]] = []
+        self.degraded: list[Degradation] = []
         self._files: list[CounterFile] = []
         self._stems: dict[str, int] = {}
         for row in rows:
@@ -57,13 +57,13 @@ class CounterSet:
                 self._refuse(label, f"{file.source} is not of this device ({gfx})")
                 continue
             self._files.append(file)
-            self.degraded += [{"name": label, "reason": f"L4: {_without_label(line, label)}"} for line in file.problems]
+            self.degraded += [Degradation("L4", _without_label(line, label), label) for line in file.problems]
             if not any(self._find(file, row.name) for row in rows):
                 self._refuse(label, "no kernel of the Top-N is in it by name")
 
     def _refuse(self, label: str, why: str, kernel: str = "") -> None:
         where = f"{printable(kernel)[:60]}: " if kernel else ""
-        self.degraded.append({"name": label, "reason": f"L4: {where}{_without_label(why, label)}; the analytic result stands"})
+        self.degraded.append(Degradation("L4", f"{where}{_without_label(why, label)}; the analytic result stands", label))
 
     def _find(self, file: CounterFile, name: str) -> KernelCounts | None:
         exact = [kernel for kernel in file.kernels if kernel.name == name]

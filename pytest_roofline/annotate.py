@@ -1,4 +1,4 @@
-"""``roofline annotate``: a stored pytest-benchmark JSON to the same report as a run, with no test run."""
+"""``roofline annotate``: turn a stored pytest-benchmark JSON into the report of a run, without running tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from roofline_engine.check import BASELINE_KINDS, Baseline
 from roofline_engine.files import read_json, to_json
 from roofline_engine.peaks import CPU
-from roofline_engine.units import number, printable
+from roofline_engine.units import printable
 
 from . import declare
 from .baselines import is_this_machine, read_baselines, read_predictions
@@ -26,7 +26,7 @@ from .names import short_name
 from .report import write_reports
 from .report.document import Document
 from .report.terminal import lines, title
-from .row import declaration_in
+from .row import declaration_in, read_part
 from .testcase import Case
 from .timing.plugins import of_benchmark_json
 
@@ -49,10 +49,10 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Print the report; 1 when a gate fails.
+    """Print the report; return 1 when a gate fails.
 
     Raises:
-        ValueError, OSError: for bad usage and for files that cannot be read, in one line.
+        ValueError, OSError: one line, for bad usage and for files that cannot be read.
     """
     try:
         settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
@@ -61,45 +61,47 @@ def run(options: Namespace) -> int:
     data = read_json(options.path)
     label = printable(Path(options.path).name)
     if not isinstance(data, Mapping) or not isinstance(data.get("benchmarks"), list):
-        raise SettingsError(f"{label}: no list 'benchmarks' in it, expected pytest-benchmark JSON")
+        raise SettingsError(f"{label}: the list 'benchmarks' is missing, expected pytest-benchmark JSON")
     predictions = read_predictions(settings.predictions) if settings.predictions else None
     baselines = read_baselines(settings.baseline) if settings.baseline else {}
     problems: list[str] = []
-    here = is_this_machine(data.get("machine_info"))
-    devices = Devices(settings.device, settings.peaks, measures_cpu=here or settings.device == CPU, uses_accelerator=False)
+    measures_cpu = is_this_machine(data.get("machine_info")) or settings.device == CPU
+    devices = Devices(settings.device, settings.peaks, measures_cpu=measures_cpu, uses_accelerator=False)
     if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
     annotator = Annotator(settings.noise, devices, predictions)
     document = Document(settings, predictions)
     rows = []
-    for case in _cases(data["benchmarks"], label, settings.work, problems):
-        earlier = baselines.get(case["nodeid"])
+    for case in _read_cases(data["benchmarks"], label, settings.work, problems):
+        earlier = baselines.get(case.nodeid)
         if earlier is not None:
-            case = {**case, "baseline": earlier.baseline, "baseline_device": earlier.device}
-        case_with_time = Case(**case)
-        row = annotator.annotate(case_with_time)
-        rows.append(dataclasses.replace(row, gates=settings.gates.evaluate(row, case_with_time.declared.min_pct)))
-    document.add(
-        rows, [*problems, *annotator.take_problems()], {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
-    )
+            case = dataclasses.replace(case, baseline=earlier.baseline, baseline_device=earlier.device)
+        row = annotator.annotate(case)
+        rows.append(dataclasses.replace(row, gates=settings.gates.evaluate(row, case.declared.min_pct)))
+    peaks = {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
+    document.add(rows, [*problems, *annotator.take_problems()], peaks)
     document.problems += list_gaps(document.rows, settings.gates, settings.baseline, baselines)
-    found = document.to_dict()
-    write_reports(document, found, settings, annotations=True)
+    report = document.to_dict()
+    write_reports(document, report, settings, annotations=True)
     if options.json:
-        sys.stdout.write(to_json(found))
+        sys.stdout.write(to_json(report))
     else:
         print(title(document))
         for line in lines(document, shutil.get_terminal_size().columns, options.verbose):
             print(line.text)
-    for row in document.rows:
-        if row.failed:
-            print(f"{printable(row.nodeid)}: {printable(row.failed)}", file=sys.stderr)
-    return 1 if any(row.failed for row in document.rows) else 0
+    failures = [f"{printable(row.nodeid)}: {printable(row.failed)}" for row in document.rows if row.failed]
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
 
 
-def _cases(
-    benchmarks: list[Any], label: str, table: Mapping[str, Mapping[str, Any]], problems: list[str]
-) -> Iterator[dict[str, Any]]:
+def _read_cases(
+    benchmarks: list[Any], label: str, work: Mapping[str, Mapping[str, Any]], problems: list[str]
+) -> Iterator[Case]:
+    """Yield the case of each benchmark; ``problems`` gets a line for each that cannot be read.
+
+    work: ``[tool.roofline.work]``.
+    """
     for at, item in enumerate(benchmarks, 1):
         nodeid = item.get("fullname") if isinstance(item, Mapping) else None
         if not isinstance(nodeid, str):
@@ -110,66 +112,62 @@ def _cases(
         except ValueError as error:
             problems.append(f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}")
             continue
-        said, problem = _said(item, nodeid, table)
-        line, baseline = _told(item)
-        yield {
-            "nodeid": nodeid,
-            "test": short_name(nodeid),
-            "declared": said,
-            "measurement": measurement,
-            "group": item.get("group") if isinstance(item.get("group"), str) else None,
-            "problem": problem,
-            "path": nodeid.partition("::")[0],
-            "line": line,
-            "baseline": baseline,
-        }
-
-
-def _told(item: Mapping[str, Any]) -> tuple[int, Baseline | None]:
-    """The line of a test and the baseline that its run compared it with, where the run left them."""
-    extra = item.get("extra_info")
-    row = extra.get("roofline") if isinstance(extra, Mapping) else None
-    if not isinstance(row, Mapping):
-        return 0, None
-    line, before = row.get("line"), row.get("baseline")
-    at = line if type(line) is int and line > 0 else 0
-    try:
-        if not isinstance(before, Mapping) or before["kind"] not in BASELINE_KINDS:
-            return at, None
-        spread = number(before.get("spread", 0), "spread", minimum=0)
-        return at, Baseline(
-            before["kind"], t_s=number(before["t_s"], "t_s", above=0), spread=spread, source=str(before["source"])
+        extra = item.get("extra_info")
+        extra = extra if isinstance(extra, Mapping) else {}
+        row, group = extra.get("roofline"), item.get("group")
+        line, baseline = _read_origin(row) if isinstance(row, Mapping) else (0, None)
+        declaration, problem = _find_declaration(item, extra, nodeid, work)
+        yield Case(
+            nodeid=nodeid,
+            test=short_name(nodeid),
+            declared=declaration,
+            measurement=measurement,
+            group=group if isinstance(group, str) else None,
+            problem=problem,
+            path=nodeid.partition("::")[0],
+            line=line,
+            baseline=baseline,
         )
-    except (KeyError, TypeError, ValueError):  # written by hand: no baseline
-        return at, None
 
 
-def _said(item: Mapping[str, Any], nodeid: str, table: Mapping[str, Mapping[str, Any]]) -> tuple[Declaration, str]:
-    """What is known of a row's work: the row that a run with ``--roofline`` left in it, then as in a run."""
-    extra = item.get("extra_info")
-    extra = extra if isinstance(extra, Mapping) else {}
+def _read_origin(row: Mapping[str, Any]) -> tuple[int, Baseline | None]:
+    """Return the line of a test and the baseline of its run, where the run left them in the file."""
+    line = row.get("line")
+    line = line if type(line) is int and line > 0 else 0
+    try:
+        baseline = read_part(Baseline, row.get("baseline"), "baseline")
+    except ValueError:  # edited by hand
+        return line, None
+    is_usable = baseline.kind in BASELINE_KINDS and baseline.t_s is not None and baseline.t_s > 0 and baseline.spread >= 0
+    return line, baseline if is_usable else None
+
+
+def _find_declaration(
+    item: Mapping[str, Any], extra: Mapping[str, Any], nodeid: str, work: Mapping[str, Mapping[str, Any]]
+) -> tuple[Declaration, str]:
+    """Return what is known of a benchmark's work, and why it is unknown: first from the row of a run, then as in a run."""
     params = item.get("params")
-    params = {key: _value(value) for key, value in params.items()} if isinstance(params, Mapping) else {}
+    params = {key: _read_param(value) for key, value in params.items()} if isinstance(params, Mapping) else {}
     problem = ""
     if isinstance(extra.get("roofline"), Mapping):
         try:
             return declaration_in(extra["roofline"]), ""
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             problem = f"extra_info.roofline: {error}"
     test = short_name(nodeid).partition("[")[0]
-    found, why = first_declaration(
+    declaration, why = first_declaration(
         (
-            ("config", lambda: declare.find_keywords(table, nodeid)),
+            ("config", lambda: declare.find_keywords(work, nodeid)),
             ("extra_info", lambda: declare.read_extra_info(extra)),
             ("names", lambda: declare.guess_keywords(test, params)),
         ),
         params,
     )
-    return found or Declaration(), "" if found else problem or why
+    return (Declaration(), problem or why) if declaration is None else (declaration, "")
 
 
-def _value(value: Any) -> Any:
-    """A parametrize argument as JSON holds it: pytest-benchmark writes what JSON cannot as ``UNSERIALIZABLE[...]``."""
+def _read_param(value: Any) -> Any:
+    """Return a parametrize argument; pytest-benchmark writes what JSON cannot hold as ``UNSERIALIZABLE[...]``."""
     if isinstance(value, str) and value.startswith("UNSERIALIZABLE[") and value.endswith("]"):
         return value[len("UNSERIALIZABLE[") : -1].strip("'\"")
     return value

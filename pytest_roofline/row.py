@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
@@ -150,15 +149,6 @@ class Row:
             **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "path", "line")},
         )
 
-    def to_json(self) -> str:
-        """Return ``to_dict`` as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Row:
-        """Return the row that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
-
     def to_checked_dict(self) -> dict[str, Any]:
         """Return the row as ``roofline check --json`` prints it."""
         entry, check, refusal = self.entry, self.check, self.refusal
@@ -202,7 +192,7 @@ def _to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def read_part(kind: type[T], data: object, where: str, keys: Collection[str] = ()) -> T:
+def read_part(kind: type[T], data: object, where: str = "", keys: Collection[str] = ()) -> T:
     """Validate what a file says of one named tuple; other keys are ignored, and null is the same as missing.
 
     keys: the fields to read; all of them by default.
@@ -213,7 +203,7 @@ def read_part(kind: type[T], data: object, where: str, keys: Collection[str] = (
     from pydantic import ValidationError  # 0.1 s: only files need it
 
     if not isinstance(data, Mapping):
-        raise ValueError(f"{where}: is {type(data).__name__}, expected an object")
+        raise ValueError(f"{where or 'row'}: is {type(data).__name__}, expected an object")
     names: Collection[str] = keys or kind._fields  # type: ignore[attr-defined]
     try:
         return cast(
@@ -221,7 +211,7 @@ def read_part(kind: type[T], data: object, where: str, keys: Collection[str] = (
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{'.'.join((where, *map(str, first['loc'])))}: {first['msg']}") from None
+        raise ValueError(f"{'.'.join(filter(None, (where, *map(str, first['loc']))))}: {first['msg']}") from None
 
 
 @cache
@@ -231,37 +221,41 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
 
 
+class _Origin(NamedTuple):
+    """Fields of a row that its entry lacks."""
+
+    kernel: str | None = None
+    device: str | None = None
+
+
+class _WorkOrigin(NamedTuple):
+    """The field ``work`` of a row."""
+
+    engine: Literal["matrix", "vector"]
+    source: str = ""
+
+
+#: Fields of the entry that a declaration is read from.
+_DECLARED = ("op", "op_class", "modeled", "stage", "dtype", "weight_dtype", "launches_per_unit", "byte_models", "target_eff")
+
+
 def declaration_in(row: Mapping[str, Any]) -> Declaration:
     """Return the declaration behind a row that a run left in a file.
 
     Raises:
-        ValueError, KeyError, TypeError: for a row that was edited by hand.
+        ValueError: for a row that was edited by hand: one line with the field.
     """
-    kernel, device = row.get("kernel"), row.get("device")
-    launches = float(number(row.get("launches_per_unit", 1), "launches_per_unit", minimum=1))
-    work = None
-    if row.get("modeled") is True:
-        models = tuple(
-            ByteModel(
-                str(model["model"]),
-                number(model["bytes"], "bytes", minimum=0),
-                number(model["flops"], "flops", minimum=0),
-                model["in_range"] is True,
-            )
-            for model in row["byte_models"]
-        )
-        engine = row["work"]["engine"]
-        if not models or engine not in ("matrix", "vector"):
-            raise ValueError("no byte model, or no engine")
-        dtype, weight = parse_dtype(row["dtype"]), parse_dtype(row["weight_dtype"])
-        work = Work(str(row["op"]), str(row["op_class"]), models, engine, dtype, weight, ())
-    target = row.get("target_eff")
-    return Declaration(
-        work=work,
-        source=str(row["work"]["source"] or "") if work else "",
-        stage=str(row["stage"]) if work else "A",
-        kernel=kernel if isinstance(kernel, str) else None,
-        device=device if isinstance(device, str) else None,
-        launches=launches,
-        target_eff=None if target is None else number(target, "target_eff", above=0),
-    )
+    kernel, device = read_part(_Origin, row)
+    entry = read_part(Entry, row, keys=_DECLARED)
+    number(entry.launches_per_unit, "launches_per_unit", minimum=1)
+    if entry.target_eff is not None:
+        number(entry.target_eff, "target_eff", above=0)
+    declaration = Declaration(kernel=kernel, device=device, launches=entry.launches_per_unit, target_eff=entry.target_eff)
+    if not entry.modeled:
+        return declaration
+    engine, source = read_part(_WorkOrigin, row.get("work"), "work")
+    if not entry.byte_models or min(min(model.bytes, model.flops) for model in entry.byte_models) < 0:
+        raise ValueError("byte_models: expected a list of byte models with bytes and flops of 0 or more")
+    dtype, weight_dtype = parse_dtype(entry.dtype), parse_dtype(entry.weight_dtype)
+    work = Work(entry.op, entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ())
+    return replace(declaration, work=work, source=source, stage=entry.stage)

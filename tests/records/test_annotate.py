@@ -158,8 +158,8 @@ def test_a_gate_fails_the_command(tmp_path: Path, gate: tuple[str, ...], code: i
     ("content", "message"),
     [
         ("{", "now.json: not JSON"),
-        ("[]", "now.json: no list 'benchmarks'"),
-        ('{"benchmarks": 3}', "now.json: no list 'benchmarks'"),
+        ("[]", "now.json: the list 'benchmarks' is missing"),
+        ('{"benchmarks": 3}', "now.json: the list 'benchmarks' is missing"),
     ],
 )
 def test_what_is_no_benchmark_json_is_refused_in_a_line(tmp_path: Path, content: str, message: str) -> None:

@@ -86,9 +86,7 @@ def _declaration(extra: Mapping[str, Any]) -> tuple[Declaration | None, str]:
         return None, ""
     try:
         declared = declaration_in(extra["roofline"])
-    except KeyError as error:
-        return None, f"extra_info.roofline: {error} is missing"
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+    except ValueError as error:
         return None, f"extra_info.roofline: {error}"
     return declared, "" if declared.work is not None else "extra_info.roofline has no work"
 

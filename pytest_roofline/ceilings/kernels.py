@@ -68,14 +68,14 @@ def teams(machine: Machine) -> Sequence[Team]:
 
 def array_bytes(machine: Machine, arrays: int, available: int | None = None) -> tuple[int, str]:
     """Size each of ``arrays`` so that they come from memory. Return the size, and a note where memory is too small for that."""
-    wanted = OVER_CACHE * (machine.cache_bytes or UNKNOWN_CACHE)
+    target = OVER_CACHE * (machine.cache_bytes or UNKNOWN_CACHE)
     room = available_bytes() if available is None else available
-    size = wanted if room is None else min(wanted, room // (SHARE_OF_MEMORY * arrays))
+    size = target if room is None else min(target, room // (SHARE_OF_MEMORY * arrays))
     size = max(size, 2**22) // 4096 * 4096
-    if size < wanted:
+    if size < target:
         return size, f"too little free memory: arrays of {size / 2**20:.0f} MiB, not {OVER_CACHE} times the last-level cache"
     if machine.cache_bytes is None:
-        return size, f"the size of the last-level cache is not known: arrays of {size / 2**20:.0f} MiB"
+        return size, f"the size of the last-level cache is unknown: arrays of {size / 2**20:.0f} MiB"
     return size, ""
 
 
@@ -83,7 +83,7 @@ def level_bytes(caches: Mapping[str, tuple[int, int]], threads: int) -> dict[str
     """Return the bytes of each thread's data for each level of ``caches``, which is what ``machine.caches`` returns.
 
     The size is ``OVER_CACHE`` times the level above, or less where the level itself is small: a virtual machine reports the
-    size of a cache and may own only a part of it. A level is left out where no size is clear of the level above.
+    size of a cache and may own only a part of it. A level without a size that is clear of the level above is not in the result.
     """
     sizes: dict[str, int] = {}
     above = 0
@@ -141,7 +141,7 @@ def _memcmp() -> Callable[[int, int, int], int] | None:
     except (OSError, AttributeError, TypeError):
         return None
     compare.argtypes, compare.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), ctypes.c_int
-    return lambda left, right, size: int(compare(left, right, size))
+    return lambda first, second, size: int(compare(first, second, size))
 
 
 # numpy.

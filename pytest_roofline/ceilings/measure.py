@@ -89,29 +89,29 @@ def ceilings(
     return store.once(store.path_of(machine, where), machine, is_enough, make, say, force)
 
 
-def remeasure(known: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
+def remeasure(old: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
     """Measure ``memory`` or ``vector.<dtype>`` again, because a row exceeds it, and keep the larger ceiling.
 
-    Return ``known`` itself where no ceiling grew; a larger one goes into the cache file as well.
+    Return ``old`` itself where no ceiling grew; a larger one goes into the cache file as well.
     """
-    machine, method = known.machine, _quick_method()
+    machine, method = old.machine, _quick_method()
     if axis == "memory":
         doubted = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
     else:
         doubted = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
     again = rounds.measure(doubted, method, seconds) if doubted else ()
-    return keep_larger(known, again, where=where, say=say)
+    return keep_larger(old, again, where=where, say=say)
 
 
-def keep_larger(known: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
-    """Return ``known`` with the larger of ``again``, and put those into the cache file as well."""
-    if known.merged(*again) == known:
-        return known
+def keep_larger(old: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
+    """Return ``old`` with the larger of ``again``, and put those into the cache file as well."""
+    if old.merged(*again) == old:
+        return old
 
     def change(cached: Ceilings | None) -> Ceilings:
-        return (cached or known).merged(*known.items, *again)
+        return (cached or old).merged(*old.items, *again)
 
-    return store.settle(store.path_of(known.machine, where), known.machine, change, say)
+    return store.settle(store.path_of(old.machine, where), old.machine, change, say)
 
 
 def _choose(method: str, machine: Machine) -> str:
@@ -153,8 +153,8 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
     for line in wrong.values():
         say(line)
     sound = [item for item in passed if item not in wrong]
-    kept = quick.merged(*sound, *raised(sound, proof))
-    return replace(kept, notes=(*kept.notes, *wrong.values()))
+    combined = quick.merged(*sound, *raised(sound, proof))
+    return replace(combined, notes=(*combined.notes, *wrong.values()))
 
 
 def _kernels(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:

@@ -127,10 +127,10 @@ class Ceilings:
 
     def merged(self, *more: Ceiling) -> Ceilings:
         """Add ``more``. Of two ceilings of the same thing the larger stays, because a ceiling is a lower bound."""
-        kept = {item.key: item for item in self.items}
+        by_key = {item.key: item for item in self.items}
         for item in more:
-            kept[item.key] = _larger(kept[item.key], item) if item.key in kept else item
-        return replace(self, items=tuple(kept.values()))
+            by_key[item.key] = _larger(by_key[item.key], item) if item.key in by_key else item
+        return replace(self, items=tuple(by_key.values()))
 
     def peaks(self) -> Peaks:
         """Return the engine's peaks of this CPU. An axis has high confidence where its ceiling is ``steady``."""

@@ -210,7 +210,7 @@ class ChildRow(NamedTuple):
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     claims: tuple[Claim, ...] = ()  # rates that the function returned
-    seen: str | None = None  # where its arrays were: cpu or gpu
+    device_kind: str | None = None  # where its arrays were: cpu or gpu
     problem: str = ""  # why it has no time
 
     def to_json(self) -> str:

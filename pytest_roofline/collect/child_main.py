@@ -32,7 +32,7 @@ from .child import ChildRow
 FRAMEWORKS = ("torch", "triton")
 #: The most rows of one function.
 MOST = 10_000
-NO_WORK = "its work is not known: no do_bench and no torch Timer was seen in it, and its names tell no op"
+NO_WORK = "no byte/FLOP model: it calls neither do_bench nor torch's Timer, and its names do not tell its op"
 SPREAD = "the spread is the least and the most that the function returned"
 #: A label shows this many characters of one argument.
 _WIDTH = 40
@@ -140,7 +140,7 @@ def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, yl
         _work(timed, fn.__name__, arguments),
         measurement,
         claims=result.claims,
-        seen=device_kind(*arguments.values()),
+        device_kind=device_kind(*arguments.values()),
         problem=result.problem if measurement is None else "",
     )
 
@@ -238,18 +238,18 @@ def problem(module: ModuleType, timed: str) -> Iterator[ChildRow]:
             yield from (ChildRow(name, work) for name in (("",) if new is None else ("Model", "ModelNew")))
             return
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        seen = "cpu" if device == "cpu" else "gpu"
+        kind = "cpu" if device == "cpu" else "gpu"
         model, inputs = _make(torch, module.Model, module, device), _inputs(torch, module, device)
         if new is None:
             _, measurement = measure(model, *inputs)
-            yield ChildRow("", work, measurement, seen=seen)
+            yield ChildRow("", work, measurement, device_kind=kind)
             return
         candidate = _make(torch, new, module, device)
         _assert_same(torch, model(*inputs), candidate(*inputs))
         both = compare(model, candidate, *inputs)
-        yield ChildRow("Model", work, both.baseline, seen=seen)
+        yield ChildRow("Model", work, both.baseline, device_kind=kind)
         baseline = Baseline("eager", t_s=both.baseline.t_s, spread=both.baseline.spread, source="Model")
-        yield ChildRow("ModelNew", work, both.candidate, baseline, seen=seen)
+        yield ChildRow("ModelNew", work, both.candidate, baseline, device_kind=kind)
 
 
 def _on_meta(torch: Any, module: ModuleType) -> CapturedWork:
@@ -257,7 +257,7 @@ def _on_meta(torch: Any, module: ModuleType) -> CapturedWork:
         with torch.device("meta"):
             model, inputs = _make(torch, module.Model, module, "meta"), _inputs(torch, module, "meta")
     except Exception as error:  # it names a device, or needs values
-        return CapturedWork("torch", reason=f"it cannot be made on the meta device: {raised(error)}")
+        return CapturedWork("torch", reason=f"the model does not run on the meta device: {raised(error)}")
     return capture_timed(model, tuple(inputs))
 
 

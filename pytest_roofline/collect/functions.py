@@ -68,16 +68,16 @@ class FunctionItem(ChildItem):
         if child_exit.problem:
             pytest.fail(child_exit.message(), pytrace=False)
         rows_of_child = []
-        done = False
+        complete = False
         with rows.open("rb") if rows.exists() else open(os.devnull, "rb") as stream:
             while line := stream.readline(LONGEST_LINE):
                 data = json.loads(line)
                 if "needs" in data:
                     pytest.skip(f"needs {data['needs']}, which is not installed")
-                done = "done" in data
-                if not done:
+                complete = "done" in data
+                if not complete:
                     rows_of_child.append(read_part(ChildRow, data, "row"))
-        if not done:
+        if not complete:
             pytest.fail(child_exit.message(f"{self.path.name} ended its process when it was imported or called"), pytrace=False)
         return rows_of_child
 
@@ -101,7 +101,7 @@ def _case(row: ChildRow, test: str) -> Case:
         declared=work or Declaration(),
         measurement=None if ran_in_interpreter(row.captured) else row.measurement,
         baseline=row.baseline,
-        seen=row.seen,
+        seen=row.device_kind,
         problem="; ".join(filter(None, (problem, row.problem))),
         launched=row.captured.kernels,
         record=RecordRow(row=row.label, t_s=row.measurement.t_s if row.measurement else None, claims=row.claims),

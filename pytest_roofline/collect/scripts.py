@@ -99,7 +99,7 @@ class ScriptItem(ChildItem):
             if child_exit.problem:
                 pytest.fail(child_exit.message(), pytrace=False)
             written = [path for path, state in _files(files).items() if before.get(path) != state]
-            records, unread = _records(written, asked=pattern is not None)
+            records, unread = _records(written, report_unknown=pattern is not None)
             if not records:
                 records, more = _printed(child_exit.out)
                 unread += more
@@ -129,8 +129,11 @@ def _files(pattern: str) -> dict[Path, tuple[int, int]]:
     return states
 
 
-def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[str]]:
-    """Return the rows of files, and a line for each unreadable file. asked: also for each file in an unknown format."""
+def _records(paths: Iterable[Path], report_unknown: bool) -> tuple[list[RecordRow], list[str]]:
+    """Return the rows of files, and a line for each unreadable file.
+
+    report_unknown: whether a file in an unknown format gets a line as well.
+    """
     records: list[RecordRow] = []
     unread = []
     for path in paths:
@@ -139,7 +142,7 @@ def _records(paths: Iterable[Path], asked: bool) -> tuple[list[RecordRow], list[
                 adapter = choose(source.sample())
                 if adapter is not None:
                     records += itertools.islice(adapter.read(source), MOST + 1 - len(records))
-                elif asked:
+                elif report_unknown:
                     unread.append(f"{source.label}: not in a known format (see roofline check list)")
         except RefusedError as error:
             unread.append(str(error))
@@ -153,7 +156,7 @@ def _printed(out: Path) -> tuple[list[RecordRow], list[str]]:
         part = out.with_name(f"stdout part {at}")
         part.write_text("\n".join(lines), encoding="utf-8")
         parts.append(part)
-    return _records(parts or [child.cleaned(out)], asked=False)
+    return _records(parts or [child.cleaned(out)], report_unknown=False)
 
 
 #: Lines that a harness prints for other programs: GEAK's and POPCORN's.

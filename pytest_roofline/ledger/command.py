@@ -83,8 +83,8 @@ def import_pairs(options: Namespace) -> int:
         raise ValueError(f"{printable(options.path)}: no readable row with a pair")
     path = _path(options)
     added = store.append(path, imported.pairs, once=True, say=lambda line: _say([line]))
-    known = len(imported.pairs) - added
-    rest = f", {known} already there" if known else ""
+    existing = len(imported.pairs) - added
+    rest = f", {existing} already there" if existing else ""
     print(f"{printable(str(store.lines_path(path)))}: {added} {'pair' if added == 1 else 'pairs'} added{rest}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -57,9 +58,12 @@ class Tally:
     @classmethod
     def of(cls, outcomes: Iterable[str | None]) -> Tally:
         """Count the outcomes that are not None."""
-        known = [item for item in outcomes if item is not None]
+        counts = Counter(outcomes)
         return cls(
-            n=len(known), agrees=known.count(AGREES), over_promised=known.count(OVER_PROMISED), exceeded=known.count(EXCEEDED)
+            n=counts.total() - counts[None],
+            agrees=counts[AGREES],
+            over_promised=counts[OVER_PROMISED],
+            exceeded=counts[EXCEEDED],
         )
 
 

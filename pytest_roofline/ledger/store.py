@@ -103,11 +103,11 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
         with FileLock(f"{lines}.lock").acquire(timeout=_LOCK_S, poll_interval=0.005):
             before = _bytes(lines)
             if once or not before:
-                known = read(path)
+                ledger = read(path)
                 if once:
-                    added = [pair for pair in dict.fromkeys(added) if pair not in known.pairs]
+                    added = [pair for pair in dict.fromkeys(added) if pair not in ledger.pairs]
                 if not before:
-                    before = _lines(known.pairs)
+                    before = _lines(ledger.pairs)
             if added:
                 newline = b"\n" if before and not before.endswith(b"\n") else b""
                 write_whole(str(lines), before + newline + _lines(added))

@@ -422,7 +422,7 @@ def test_arrays_are_four_times_the_cache_where_memory_allows() -> None:
     size, note = kernels.array_bytes(BOX, 3, 2**29)
     assert size < 2**27
     assert "too little free memory" in note
-    assert "not known" in kernels.array_bytes(replace(BOX, cache_bytes=None), 3, 2**34)[1]
+    assert "unknown" in kernels.array_bytes(replace(BOX, cache_bytes=None), 3, 2**34)[1]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

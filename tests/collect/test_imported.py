@@ -354,7 +354,7 @@ def test_a_problem_that_needs_values_is_not_told_without_them() -> None:
     exec(PROBLEM.replace("torch.rand(M, K)", "torch.eye(int(torch.rand(1).item() * 4) + 1)"), vars(module))
     (row,) = rows_of(module, "no")
     assert row.captured.work is None
-    assert row.captured.reason.startswith("it cannot be made on the meta device: RuntimeError: ")
+    assert row.captured.reason.startswith("the model does not run on the meta device: RuntimeError: ")
 
 
 @needs_torch

@@ -16,6 +16,7 @@ from pytest_roofline.collect.child_main import RESULT_UNITS, read_result
 from pytest_roofline.collect.collectors import PythonFile
 from pytest_roofline.row import read_part
 from roofline_engine.check import Baseline, Claim, Measurement
+from roofline_engine.fields import note
 from roofline_engine.ops import work
 from roofline_engine.units import unit_in
 from support.project import Project, Ran
@@ -283,7 +284,7 @@ def test_a_row_travels_whole() -> None:
     done = work("gemm", M=64, N=2048, K=4096, dtype="bf16", weight_dtype="fp8")
     row = ChildRow(
         "M=64 mine",
-        CapturedWork("torch", done, launches=2, operations=3, notes=("a note",)),
+        CapturedWork("torch", done, launches=2, operations=3, notes=(note("a note"),)),
         Measurement("user", 5e-5, 4e-5, 6e-5, 10, "host", "warm", ("another",)),
         Baseline("eager", t_s=1e-4),
         (Claim("memory", 1e12, 0.01),),

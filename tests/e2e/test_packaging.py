@@ -86,7 +86,8 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
 @pytest.mark.packaging
 def test_the_bundle_is_the_repositorys_skill_to_the_byte(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
-        for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", "skill/roofline_engine/metrics.py"):
+        engine = [f"skill/roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")]
+        for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", *engine):
             assert wheel.read(f"{BUNDLE}/{name}") == (ROOT / name).read_bytes()
 
 

@@ -274,13 +274,13 @@ def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
 def facts_of(record: RecordRow) -> Facts:
     """Return what a row says besides its work and its time."""
     return Facts(
-        placeholder_time=record.hand_written,
+        placeholder_time=record.placeholder_time,
         timed_flops=record.timed_flops,
-        known_mistakes=record.alternatives,
+        known_mistakes=record.known_mistakes,
         cold=record.cache == "cold",
         correct=record.correct,
         working_set=record.working_set,
-        counter_ratio=record.counted,
+        counter_ratio=record.counter_ratio,
     )
 
 

@@ -203,4 +203,4 @@ def _latency(text: str, row: str) -> RecordRow:
         t_s = 0.0
     if not 0 < t_s < float("inf"):
         return RecordRow(row=row, refused=f"GEAK_RESULT_LATENCY_MS is {text[:40]}, expected a time in ms", refused_code="time")
-    return RecordRow(row=row, t_s=t_s, clock="device-event", hand_written=float(text) == 1)
+    return RecordRow(row=row, t_s=t_s, clock="device-event", placeholder_time=float(text) == 1)

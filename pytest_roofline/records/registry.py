@@ -32,12 +32,12 @@ ADAPTERS: tuple[Adapter, ...] = (
 
 
 def choose(sample: Sample, more: Iterable[Adapter] = ()) -> Adapter | None:
-    """The first adapter that knows the start of a file; those of hooks are asked before this package's."""
+    """Return the first adapter that knows the start of a file. Adapters of hooks (``more``) come before this package's."""
     return next((adapter for adapter in (*more, *ADAPTERS) if adapter.matches(sample)), None)
 
 
 def read_rows(rows: Sequence[Mapping[str, object]], label: str) -> list[RecordRow]:
-    """The records of rows that a program holds, such as a dict that a test returned; their keys are columns of a CSV.
+    """Return the records of rows that a program holds, such as a dict that a test returned. Keys are the columns of a CSV.
 
     Raises:
         RefusedError: when no format has these columns and none of them is a time, or a format needs another column.

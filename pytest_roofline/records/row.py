@@ -42,12 +42,12 @@ class RecordRow:
     baseline_t_s: float | None = None
     speedup: float | None = None  # over the baseline, when only the ratio is given
     claims: tuple[Claim, ...] = ()  # printed rates, converted by the unit that the format states
-    hand_written: bool = False  # the printed time is exactly 1
-    alternatives: tuple[Mistake, ...] = ()  # mistakes that this row's shape makes possible
+    placeholder_time: bool = False  # the printed time is exactly 1
+    known_mistakes: tuple[Mistake, ...] = ()  # mistakes that this row's shape makes possible
     timed_flops: float | None = None  # FLOPs of what was timed, when that is more than the work
     correct: bool | None = None  # what the file says of the output
     working_set: float | None = None  # bytes that the timed loop uses again
-    counted: float | None = None  # bytes by hardware counters over the compulsory ones
+    counter_ratio: float | None = None  # bytes by hardware counters over the compulsory ones
     refused: str = ""  # why the row cannot be used; the other fields hold what is known
     refused_code: str = "not_timed"  # one of REFUSED_CODES, when it is refused
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The files that other tools write: text and JSON within bounds, and the start of a file, by which its format is known."""
+"""Files of other tools: read their text and JSON within bounds, and look at their start to find the format."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from roofline_engine.units import printable
 
 from .row import RecordRow
 
-#: What an adapter may look at: bytes from the start of a file.
+#: The start of a file that an adapter may look at (bytes).
 SAMPLE = 65_536
-#: A longer line is not a record (bytes). A file is read line by line, so memory stays bounded.
+#: A longer line is refused (bytes). A file is read line by line, so this bounds the memory.
 LONGEST_LINE = 8_000_000
 #: The largest document that is parsed whole (bytes).
 LARGEST_DOCUMENT = 256_000_000
@@ -34,34 +34,34 @@ class RefusedError(ValueError):
 
 
 class Sample:
-    """The start of a file, for ``Adapter.matches``. Every adapter shares it, so each property is computed once."""
+    """The start of a file, for ``Adapter.matches``. All adapters share it, so each property is computed once."""
 
     def __init__(self, text: str, suffix: str = "") -> None:
         self.text, self.suffix = text, suffix
 
     @cached_property
     def first(self) -> str:
-        """The first line that is not blank."""
+        """Return the first line that is not blank."""
         return next((line for line in self.text.splitlines() if line.strip()), "")
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The column names of a table, in lower case; empty when the first line is not a header."""
+        """Return the column names of a table, in lower case; empty when the first line is not a header."""
         is_text = self.first.isprintable() or "\t" in self.first
         return frozenset(name.lower() for name in split_header(self.first)) if is_text else frozenset()
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The paths of the keys of a JSON text, as ``outline`` gives them."""
+        """Return the paths of the keys of a JSON text, as ``outline`` does."""
         return outline(self.text)
 
 
 class Source:
-    """A file to read. ``lines()`` streams it, ``text()`` is the whole of it; both are bounded."""
+    """An open file. ``lines()`` streams it, ``text()`` and ``json()`` return all of it; all are bounded."""
 
     def __init__(self, path: Path, stream: IO[bytes]) -> None:
-        self.path = path  # files next to it (a definition, a meta.json) may be looked up from here
-        self.label = printable(path.name)  # its name in messages
+        self.path = path  # an adapter may look for files next to it (a definition, a meta.json)
+        self.label = printable(path.name)  # the file in messages
         self._stream = stream
 
     def __enter__(self) -> Source:
@@ -84,7 +84,7 @@ class Source:
         """Yield the lines without their ends. Raises RefusedError for one over the bound and for bytes that are not text."""
         encoding = encoding_of(self._read(2))
         self._stream.seek(0)
-        if encoding == "utf-16":  # a line cannot be found in its bytes
+        if encoding == "utf-16":  # its bytes cannot be split into lines
             yield from (line.rstrip("\r") for line in self.text().split("\n"))
             return
         number = size = 0
@@ -127,14 +127,14 @@ class Adapter(Protocol):
     """One format."""
 
     @property
-    def NAME(self) -> str:  # noqa: N802 - a constant of a module is an adapter's name
-        """What ``--format`` and ``roofline check list`` call it."""
+    def NAME(self) -> str:  # noqa: N802 - a module may be an adapter, and this a constant
+        """Return the name in ``--format`` and ``roofline check list``."""
 
     def matches(self, sample: Sample) -> bool:
         """Return whether a file that starts so is of this format, by its content alone."""
 
     def read(self, source: Source) -> Iterable[RecordRow]:
-        """Yield the rows in their order; a row that cannot be used comes as a refused one and is never left out.
+        """Yield the rows in their order, each row that cannot be used as a refused one.
 
         Raises:
             RefusedError: when the file as a whole cannot be read.
@@ -176,8 +176,8 @@ def read_json_lines(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def outline(text: str) -> frozenset[str]:
-    """The paths of the keys in the start of a JSON text, such as ``.benchmarks[].stats``; it may be cut off anywhere."""
-    if text.lstrip("\ufeff \t\r\n")[:1] not in ("{", "["):
+    """Return the paths of the keys in a JSON text, such as ``.benchmarks[].stats``; the text may be cut off anywhere."""
+    if text.lstrip()[:1] not in ("{", "["):
         return frozenset()
     paths: set[str] = set()
     levels: list[str] = []
@@ -199,26 +199,25 @@ def outline(text: str) -> frozenset[str]:
 
 
 def separator(header: str) -> str:
-    """The separator that a header line uses most, outside quotes and parentheses; a pipe when the line opens with one."""
-    if header.lstrip("\ufeff ").startswith("|"):
+    """Return the separator that a header uses most, outside quotes and parentheses; a pipe when the line opens with one."""
+    if header.lstrip().startswith("|"):
         return "|"
     bare = _QUOTED.sub("", header)
     return max(",;\t", key=bare.count)
 
 
 def split_header(header: str) -> list[str]:
-    """The column names in a header line; empty when it cannot be split."""
+    """Return the column names in a header line; empty when it cannot be split."""
     mark = separator(header)
-    line = header.removeprefix("\ufeff")
     if mark == "|":
-        return [name.strip() for name in bare_row(line).split("|")]
+        return [name.strip() for name in bare_row(header).split("|")]
     try:
-        return [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
+        return [name.strip() for name in next(csv.reader([header], delimiter=mark), [])]
     except csv.Error:
         return []
 
 
 def bare_row(line: str) -> str:
-    """A row of a Markdown table without its outer pipes; empty for the rule under the header."""
+    """Return a row of a Markdown table without its outer pipes; empty for the rule under the header."""
     line = line.strip()
     return line.removeprefix("|").removesuffix("|") if line.strip("|-: ") else ""

@@ -1,7 +1,7 @@
-"""Rows with named columns, whether they come from a CSV file or from a program, and the columns that a format declares.
+"""Rows with named columns, from a CSV file or from a program, and the columns that a format declares.
 
-A format declares ``Column`` and ``Rate`` values once and binds them to a ``Table``. A fault of one row (too few fields, a cell
-that is not a number, a NUL) refuses that row; a missing or ambiguous column refuses the file.
+A format declares its columns once and binds them to a ``Table``. A fault in one row (too few fields, a cell that is not a
+number, a NUL) refuses that row. A missing or ambiguous column refuses the file.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class Rate(NamedTuple):
 
 
 class Table:
-    """Named columns and their rows. ``rows`` gives where a row is, its fields, and what is wrong with it."""
+    """Named columns and their rows."""
 
     def __init__(self, label: str, names: Sequence[str], rows: Iterable[tuple[str, Fields, str]]) -> None:
-        self.label, self.names, self._rows = label, list(names), rows
+        self.label, self.names = label, list(names)
+        self._rows = rows  # the place of each row in the file, its fields, and what is wrong with it
         self._places: dict[str, list[int]] = {}
         for place, name in enumerate(self.names):
             self._places.setdefault(name.lower(), []).append(place)
@@ -65,7 +66,7 @@ class Table:
             raise RefusedError(f"{label}: {len(self.names)} columns, expected at most {_MOST_COLUMNS}")
 
     def place(self, *names: str) -> int:
-        """Return where the column of the first of ``names`` that the file has is.
+        """Return the index of the column with the first of ``names`` that the file has.
 
         Raises:
             RefusedError: when the file has none of them, or has one of them twice.
@@ -76,26 +77,22 @@ class Table:
         return place
 
     def find(self, *names: str) -> int | None:
-        """Return the same; None when the file has none of them."""
+        """Return the same index; None when the file has none of ``names``."""
         for name in names:
             places = self.every(name)
             if len(places) > 1:
                 fields = " and ".join(str(place + 1) for place in places)
-                raise RefusedError(f"{self.label}: column {name!r} appears {len(places)} times (fields {fields})")
+                raise RefusedError(f"{self.label}: column {name!r} appears {len(places)} times (fields {fields}). Keep one")
             if places:
                 return places[0]
         return None
 
     def every(self, name: str) -> list[int]:
-        """Return all columns of that name; some formats repeat one."""
+        """Return the indices of all columns with that name; some formats repeat one."""
         return self._places.get(name.lower(), [])
 
     def bind(self, *columns: Column) -> Callable[[Fields], dict[str, Any]]:
-        """Return what reads these columns of a row as values by field.
-
-        Raises:
-            RefusedError: as ``place`` does for a required column.
-        """
+        """Return a function that reads these columns of a row, as values by field. Raises RefusedError as ``place`` does."""
         fixed: dict[str, Any] = {}
         cells: list[tuple[str, Callable[[str, str], Any], int, str]] = []
         for column in columns:
@@ -117,13 +114,13 @@ class Table:
     def timing(
         self, column: str, unit: float, rates: Iterable[Rate] = (), text_of: Callable[[str], str] | None = None
     ) -> Callable[[Fields], dict[str, Any]]:
-        """Return what reads a row's time and printed rates, as fields of its RecordRow.
+        """Return a function that reads a row's time and printed rates, as fields of its RecordRow.
 
         Args:
             column: the column of the time.
             unit: seconds of one.
-            rates: columns next to it; those that the file does not have are left out.
-            text_of: the number in a cell of the time.
+            rates: columns of rates; those that the file lacks are skipped.
+            text_of: takes the number out of a cell of the time.
         """
         place, name = self.place(column), self.names[self.place(column)]
         printed = [(at, rate.axis, rate.base) for rate in rates if (at := self.find(rate.name)) is not None]
@@ -133,14 +130,14 @@ class Table:
             t_s, refused = duration(text, name, unit)
             rounding = half_digit(text, t_s / unit) if t_s else 0.0
             claims = [claim(fields[at], axis, base, rounding) for at, axis, base in printed]
-            found: dict[str, Any] = {"t_s": t_s, "hand_written": t_s == unit}
+            found: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit}
             found["claims"] = tuple([item for item in claims if item is not None])
             return found | {"refused": refused, "refused_code": "time"} if refused else found
 
         return values
 
     def records(self, read: Callable[[str, Fields], Iterable[RecordRow]]) -> Iterator[RecordRow]:
-        """Yield what ``read(where, fields)`` makes of each row; a ValueError refuses the row."""
+        """Yield the records that ``read(place, fields)`` makes of each row; a ValueError refuses the row."""
         for where, fields, problem in self._rows:
             if problem:
                 yield RecordRow(row=where, refused=problem, refused_code="row")
@@ -174,31 +171,19 @@ class TableFormat(NamedTuple):
         return self.has_columns(sample.columns)
 
     def read(self, source: Source) -> Iterable[RecordRow]:
-        """Yield the rows of a CSV.
-
-        Raises:
-            RefusedError: for a file without a header or without a column that is required.
-        """
+        """Yield the rows of a CSV. Raises RefusedError for a file without a header or without a required column."""
         return self.read_table(read_csv(source))
 
 
 def table_of(rows: Sequence[Mapping[str, object]], label: str) -> Table:
-    """The table of rows that a program holds; a value is read as its text in a CSV is.
-
-    Raises:
-        RefusedError: for more columns than any format has.
-    """
+    """Return the table of rows that a program holds. A value is read as its text would be."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = ((f"row {at}", [str(row.get(name, "")) for name in names], "") for at, row in enumerate(rows, 1))
     return Table(label, names, cells)
 
 
 def read_csv(source: Source) -> Table:
-    """The table of a CSV or Markdown file, whose separator the header shows.
-
-    Raises:
-        RefusedError: for a file without a header.
-    """
+    """Return the table of a CSV or Markdown file; the header shows the separator. Raises RefusedError without a header."""
     lines = _Lines(source)
     header, above = "", 0
     for line in lines:
@@ -213,7 +198,7 @@ def read_csv(source: Source) -> Table:
 
 
 class _Lines:
-    """The lines of a file. A NUL, which versions of Python's reader treat differently, is replaced and remembered."""
+    """The lines of a file. A NUL is replaced and remembered, since versions of Python's reader treat it differently."""
 
     def __init__(self, source: Source) -> None:
         self._lines = source.lines()
@@ -242,13 +227,13 @@ def _csv_rows(lines: _Lines, mark: str, width: int, above: int) -> Iterator[tupl
                 where, line = f"line {line + above + 1}", rows.line_num
                 if len(fields) == width and not lines.has_nul:
                     yield where, fields, ""
-                elif fields:  # not an empty line, nor the rule of a Markdown table
+                elif fields:  # neither an empty line nor the rule of a Markdown table
                     yield where, fields, _problem(fields, width, lines.has_nul, mark)
                 lines.has_nul = False
             return
         except csv.Error as error:
             where, line, lines.has_nul = f"line {line + above + 1}", rows.line_num, False
-            if "field larger" in str(error):  # an open quote swallows what follows: the next row cannot be found
+            if "field larger" in str(error):  # an open quote swallowed the next rows
                 yield where, (), f"not a CSV row: {error}; nothing after it is read"
                 return
             yield where, (), f"not a CSV row: {error}"
@@ -262,11 +247,11 @@ def _problem(fields: Fields, width: int, has_nul: bool, mark: str) -> str:
     return f"{len(fields)} fields, the header has {width}"
 
 
-# What a cell means.
+# Values of a cell. Each function takes the text and the column's name, and raises ValueError with both.
 
 
 def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
-    """Seconds from a cell whose column counts in ``unit`` seconds, or None and why the row cannot be used."""
+    """Return the seconds in a cell whose column counts in ``unit`` seconds, or None and why the row cannot be used."""
     try:
         t_s = float(text) * unit
         if 0.0 < t_s < inf and "_" not in text:
@@ -281,11 +266,7 @@ def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
 
 
 def real(text: str, column: str, *, above: float | None = None) -> float:
-    """A number.
-
-    Raises:
-        ValueError: naming the column and the value; also for ``1,234``, a thousand in one country and 1.234 in another.
-    """
+    """Return a number. ``1,234`` is refused: it is a thousand in one country and 1.234 in another."""
     if not text.strip():
         raise ValueError(f"{column} is empty")
     if "," in text and "." not in text:
@@ -296,11 +277,7 @@ def real(text: str, column: str, *, above: float | None = None) -> float:
 
 
 def size(text: str, column: str) -> int:
-    """A whole number of at least 1; ``64.0``, as a data frame writes a column with gaps, is 64.
-
-    Raises:
-        ValueError: naming the column and the value.
-    """
+    """Return a whole number of at least 1; ``64.0``, as a data frame writes a column with gaps, is 64."""
     if text.isdecimal() and len(text) < 16:
         value = int(text)
         if value >= 1:
@@ -312,11 +289,7 @@ _TRUE, _FALSE = frozenset(("true", "1", "1.0", "yes")), frozenset(("false", "0",
 
 
 def flag(text: str, column: str) -> bool:
-    """A boolean as Python, pandas or a person writes it. An empty cell is not False: half of a matrix may depend on it.
-
-    Raises:
-        ValueError: naming the column and the value.
-    """
+    """Return a boolean as Python, pandas or a person writes it. An empty cell is an error, not False."""
     low = text.strip().lower()
     if low in _TRUE:
         return True
@@ -327,22 +300,18 @@ def flag(text: str, column: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def dtype(text: str, column: str = "dtype") -> str:
-    """The name of a dtype for a work model, where sizes are logical: ``float4_e2m1fn_x2`` stores two values, one is fp4.
-
-    Raises:
-        ValueError: for an unknown spelling.
-    """
+    """Return the dtype of a work model, whose sizes are logical: ``float4_e2m1fn_x2`` stores two values, one is fp4."""
     parsed = parse_dtype(text.strip())
     return parsed.name if parsed.pack == 1 or parsed.peak is None else parsed.peak
 
 
 def clean(text: str, column: str = "") -> str:
-    """Text that is safe to print, such as a kernel's name."""
+    """Return text that is safe to print, such as a kernel's name."""
     return printable(text.strip())
 
 
 def is_right(most_wrong: float) -> Callable[[str, str], bool | None]:
-    """Return what reads a printed share of wrong elements (``0.0073``, ``0.7%``); a cell that is not a share gives None."""
+    """Return a function that reads a printed share of wrong elements (``0.0073``, ``0.7%``); without a share it gives None."""
 
     def read(cell: str, _: str) -> bool | None:
         try:
@@ -358,7 +327,7 @@ _HALF_DIGITS = tuple(0.5 * 10.0**-places for places in range(40))
 
 
 def half_digit(text: str, value: float) -> float:
-    """Half of the last printed digit, as a fraction of the value: 0.09 is good to 0.056 of itself; 0 for a zero."""
+    """Return half of the last printed digit as a fraction of the value: 0.09 is exact to 0.056 of itself. 0 for a zero."""
     if not value:
         return 0.0
     fraction = text.partition(".")[2]
@@ -370,9 +339,9 @@ def half_digit(text: str, value: float) -> float:
 
 
 def claim(text: str, axis: str, base: float, time: float = 0.0) -> Claim | None:
-    """A printed rate in units of ``base`` FLOP/s or B/s; None when the cell does not hold one.
+    """Return a printed rate in units of ``base`` FLOP/s or B/s; None when the cell does not hold one.
 
-    time: what the rounding of the row's printed time adds, as a fraction; the rate was computed before that rounding.
+    ``time`` is the rounding of the row's printed time, as a fraction: the rate was computed before that rounding.
     """
     try:
         value = float(text)

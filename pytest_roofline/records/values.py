@@ -21,7 +21,7 @@ _LONGEST_SHOWN = 40
 
 
 def seconds(value: object, key: str, unit: str) -> float:
-    """A time above zero in seconds; a string is not a time, since JSON has numbers. Raises ValueError with key and value."""
+    """Return a time above zero in seconds. Raises ValueError with key and value, also for a string, since JSON has numbers."""
     if isinstance(value, str):
         raise ValueError(f"{key} is {shown(value)}, expected a number of {unit}")
     if value is None:
@@ -33,7 +33,7 @@ def seconds(value: object, key: str, unit: str) -> float:
 
 
 def maybe_seconds(value: object, key: str, unit: str) -> tuple[float | None, tuple[str, ...]]:
-    """A time that a row can do without: None when it is missing, with a note when it is not usable."""
+    """Return a time that a row can do without: None when it is missing, with a note when it is not usable."""
     if value is None:
         return None, ()
     try:
@@ -43,7 +43,7 @@ def maybe_seconds(value: object, key: str, unit: str) -> tuple[float | None, tup
 
 
 def ratio(value: object) -> float | None:
-    """A speedup that a tool computed; None for 0, null and what is not a number, which all mean that it is missing."""
+    """Return a speedup that a tool computed; None for 0, null and other values, which all mean that it is missing."""
     try:
         return None if isinstance(value, str) else float(number(value, "speedup", above=0.0))
     except ValueError:
@@ -53,16 +53,16 @@ def ratio(value: object) -> float | None:
 def timed(
     row: str, value: object, key: str, unit: str, work: tuple[Mapping[str, Any] | None, str] = (None, ""), **fields: Any
 ) -> RecordRow:
-    """The record of a row with its time, refused when that is not a time. work: its keywords, or None and why."""
+    """Return the record of a row, refused without a time. ``work`` is its keywords, or None and the reason."""
     fields.update(row=row, work=work[0], no_work=work[1])
     try:
-        return RecordRow(t_s=seconds(value, key, unit), hand_written=value == 1, **fields)
+        return RecordRow(t_s=seconds(value, key, unit), placeholder_time=value == 1, **fields)
     except ValueError as error:
         return RecordRow(refused=str(error), refused_code="time", **fields)
 
 
 def label(value: object) -> str:
-    """Text of the record that is safe to print, shortened; empty for another value."""
+    """Return a text so that it is short and safe to print; empty for another value."""
     if not isinstance(value, str):
         return ""
     text = printable(value)
@@ -70,38 +70,38 @@ def label(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a message."""
+    """Return a value as messages show it."""
     text = ascii(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """``value`` when it is an object, else an empty one."""
+    """Return ``value`` when it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
-    """``value`` when it is a list, else an empty one."""
+    """Return ``value`` when it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def flag(value: object) -> bool | None:
-    """True or False; None for anything else."""
+    """Return True or False; None for anything else."""
     return value if isinstance(value, bool) else None
 
 
 def count(value: object) -> int | None:
-    """A whole number of at least 1; None for anything else."""
+    """Return a whole number of at least 1; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 10**12 else None
 
 
 def first(values: Mapping[str, Any], *keys: str) -> Any:
-    """The value of the first of ``keys`` that is not null; None when there is none."""
+    """Return the value of the first of ``keys`` that is not null; None when all are."""
     return next((values[key] for key in keys if values.get(key) is not None), None)
 
 
 def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The keywords when work can be built from them; else None and the reason."""
+    """Return the keywords when work can be built from them; else None and the reason."""
     try:
         build_work(keywords)
     except (ValueError, OverflowError) as error:
@@ -110,7 +110,7 @@ def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
 
 
 def claims(row: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """The rates that a row prints, by the unit in their key; a value that is not a number claims nothing."""
+    """Return the rates that a row prints, by the unit in their key; a value that is not a number claims nothing."""
     found = []
     for key, value in row.items():
         rate = RATES.get(key.lower().removeprefix("bandwidth_")) if isinstance(key, str) else None

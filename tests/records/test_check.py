@@ -56,7 +56,7 @@ TRAPS = {
             t_s=37.703e-6,
             device="MI300X",
             claims=(Claim("memory", 7127.6e9),),
-            alternatives=(Mistake("accounting_unit", 1 / 16, "", "the batch is missing"),),
+            known_mistakes=(Mistake("accounting_unit", 1 / 16, "", "the batch is missing"),),
         ),
         "dtype_width",
         2.0,
@@ -68,7 +68,7 @@ TRAPS = {
             t_s=218.24e-6,
             device="MI300X",
             claims=(Claim("memory", 5536e9),),
-            alternatives=moe(128, 16, 8),
+            known_mistakes=moe(128, 16, 8),
         ),
         "overcounted_bytes",
         1.553,
@@ -80,7 +80,7 @@ TRAPS = {
             t_s=263.169e-6,
             device="MI355X",
             claims=(Claim("memory", 9218e9),),
-            alternatives=moe(257, 32, 9),
+            known_mistakes=moe(257, 32, 9),
         ),
         "overcounted_bytes",
         1.469,
@@ -92,7 +92,7 @@ TRAPS = {
             t_s=18.8943e-6,
             device="MI355X",
             claims=(Claim("memory", 74880e9),),
-            alternatives=moe(257, 1, 9),
+            known_mistakes=moe(257, 1, 9),
         ),
         "overcounted_bytes",
         57.1,
@@ -125,7 +125,7 @@ TRAPS = {
             t_s=84.528e-6,
             device="B200",
             claims=(Claim("memory", 87.3e9),),
-            alternatives=(Mistake("accounting_unit", 1 / 64, "", "the batch is missing"),),
+            known_mistakes=(Mistake("accounting_unit", 1 / 64, "", "the batch is missing"),),
         ),
         "accounting_unit",
         1 / 64,
@@ -167,7 +167,7 @@ TRAPS = {
             work={"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"},
             t_s=300e-6,
             device="MI355X",
-            counted=0.75,
+            counter_ratio=0.75,
         ),
         "counter_fault",
         None,
@@ -203,12 +203,12 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
 def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_table.Table) -> None:
     # aiter's bpreshuffle table: us = 1.0 for a GEMM whose roof time is 13,245 us.
     shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
-    record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, hand_written=True)
+    record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, placeholder_time=True)
     found = Checker(table).row("f", record)
     assert found.refusal is not None
     assert (found.refusal.cause, found.nodeid) == ("placeholder", "line 1292")
     small = {**shape, "M": 1, "N": 64, "K": 64}
-    honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, hand_written=True))
+    honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, placeholder_time=True))
     assert honest.refusal is None  # exactly 1 us, and possible
 
 

@@ -61,7 +61,7 @@ def told(record: RecordRow, axis: str) -> Finding | None:
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None
     amount = built(record).bytes if axis == "memory" else built(record).flops
-    return explain_claim(printed, amount / record.t_s, Facts(known_mistakes=record.alternatives))
+    return explain_claim(printed, amount / record.t_s, Facts(known_mistakes=record.known_mistakes))
 
 
 GEMM = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio"
@@ -82,7 +82,7 @@ def test_a_tuned_gemm_row_becomes_a_record_in_base_units() -> None:
     assert (record.row, record.name, record.device, record.units) == ("line 2", "a_kernel", "gfx942", 80)
     assert record.t_s == pytest.approx(10e-6)
     assert record.correct is True
-    assert not record.hand_written
+    assert not record.placeholder_time
     done = built(record)
     assert (done.flops, done.bytes) == (flops, nbytes)
     assert done.dtype.name == "fp8"
@@ -153,7 +153,7 @@ def test_thousands_with_a_decimal_point_are_understood() -> None:
 
 def test_a_time_of_exactly_one_is_marked_not_refused() -> None:
     ones = read(f"{GEMM}\n{gemm(us='1.0')}{gemm(us='1')}{gemm(us='1.0001')}")
-    assert [record.hand_written for record in ones] == [True, True, False]
+    assert [record.placeholder_time for record in ones] == [True, True, False]
     assert not refusals(ones)
 
 

@@ -203,8 +203,8 @@ def test_each_format_has_its_unit(tmp_path: Path, name: str, t_s: float) -> None
 
 
 def test_a_time_of_exactly_one_is_marked_as_maybe_written_by_hand(tmp_path: Path) -> None:
-    assert one(tmp_path, [{**ARENA[0], "execution_time_ms": 1.0}]).hand_written is True
-    assert one(tmp_path, ARENA).hand_written is False
+    assert one(tmp_path, [{**ARENA[0], "execution_time_ms": 1.0}]).placeholder_time is True
+    assert one(tmp_path, ARENA).placeholder_time is False
 
 
 # Files that cannot be read
@@ -911,7 +911,7 @@ def test_the_row_of_a_run_with_roofline_is_work(tmp_path: Path) -> None:
     assert (record.name, record.device, record.launches) == ("moe_kernel", "MI300X", 2)
     assert record.work is not None
     assert (record.work["op"], record.work["bytes"], record.work["weight_dtype"]) == ("moe", 200.0, "fp8")
-    assert [(found.cause, found.factor) for found in record.alternatives] == [("overcounted_bytes", 2.0)]
+    assert [(found.cause, found.factor) for found in record.known_mistakes] == [("overcounted_bytes", 2.0)]
     broken = {**item, "extra_info": {"roofline": {**row, "dtype": 3}}}
     assert one(tmp_path, {"benchmarks": [broken]}).no_work.startswith("extra_info.roofline: ")
 

@@ -1,9 +1,9 @@
-"""aiter: its files of tuned GEMMs and fused MoEs, and the tables of its op tests. Times are device events, operands rotate."""
+"""aiter: files of tuned GEMMs and fused MoEs, and tables of op tests. Times are device events over rotated operands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from ..row import RecordRow
 from ..source import RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, flag, is_right, size
 
-#: Parts that have as many compute units, for older files, which do not name gfx: MI300X, MI308X and MI355X.
+#: The gfx of parts with so many compute units, for older files without a gfx column: MI300X, MI308X and MI355X.
 _GFX_OF_UNITS = {304: "gfx942", 80: "gfx942", 256: "gfx950"}
 #: ``bw`` of a tuner is GB/s.
 _RATES = (Rate("tflops", *RATES["tflops"]), Rate("bw", *RATES["gb/s"]))
@@ -24,26 +24,61 @@ _TIMED: dict[str, Any] = {"clock": "device-event", "cache": "cold"}
 
 
 def _part(table: Table) -> Callable[[Fields], tuple[dict[str, Any], tuple[str, ...]]]:
-    """Return what reads a row's device, as fields of its RecordRow, and a note when gfx follows from the compute units."""
+    """Return a function that reads a row's device, as fields of its RecordRow, with a note when it guesses gfx."""
     gfx, units = table.find("gfx"), table.find("cu_num")
 
     @lru_cache(maxsize=64)
-    def named(name: str, count: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def part(name: str, count: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         cus = size(count, "cu_num") if count.strip() else None
         if name.strip():
             return {"device": clean(name), "units": cus}, ()
-        found = _GFX_OF_UNITS.get(cus or 0)
-        note = f"no gfx; parts with {cus} CUs are {found}" if found else f"no gfx, and no known part has {cus} CUs"
-        return {"device": found, "units": cus}, (note,)
+        guess = _GFX_OF_UNITS.get(cus or 0)
+        note = f"no gfx; parts with {cus} CUs are {guess}" if guess else f"no gfx, and no known part has {cus} CUs"
+        return {"device": guess, "units": cus}, (note,)
 
-    return lambda fields: named("" if gfx is None else fields[gfx], "" if units is None else fields[units])
+    return lambda fields: part("" if gfx is None else fields[gfx], "" if units is None else fields[units])
+
+
+# Wrong counts that the shape of a row makes possible, for any format with the same ops.
+
+
+def mistakes_of(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:
+    """Return the known wrong counts of a GEMM or a MoE with these keywords; none for other work."""
+    if work is not None and work["op"] == "gemm":
+        sizes = work["M"], work["N"], work["K"], work.get("batch", 1)
+        return _gemm_mistakes(*sizes, work["dtype"], work["out_dtype"])
+    if work is not None and work["op"] == "moe":
+        return _moe_mistakes(work["experts"], work["tokens"] * work["top_k"])
+    return ()
+
+
+@lru_cache(maxsize=1024)
+def _gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Mistake, ...]:
+    """Count an fp32 output at 2 bytes, one matrix of a batch, a batch twice."""
+    mistakes = []
+    if out_dtype == "fp32":
+        operands, c = (m * k + n * k) * parse_dtype(dtype).nbytes, m * n
+        factor = (operands + 2 * c) / (operands + 4 * c)
+        mistakes.append(Mistake("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
+    if batch > 1:
+        mistakes.append(Mistake("accounting_unit", 1 / batch, "", f"one matrix of a batch of {batch}"))
+        mistakes.append(Mistake("accounting_unit", float(batch), "", f"a batch of {batch} counted twice over"))
+    return tuple(mistakes)
+
+
+def _moe_mistakes(experts: int, pairs: int) -> tuple[Mistake, ...]:
+    """Count all experts instead of those that ``pairs`` of token and expert hit, also at 2 and 4 times a weight's width."""
+    hit = experts_hit(experts, pairs)
+    text = f"all {experts} experts counted, {hit:.1f} are hit"
+    widths = {1: "", 2: ", at 2 times their width", 4: ", at 4 times their width"}
+    return tuple(Mistake("overcounted_bytes", experts / hit * wide, "memory", text + more) for wide, more in widths.items())
 
 
 # Tuned GEMMs: one row is the fastest kernel for a shape, or a candidate with its share of wrong results.
 
 #: The tuner itself rejects a kernel with a larger share of wrong elements.
 _MOST_WRONG = 0.05
-#: What a kernel's name says of its operands, in files without a dtype column. a8w8 there is the block-scaled fp8 family.
+#: The dtype in a kernel's name, for files without a dtype column. There a8w8 is the block-scaled fp8 family.
 _NAMED_DTYPES = (
     ("fp8gemm", "fp8"),
     ("a8w8_blockscale", "fp8"),
@@ -83,15 +118,15 @@ def _read_gemms(table: Table) -> Iterator[RecordRow]:
         if not work["dtype"]:
             work["dtype"] = file_dtype = _dtype_of_kernel(more["name"]) or file_dtype
             notes += (f"{file_dtype} from the kernel names; a dtype column is missing",) if file_dtype else ()
-        alternatives = _gemm_mistakes(work) if work["dtype"] else ()
         if work.get("batch") == 1:
             del work["batch"]
-        if not work["dtype"]:
+        gemm = {"op": "gemm", **work} if work["dtype"] else None
+        if gemm is None:
             more["no_work"] = "a dtype column is missing, and the kernel's name does not give the dtype"
         yield RecordRow(
             row=where,
-            work={"op": "gemm", **work} if work["dtype"] else None,
-            alternatives=alternatives,
+            work=gemm,
+            known_mistakes=mistakes_of(gemm),
             notes=notes,
             **timing(fields),
             **device,
@@ -102,28 +137,9 @@ def _read_gemms(table: Table) -> Iterator[RecordRow]:
     return table.records(row)
 
 
-def _gemm_mistakes(work: dict[str, Any]) -> tuple[Mistake, ...]:
-    """The known wrong counts of a product with these sizes."""
-    return gemm_mistakes(work["M"], work["N"], work["K"], work.get("batch", 1), work["dtype"], work["out_dtype"])
-
-
-@lru_cache(maxsize=1024)
-def gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Mistake, ...]:
-    """Known wrong counts: a wide output at 2 bytes, one matrix of a batch, a batch twice over."""
-    mistakes = []
-    if out_dtype == "fp32":
-        operands, c = (m * k + n * k) * parse_dtype(dtype).nbytes, m * n
-        factor = (operands + 2 * c) / (operands + 4 * c)
-        mistakes.append(Mistake("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
-    if batch > 1:
-        mistakes.append(Mistake("accounting_unit", 1 / batch, "", f"one matrix of a batch of {batch}"))
-        mistakes.append(Mistake("accounting_unit", float(batch), "", f"a batch of {batch} counted twice over"))
-    return tuple(mistakes)
-
-
-# Tuned fused MoEs. ``us`` is of both stages. The printed bandwidth counts the weights of every expert for any number of tokens,
-# while a launch reads the experts that tokens were routed to; the work model expects those of uniform draws. Some rows are
-# copies of another number of tokens, rates included. Times that agree to the last digit give them away, so rows are kept.
+# Tuned fused MoEs. ``us`` is the time of both stages. The printed bandwidth counts the weights of all experts for any number of
+# tokens, but a launch reads only the experts that tokens are routed to; the work model assumes uniform routing. Some rows copy
+# the time and the rates of another number of tokens. Times that agree to the last digit reveal them, so the rows are kept.
 
 #: aiter's MoE tuner rejects a kernel with a larger share of wrong elements (FmoeTuner's errRatio).
 _MOST_WRONG_MOE = 0.5
@@ -135,7 +151,7 @@ _MOE = (
     Column("top_k", ("topk",), size),
     Column("gated", ("use_g1u1",), flag, True),
 )
-#: These two come in pairs: the dtype of the activations alone does not give the weights'.
+#: Both or none: the dtype of the activations does not give the dtype of the weights.
 _QUANTIZED = (Column("dtype", ("q_dtype_a",), dtype), Column("weight_dtype", ("q_dtype_w",), dtype))
 _PLAIN = (Column("dtype", ("dtype",), dtype), Column("weight_dtype", ("dtype",), dtype))
 
@@ -159,7 +175,7 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
             row=where,
             name=" + ".join(clean(fields[place]) for place in kernels if fields[place].strip()),
             work=work,
-            alternatives=every_expert(work["experts"], work["tokens"] * work["top_k"]),
+            known_mistakes=mistakes_of(work),
             correct=False if False in verdicts else True if True in verdicts else None,
             notes=notes,
             **timing(fields),
@@ -179,41 +195,20 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
 
 
 def _mark_copied(record: RecordRow, counts: set[int]) -> RecordRow:
-    """A row whose time is printed for other numbers of tokens too: its rates may be those of one of them."""
+    """Mark a row whose time is also printed for other numbers of tokens: its rates may be theirs."""
     assert record.work is not None
     tokens = record.work["tokens"]
-    others = tuple(
-        Mistake(
-            "accounting_unit",
-            count / tokens,
-            "compute",
-            f"the same time is printed for {count} tokens, this row has {tokens}",
-        )
+    text = f"the same time is printed for {{}} tokens, this row has {tokens}"
+    others = [
+        Mistake("accounting_unit", count / tokens, "compute", text.format(count))
         for count in sorted(counts - {tokens}, reverse=True)
-    )
+    ]
     note = f"the same time, to the last digit, is printed for {', '.join(map(str, sorted(counts)))} tokens"
-    return replace(record, alternatives=(*record.alternatives, *others), notes=(*record.notes, note))
+    return replace(record, known_mistakes=(*record.known_mistakes, *others), notes=(*record.notes, note))
 
 
-def every_expert(experts: int, pairs: int) -> tuple[Mistake, ...]:
-    """Known wrong counts of a MoE: all experts where ``pairs`` of a token and an expert hit some; also at 2 and 4 times a
-    weight's width.
-    """
-    hit = experts_hit(experts, pairs)
-    text = f"all {experts} experts counted, {hit:.1f} are hit"
-    return tuple(
-        Mistake(
-            "overcounted_bytes",
-            experts / hit * wide,
-            "memory",
-            text + (f", at {wide} times their width" if wide > 1 else ""),
-        )
-        for wide in (1, 2, 4)
-    )
-
-
-# Tables of op tests, CSV or Markdown: ``ck us``, ``ck TFLOPS``, ``ck TB/s``, ``triton us``; or without a prefix. One record per
-# row and backend. The op follows from the columns of the shape: M, N, K of a GEMM; nhead, batch, ctx of MLA decode over a
+# Tables of op tests, CSV or Markdown, with columns such as ``ck us``, ``ck TFLOPS``, ``triton us``, or ``us`` alone. Each row
+# gives one record per backend. The columns of the shape give the op: M, N, K of a GEMM; nhead, batch, ctx of MLA decode over a
 # latent of 512 + 64, as aiter counts its FLOPs.
 
 _TIME = re.compile(rf"(?:(?P<backend>.*\S)\s+)?(?P<unit>{'|'.join(map(re.escape, TIMES))})", re.I)
@@ -228,9 +223,9 @@ _TEST_GEMM = (*_GEMM[:3], Column("dtype", ("dtype", "q_dtype_w", "q_dtype"), dty
 
 
 def _backend_and_unit(name: str) -> tuple[str, float] | None:
-    """The backend in the name of a column of times, and its unit; None for another column."""
+    """Split the name of a column of times into the backend and seconds of one; None for another column."""
     match = _TIME.fullmatch(name)
-    if match is None or name.lower() == "s":  # a column s alone is a size
+    if match is None or name.lower() == "s":  # a column named s is a size
         return None
     return match["backend"] or "", TIMES[match["unit"].lower()]
 
@@ -241,7 +236,6 @@ def _is_op_test(names: frozenset[str]) -> bool:
 
 
 def _read_op_tests(table: Table) -> Iterator[RecordRow]:
-    part, shape = _part(table), _op_test_shape(table)
     backends = []
     for name in table.names:
         column = _backend_and_unit(name)
@@ -252,7 +246,7 @@ def _read_op_tests(table: Table) -> Iterator[RecordRow]:
             backends.append((clean(backend), table.timing(name, unit, rates)))
     if not backends:
         raise RefusedError(f"{table.label}: no column of a time such as us or ck us")
-    has_units = table.find("cu_num") is not None
+    part, shape, has_units = _part(table), _op_test_shape(table), table.find("cu_num") is not None
 
     def row(where: str, fields: Fields) -> Iterator[RecordRow]:
         work, no_work = shape(fields)
@@ -260,7 +254,7 @@ def _read_op_tests(table: Table) -> Iterator[RecordRow]:
         more = {
             "work": work,
             "no_work": no_work,
-            "alternatives": _gemm_mistakes(work) if work and work["op"] == "gemm" else (),
+            "known_mistakes": mistakes_of(work),
             "notes": notes if has_units else (),
             **device,
             **_TIMED,
@@ -272,15 +266,14 @@ def _read_op_tests(table: Table) -> Iterator[RecordRow]:
 
 
 def _op_test_shape(table: Table) -> Callable[[Fields], tuple[dict[str, Any] | None, str]]:
-    """Return what turns a row's fields into the keywords of the work model, or gives the reason why it cannot."""
-    names = frozenset(table.names)
-    lower = {name.lower() for name in names}
-    if lower.isdisjoint(("dtype", "q_dtype_w", "q_dtype")):
+    """Return a function that turns a row's fields into the keywords of the work model, or None and the reason."""
+    names = {name.lower() for name in table.names}
+    if names.isdisjoint(("dtype", "q_dtype_w", "q_dtype")):
         return lambda fields: (None, "no dtype column")
-    if lower >= {"m", "n", "k"}:
+    if names >= {"m", "n", "k"}:
         gemm = table.bind(*_TEST_GEMM)
         return lambda fields: ({"op": "gemm", **gemm(fields)}, "")
-    if lower >= {"nhead", "batch", "ctx"}:
+    if names >= {"nhead", "batch", "ctx"}:
         mla = table.bind(*_MLA)
 
         def decode(fields: Fields) -> tuple[dict[str, Any], str]:

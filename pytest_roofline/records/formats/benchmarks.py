@@ -22,7 +22,7 @@ _Work = tuple["dict[str, Any] | None", str]  # keywords, or None and why
 
 
 def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
-    """The document and its list ``benchmarks``."""
+    """Return the document and its list ``benchmarks``."""
     whole = source.json()
     listed = whole.get("benchmarks") if isinstance(whole, dict) else None
     if not isinstance(listed, list):
@@ -52,9 +52,9 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     extra = mapping(item.get("extra_info"))
     declared, no_work = _declaration(extra)
     work: dict[str, Any] | None = None
-    alternatives: tuple[Mistake, ...] = ()
+    known_mistakes: tuple[Mistake, ...] = ()
     if declared is not None and declared.work is not None:
-        work, alternatives = _keywords(declared)
+        work, known_mistakes = _keywords(declared)
     elif not no_work:
         try:
             keywords = declare.read_extra_info(extra)
@@ -67,7 +67,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
         work=work,
         no_work=no_work,
         t_s=measurement.t_s,
-        hand_written=measurement.t_s == 1,
+        placeholder_time=measurement.t_s == 1,
         device=declared.device if declared else None,
         launches=declared.launches if declared else 1,
         clock=measurement.clock,
@@ -75,13 +75,13 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
         rounds=measurement.rounds,
         q1_s=measurement.q1_s,
         q3_s=measurement.q3_s,
-        alternatives=alternatives,
+        known_mistakes=known_mistakes,
         notes=measurement.notes,
     )
 
 
 def _declaration(extra: Mapping[str, Any]) -> tuple[Declaration | None, str]:
-    """What the row of a run with ``--roofline`` declares; the reason when it cannot be understood."""
+    """Return what the row of a run with ``--roofline`` declares, or None and the reason."""
     if not isinstance(extra.get("roofline"), Mapping):
         return None, ""
     try:
@@ -92,7 +92,7 @@ def _declaration(extra: Mapping[str, Any]) -> tuple[Declaration | None, str]:
 
 
 def _keywords(declared: Declaration) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
-    """The work of a row by its primary byte model; the others are ways to have counted too many bytes."""
+    """Return the work of a row by its primary byte model; the other models are known wrong counts."""
     work = declared.work
     assert work is not None
     keywords = {
@@ -262,7 +262,7 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
 
 
 def _summaries(listed: Any) -> _Summaries:
-    """The summaries of a state. A number is a string there, so that no digit is lost; other text stays as it is."""
+    """Return the summaries of a state. The file has numbers as strings, so that no digit is lost."""
     found: dict[str, tuple[str, Any]] = {}
     for summary in map(mapping, items(listed)):
         values = map(mapping, items(summary.get("data")))

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from roofline_engine.check import Mistake
 from roofline_engine.files import read_text
 from roofline_engine.ops import work
 from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
@@ -20,7 +19,7 @@ from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, outline, parse, read_json_lines
 from ..table import RATES, TIMES, Fields, Rate, Table, TableFormat, clean, dtype, flag, real, size
 from ..values import NO_FLOPS, buildable, label, mapping, maybe_seconds, ratio, shown, timed
-from .aiter import every_expert, gemm_mistakes
+from .aiter import mistakes_of
 
 # The benchmarks' CSV: one row a routine, backend and shape. All routines share one header, which repeats a name where two of
 # them use it (num_tokens, top_k), and leave the others' columns empty. The printed bytes of a batched product are those of one
@@ -41,7 +40,7 @@ class _Cells:
         return next((cell for place in self._places.get(name, ()) if (cell := self._fields[place].strip())), "")
 
     def get(self, name: str, read: Callable[[str, str], Any] = size, default: Any = None) -> Any:
-        """The value of a cell, or ``default``. Raises _MissingError for an empty cell without a default."""
+        """Return the value of a cell, or ``default``. Raises _MissingError for an empty cell without a default."""
         text = self.text(name)
         if not text and default is None:
             raise _MissingError(f"the row gives no {name}")
@@ -68,7 +67,7 @@ def _read_benchmarks(table: Table) -> Iterator[RecordRow]:
             work=work,
             no_work=no_work,
             clock="device-event" if cells.get("no_cuda_graph", flag, True) else "device-graph",
-            alternatives=_mistakes(work),
+            known_mistakes=mistakes_of(work),
             **timing(fields),
         )
 
@@ -76,7 +75,7 @@ def _read_benchmarks(table: Table) -> Iterator[RecordRow]:
 
 
 def _work_of_routine(routine: str, cells: _Cells) -> tuple[dict[str, Any] | None, str]:
-    """The keywords of the work model, or None and why they are missing."""
+    """Return the keywords of the work model, or None and the reason."""
     if routine not in _ROUTINES:
         return None, f"no work model for routine {clean(routine)[:60]}"
     try:
@@ -86,7 +85,7 @@ def _work_of_routine(routine: str, cells: _Cells) -> tuple[dict[str, Any] | None
 
 
 def _product(dtype_of: str | Callable[[_Cells], str], batch: str = "") -> Callable[[_Cells], dict[str, Any]]:
-    """A GEMM whose operands have a dtype of the routine's name or of a column; ``batch`` is a column too."""
+    """Return what reads a GEMM whose dtype the routine's name or a column gives. ``batch`` is the column of the batch."""
 
     def work(cells: _Cells) -> dict[str, Any]:
         sizes = cells.sizes(M="m", N="n", K="k")
@@ -168,14 +167,6 @@ _ROUTINES: Mapping[str, Callable[[_Cells], dict[str, Any]]] = {
     "trtllm_fp8_block_scale_moe": _moe_fp8,
     "trtllm_fp8_per_tensor_scale_moe": _moe_fp8,
 }
-
-
-def _mistakes(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:
-    if work is not None and work["op"] == "moe":
-        return every_expert(work["experts"], work["tokens"] * work["top_k"])
-    if work is not None and work["op"] == "gemm":
-        return gemm_mistakes(work["M"], work["N"], work["K"], work.get("batch", 1), work["dtype"], work["out_dtype"])
-    return ()
 
 
 # Traces: JSON lines with a workload and what a solution took on it (``latency_ms``). A trace names a definition, whose axes,
@@ -277,7 +268,7 @@ class Definitions:
         self._works: dict[object, Answer] = {}
 
     def work(self, name: str | None, workload: Mapping[str, Any]) -> Answer:
-        """As ``work_of_definition``, with the reason also when the definition is missing or cannot be understood."""
+        """Return as ``work_of_definition`` does, with the reason also when the definition is missing or wrong."""
         inputs = workload.get("inputs")
         key = (name, repr(workload.get("axes")), tuple(inputs) if isinstance(inputs, dict) else None)
         if key not in self._works:
@@ -307,7 +298,7 @@ class Definitions:
 
     @cached_property
     def _paths(self) -> list[Path]:
-        """The JSON files next to the traces, then those of ``definitions`` folders above."""
+        """Return the JSON files next to the traces, then those of ``definitions`` folders above."""
         above = list(self._folder.resolve().parents)[:_LEVELS_ABOVE]
         found = [path for path in sorted(self._folder.glob("*.json")) if path.is_file()]
         for root in (self._folder, *above):
@@ -321,7 +312,7 @@ class Definitions:
 
 
 def _definition(path: Path) -> Mapping[str, Any]:
-    """A file's definition; empty when it is not one."""
+    """Return the definition in a file; empty when the file is something else."""
     try:
         text = read_text(str(path), _LARGEST)
         whole = parse(text, path.name) if '"axes"' in text else None
@@ -341,7 +332,7 @@ class _Tensor:
 
 
 def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> Answer:
-    """Keywords of work, the reason when they are missing, and notes.
+    """Return the keywords of the work, or None and the reason; and notes.
 
     Bytes are every input and output once. FLOPs are the engine's when it knows the op and its shapes; otherwise they stay
     unknown. When the data decides how much of an input is read, the sum would be too much, and the work is missing.
@@ -370,7 +361,7 @@ def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any
 
 
 def _axes(declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
-    """Every axis as a number. Raises ValueError, naming the axis."""
+    """Return every axis as a number. Raises ValueError with the axis."""
     sizes: dict[str, int] = {}
     formulas = {}
     for name, axis in declared.items():
@@ -400,7 +391,7 @@ _LONGEST_FORMULA = 200
 
 
 def _size(formula: object, sizes: Mapping[str, int], what: str) -> int:
-    """A size that is a number, an axis, or arithmetic over axes by the four operations and remainders."""
+    """Evaluate a size: a number, an axis, or arithmetic over axes (four operations and remainders)."""
     if isinstance(formula, int):
         return whole(formula, what)
     if isinstance(formula, str) and formula in sizes:
@@ -427,7 +418,7 @@ def _size(formula: object, sizes: Mapping[str, int], what: str) -> int:
 def _tensors(
     definition: Mapping[str, Any], side: str, sizes: Mapping[str, int], given: Mapping[str, Any] | None
 ) -> list[_Tensor]:
-    """The operands of one side, without scalars and without optional inputs that the workload leaves out."""
+    """Return the operands of one side, without scalars and without optional inputs that the workload leaves out."""
     tensors = []
     for name, spec in mapping(definition.get(side)).items():
         spec, what = mapping(spec), f"{side}.{label(name)}"
@@ -447,7 +438,7 @@ def _tensors(
 
 
 def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:
-    """A (.., M, K) and B (.., N, K) or (.., K, N) to C (.., M, N); scales and biases only add their bytes."""
+    """Return A (.., M, K) by B (.., N, K) or (.., K, N) to C (.., M, N); scales and biases only add their bytes."""
     if len(outputs) != 1 or len(inputs) < 2:
         return None
     a, b, c = inputs[0], inputs[1], outputs[0]
@@ -470,7 +461,7 @@ def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
 
 
 def _shaped_rmsnorm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:
-    """Rows of the last axis and a weight of its length, with or without a residual of the same shape."""
+    """Return rows of the last axis with a weight of its length, with or without a residual of the same shape."""
     x = max(inputs, key=lambda tensor: len(tensor.shape))
     whole_rows = [tensor for tensor in inputs if tensor.shape == x.shape]
     weights = [tensor for tensor in inputs if tensor.shape == x.shape[-1:]]
@@ -493,7 +484,7 @@ def _shaped_rmsnorm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float
 
 
 def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:
-    """3 FLOPs per rotated element, as the engine counts them; an output with the shape of an input is rotated."""
+    """Return 3 FLOPs per rotated element, as the engine counts them; an output with the shape of an input is rotated."""
     shapes = [tensor.shape for tensor in inputs]
     rotated = [tensor for tensor in outputs if tensor.shape in shapes]
     if not rotated or len(rotated) != len(outputs):
@@ -502,12 +493,12 @@ def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
 
 
 def _streamed(op: str, nbytes: float, flops: float, dtype: Dtype) -> dict[str, Any]:
-    """Declaration bytes with the FLOPs of an op whose math is in fp32 on the vector units."""
+    """Return declared bytes with the FLOPs of an op whose math is in fp32 on the vector units."""
     return {"op": op, "bytes": nbytes, "flops": flops, "dtype": "fp32", "weight_dtype": dtype.name, "engine": "vector"}
 
 
 def _same(keywords: Mapping[str, Any], nbytes: float) -> bool:
-    """Whether the engine's model of the op moves the bytes that the definition declares."""
+    """Return whether the engine's model of the op moves the bytes that the definition declares."""
     try:
         return abs(work(**keywords).bytes - nbytes) <= 1e-9 * nbytes
     except ValueError:

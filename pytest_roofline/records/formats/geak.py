@@ -42,7 +42,7 @@ class Task(NamedTuple):
     kind: str = ""  # its op_kind
 
     def case(self, name: str) -> Workload:
-        """The case of a name; when that is missing or ambiguous, a case without work and the reason."""
+        """Return the case with this name; when it is missing or ambiguous, a case without work and with the reason."""
         cases = [case for case in self.cases if case.name == name]
         if len(cases) == 1:
             return cases[0]
@@ -113,7 +113,7 @@ def _case_row(case: Any, where: str, task: Task) -> RecordRow:
 
 
 def _same_case(workload: Workload, m: object) -> Workload:
-    """The case, when the printed rows are its own; the task may have been extracted again since."""
+    """Return the case, without work when its M is not the printed one: the task may have been extracted again since."""
     if workload.work is None or m is None or workload.work.get("M", m) == m:
         return workload
     reason = f"{META} has M = {workload.work['M']} for this case, and m is {shown(m)} here"
@@ -175,7 +175,7 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
 
 
 def _timed_case(whole: Mapping[str, Any], task: Task) -> Workload:
-    """The case that was timed, when the task has only one."""
+    """Return the case that was timed, when the task has only one."""
     kind = label(whole.get("op_kind"))
     if not task.cases:
         return Workload("", None, task.problem)
@@ -205,7 +205,7 @@ _LARGEST = 50_000_000
 
 
 def read_task_next_to(path: Path) -> Task:
-    """The task of the meta.json in the folder of a record; without cases when that is missing."""
+    """Return the task of the meta.json next to a file; without cases when that is missing."""
     meta = path.with_name(META)
     if meta.is_file():
         return read_task(meta)
@@ -213,7 +213,7 @@ def read_task_next_to(path: Path) -> Task:
 
 
 def read_task(path: Path) -> Task:
-    """The task of a meta.json; a fault of the file is its ``problem``."""
+    """Return the task of a meta.json; a fault in the file is its ``problem``."""
     try:
         return parse_task(read_text(str(path), _LARGEST))
     except ValueError as error:
@@ -221,7 +221,7 @@ def read_task(path: Path) -> Task:
 
 
 def parse_task(text: str) -> Task:
-    """The task that a meta.json describes; a fault is the ``problem`` of the task, or the ``reason`` of a case."""
+    """Return the task in a meta.json; a fault is the ``problem`` of the task or the ``reason`` of a case."""
     try:
         meta = parse_json(text, META)
     except ValueError as error:
@@ -261,11 +261,11 @@ class _Case:
         self.own = (case, mapping(case.get("params")))
 
     def get(self, *names: str) -> Any:
-        """The value under one of these names."""
+        """Return the value under one of these names."""
         return self._first((*self.own, self.meta), names)
 
     def of_case(self, *names: str) -> Any:
-        """The same, of the case alone."""
+        """Return the value under one of these names in the case itself."""
         return self._first(self.own, names)
 
     @staticmethod
@@ -321,7 +321,7 @@ def _pick(*values: Any) -> Any:
 
 
 def _shapes(case: _Case) -> list[list[Any]]:
-    """The shapes of A and B, of the case or else of the task, where M may stand for a size; nulls when they are missing."""
+    """Return the shapes of A and B, of the case or else of the task; a size may be the text M, and is None when missing."""
     listed = case.case.get("dims") or case.case.get("input_shapes")
     pair = (
         listed[:2] if isinstance(listed, list) and len(listed) >= 2 else [case.meta.get(key) for key in ("a_shape", "b_shape")]
@@ -338,7 +338,7 @@ _WEIGHTS_ALONE = ("a16", "awq", "gptq", "weight_only", "weight-only")
 
 
 def _with_dtypes(case: _Case, work: dict[str, Any]) -> dict[str, Any]:
-    """The work with the dtypes of a product and the scales of its quantization."""
+    """Return the work with its dtypes and the scales of its quantization."""
     listed = items(case.case.get("dtypes")) or items(case.case.get("input_dtypes"))
     work["dtype"] = listed[0] if listed else case.get("dtype")
     if work["dtype"] in (None, ""):
@@ -422,7 +422,7 @@ _KINDS = {"gemm": _gemm, "moe": _moe, "attn": _attention}
 
 
 def _by_name(case: _Case, op: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """The parameters of an op that are there under one of their names."""
+    """Return an op with the parameters that the case has under one of their names."""
     work: dict[str, Any] = {"op": op} | {key: case.get(*names[key]) for key in names if case.get(*names[key]) is not None}
     parameters = OPS[op].parameters
     missing = [key for key in names if parameters.get(key) is ... and key not in work]

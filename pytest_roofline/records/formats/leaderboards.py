@@ -36,7 +36,7 @@ _BATCHED = ("batch_size", "bs", "num_batches")
 
 
 def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """Work from the parameters of a record: a GEMM when M, N, K and the dtype are all among them; else the reason."""
+    """Return a GEMM when M, N, K and the dtype are all among the parameters of a record; else None and the reason."""
     lower = {key.lower(): value for key, value in params.items() if isinstance(key, str) and value is not None}
     if not lower:
         return None, "no sizes in the record"
@@ -61,7 +61,7 @@ def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
 
 
 def _with_weights(gemm: dict[str, Any], bits: object) -> tuple[dict[str, Any] | None, str]:
-    """The GEMM with weights of ``bits`` when they are narrower than the activations."""
+    """Return the GEMM with weights of ``bits`` when they are narrower than the activations."""
     work, why = buildable(gemm)
     if work is None or bits is None or "weight_dtype" in gemm or bits == parse_dtype(gemm["dtype"]).value_bits:
         return work, why
@@ -81,7 +81,7 @@ _IN_CODE = "the problem's sizes are in its code, not in its name"
 
 
 def _is_kernelbench(sample: Sample) -> bool:
-    """Samples by problem, problems by level, robust-kbench's settings, or rows of its tasks."""
+    """Look for samples by problem, problems by level, and robust-kbench's settings and tasks."""
     keys = sample.keys
     if ".eval_settings" in keys or {"[].task", "[].runtime_ms"} <= keys or {".compiled", ".correctness", ".runtime"} <= keys:
         return True
@@ -176,7 +176,7 @@ def _level(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
 
 
 def _robust_settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
-    """robust-kbench: a median a setting, on the first device it lists."""
+    """Yield the median of each robust-kbench setting, on the first device that the file lists."""
     devices = mapping(mapping(whole.get("device_info")).get("devices"))
     device = mapping(next(iter(devices.values()), None))
     for name, times in mapping(whole["eval_settings"]).items():
@@ -196,7 +196,7 @@ def _robust_settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
 
 
 def _bus(device: Mapping[str, Any]) -> tuple[str, ...]:
-    """The bandwidth that the device's own record gives: bits over 8, two transfers a clock, as for HBM and GDDR."""
+    """Return a note with the bandwidth of the device's own record: bits over 8, two transfers a clock, as for HBM and GDDR."""
     bits, mhz = device.get("memory_bus_width_bits"), device.get("memory_clock_rate_MHz")
     try:
         rate = 2e6 * number(mhz, "memory_clock_rate_MHz", above=0.0) * number(bits, "memory_bus_width_bits", above=0.0) / 8
@@ -206,7 +206,7 @@ def _bus(device: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _robust_task(row: Mapping[str, Any], where: str) -> RecordRow:
-    """robust-kbench's results by task: ``speedup`` is over eager, also when it is text."""
+    """Return a robust-kbench task, whose ``speedup`` is over eager, also when it is text."""
     is_backward = row.get("forward") in (False, "False")
     speedup: float | None = None
     notes: tuple[str, ...] = ()
@@ -279,7 +279,7 @@ def _popcorn_row(run: Mapping[str, str], where: str, passed: bool | None) -> Rec
 
 
 def _figure(text: Any) -> Any:
-    """The number that a text is, or the text."""
+    """Return the number in a text, or the text."""
     if not isinstance(text, str) or "_" in text:
         return text
     for kind in (int, float):
@@ -316,7 +316,7 @@ _TASK_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]{{0,8}}[\"']?({'|'.join(_TASK)})[\
 
 
 def _is_arena(sample: Sample) -> bool:
-    """A list of cases with times, or the keys of a task's result."""
+    """Look for a list of cases with times, and for the keys of a task's result."""
     keys = sample.keys
     has_cases = not keys.isdisjoint(("[].test_case_id", "[].params", "[].shape"))
     if has_cases and not keys.isdisjoint(f"[].{key}" for key in (*_TIMES, "ori_time")):
@@ -334,7 +334,7 @@ def _read_arena(source: Source) -> Iterator[RecordRow]:
 
 
 def _parse_yaml(text: str, where: str) -> Mapping[str, Any]:
-    """The mapping of a YAML file.
+    """Return the mapping in a YAML file.
 
     Raises:
         RefusedError: for text that is not YAML or not a mapping, and when PyYAML is not installed.

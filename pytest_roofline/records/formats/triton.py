@@ -11,11 +11,11 @@ from typing import Any
 from ..row import RecordRow
 from ..source import RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, duration, size
-from .aiter import every_expert
+from .aiter import mistakes_of
 
 
 def kind_of_provider(name: str) -> str:
-    """What a provider is as a baseline: the frameworks' own code is eager unless its name says that it was compiled."""
+    """Return the kind of baseline that a provider is: code of a framework is eager unless its name has a compiler."""
     low = name.lower()
     if "compile" in low or "inductor" in low:
         return "compiled"
@@ -38,7 +38,7 @@ def _is_tritonbench(names: frozenset[str]) -> bool:
 
 
 def _median(text: str) -> str:
-    """The median in a cell, without the spread in parentheses behind it."""
+    """Return the median in a cell, without the spread in parentheses behind it."""
     return text.partition("(")[0].strip() or text
 
 
@@ -158,8 +158,8 @@ def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fie
             cache="cold",
             q1_s=q1_s if has_spread else None,
             q3_s=q3_s if has_spread else None,
-            hand_written=t_s == second,
-            alternatives=every_expert(work["experts"], work["tokens"] * work["top_k"]) if work and work["op"] == "moe" else (),
+            placeholder_time=t_s == second,
+            known_mistakes=mistakes_of(work),
             timed_flops=timed_flops,
             refused=refused,
             refused_code="time",
@@ -172,7 +172,7 @@ def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fie
 def _liger_work(
     kernel: str, mode: str, x_name: str, x_value: str, config: str
 ) -> tuple[dict[str, Any] | None, str, float | None]:
-    """The keywords of the work model; or why they are missing; and the FLOPs of what was timed where that is another unit."""
+    """Return the keywords of the work model, or None and the reason; and the FLOPs of what was timed when that is more."""
     if mode not in ("forward", "no-grad-forward"):
         return None, f"mode {mode[:40]}: the models are of forward passes", None
     if kernel not in _LIGER_OPS:
@@ -209,7 +209,7 @@ def _cross_entropy(params: _Params) -> tuple[dict[str, Any], None]:
 
 
 def _gated_mlp(params: _Params) -> tuple[dict[str, Any], float]:
-    """Named after the activation, timed with its three GEMMs."""
+    """Return the activation, which names the kernel, and the FLOPs of the three GEMMs that are timed with it."""
     tokens = _size(params, "B") * _size(params, "T")
     hidden, inter = _size(params, "hidden_size"), _size(params, "intermediate_size")
     return {"op": "elementwise", "numel": tokens * inter, "inputs": 2}, 6.0 * tokens * hidden * inter

@@ -132,7 +132,7 @@ class Devices:
         else:
             peaks = files.rated(name)
             if peaks.source == "derived":
-                near = files.table.near(name) if files.table else ""
+                near = files.table.suggest(name) if files.table else ""
                 raise UnknownDeviceError(f"no peaks for device {name!r}: {near}`roofline peaks list` has the names")
         try:
             peaks, refused = files.lay_over(peaks)

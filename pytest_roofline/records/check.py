@@ -117,7 +117,7 @@ class Checker:
         key = (name, record.units if record.device else None)
         if key not in self._devices:
             peaks = resolve_name(self.table, *key) if self.table else Peaks(source="derived")
-            near = self.table.near(name).strip() if self.table else ""
+            near = self.table.suggest(name).strip() if self.table else ""
             unknown = f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
             self._devices[key] = peaks if peaks.hbm_bw_bytes_s or peaks.flops else unknown
         return self._devices[key]

@@ -240,12 +240,12 @@ def _peaks_show(options: argparse.Namespace) -> int:
     if found.source == "derived":
         where = "is measured: `roofline peaks measure`"
         if gfx != CPU:
-            where = f"is not in peaks.md: {table.near(options.name)}`roofline peaks list`"
+            where = f"is not in peaks.md: {table.suggest(options.name)}`roofline peaks list`"
         return _refuse(f"{printable(options.name)} {where}")
     if options.json:
         sys.stdout.write(to_json(found.to_dict()))
         return DONE
-    candidates = [found.product] if found.product else [block.id for block in table.named(options.name) or table.of_arch(gfx)]
+    candidates = [found.product] if found.product else [block.id for block in table.find(options.name) or table.of_arch(gfx)]
     print(f"product    {', '.join(candidates) or printable(options.name)}")
     print(f"gfx        {found.gfx}")
     print(f"bandwidth  {found.hbm_bw_bytes_s or 0:.5g} bytes/s")

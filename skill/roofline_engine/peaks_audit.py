@@ -110,7 +110,7 @@ def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]
     memory = block.line("hbm_bw_bytes_s")
     if memory is None or memory.value == "unknown":
         return []
-    value, limit = block.value(memory), memory.named("limit")
+    value, limit = block.value(memory), memory.field("limit")
     if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
         return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
     found = []
@@ -200,7 +200,7 @@ def _off_arithmetic(
 ) -> list[tuple[str, str, Line, str]]:
     """A figure and its hard limit against units x rate (``per_mhz``) at the clocks of the product."""
     found = []
-    value, top = block.value(line), line.named("max")
+    value, top = block.value(line), line.field("max")
     clock = clocks[clock_of(axis)]
     if clock:
         exact = per_mhz * clock
@@ -356,7 +356,7 @@ class _Audit:
             try:
                 value = self._value(block, line)
                 for name in ("max", "limit"):
-                    top = line.named(name)
+                    top = line.field(name)
                     if top and top != "unknown" and block.value(line, top) < value / (1 + OVER_ARITHMETIC):
                         self.problem(block, line.number, f"{line.key} {name} {top} is under the rated {line.value}")
             except ValueError as error:

@@ -411,7 +411,7 @@ def _same_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:
     if overlay.gfx and peaks.gfx and overlay.gfx.split(":")[0] != peaks.gfx:
         where = f"{overlay.label}: measured on {printable(overlay.gfx)} (sysinfo.csv)"
         raise ValueError(f"{where}, the run was made on {peaks.gfx}")
-    named = table.named(overlay.device) if table and overlay.device and not overlay.host else []
+    named = table.find(overlay.device) if table and overlay.device and not overlay.host else []
     if named and peaks.product not in (None, *(block.id for block in named)):
         raise ValueError(f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on {run}")
     if named and peaks.gfx and peaks.gfx not in [block.text("gfx") for block in named]:

@@ -1,4 +1,7 @@
-"""``peaks.md`` as a table: fenced blocks, one ``key: value | field | [sources]`` a line, parsed as far as asked for."""
+"""Read ``peaks.md``: fenced blocks, one ``key: value | field | [sources]`` a line, each parsed when it is first used.
+
+The top of ``peaks.md`` describes the grammar.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ _WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
 class Line(NamedTuple):
     """One line of a block: ``key: value | field | [a, b]``."""
 
-    number: int
+    number: int  # in the file
     key: str
     value: str
     fields: tuple[str, ...]
     sources: tuple[str, ...]
 
-    def named(self, name: str) -> str | None:
-        """The field ``name VALUE``, or None."""
+    def field(self, name: str) -> str | None:
+        """Return VALUE of the field ``name VALUE``, or None."""
         for item in self.fields:
             head, _, rest = item.partition(" ")
             if head == name:
@@ -31,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Block:
-    """One fenced block: a product, an architecture's default, or an architecture's rates per clock and unit."""
+    """One fenced block: a product, the default of an architecture, or the rates of an architecture per clock and unit."""
 
     def __init__(self, path: str, start: int, text: str) -> None:
         self.path, self.start, self._text = path, start, text
@@ -41,6 +44,7 @@ class Block:
 
     @property
     def lines(self) -> list[Line]:
+        """The lines without comments."""
         if self._lines is None:
             self._lines = [
                 _line(self.start + offset, raw)
@@ -50,7 +54,7 @@ class Block:
         return self._lines
 
     def line(self, key: str) -> Line | None:
-        """The first line of this key, found without parsing the others: a name is looked up in every block."""
+        """Return the first line with this key, without parsing the others: a name is looked up in every block."""
         at = self._text.find(f"\n{key}:") + 1
         if at == 0:
             return None
@@ -58,22 +62,25 @@ class Block:
         return _line(self.start + self._text.count("\n", 0, at), self._text[at : end if end >= 0 else None])
 
     def text(self, key: str) -> str | None:
-        found = self.line(key)
-        return None if found is None or found.value in ("", "unknown", "none") else found.value
+        """Return the value of a key, None where it is unknown."""
+        line = self.line(key)
+        return None if line is None or line.value in ("", "unknown", "none") else line.value
 
     def figures(self, prefix: str) -> Iterable[tuple[str, Line]]:
-        for item in self.lines:
-            if item.key.startswith(prefix) and item.value != "unknown":
-                yield item.key[len(prefix) :], item
+        """Return (dtype, line) of each known figure whose key has this prefix."""
+        for line in self.lines:
+            if line.key.startswith(prefix) and line.value != "unknown":
+                yield line.key[len(prefix) :], line
 
     def value(self, line: Line, text: str | None = None) -> float:
-        """A figure of this block; ValueError names the file and the line."""
+        """Return a figure of this block; ValueError names the file and the line."""
         what = f"{self.path}:{line.number}: {line.key} of {self.id}"
         return float(number(line.value if text is None else text, what, above=0))
 
     def maybe(self, key: str) -> float | None:
-        found = self.line(key)
-        return None if found is None or found.value in ("unknown", "none") else self.value(found)
+        """Return the figure of a key, None where it is unknown."""
+        line = self.line(key)
+        return None if line is None or line.value in ("unknown", "none") else self.value(line)
 
 
 def _line(at: int, raw: str) -> Line:
@@ -86,41 +93,41 @@ def _line(at: int, raw: str) -> Line:
 
 
 class Table:
-    """``peaks.md``, parsed as far as it is asked for."""
+    """A peak table."""
 
     def __init__(self, text: str, path: str = "peaks.md", *, shipped: bool = True) -> None:
         self.path, self.shipped, self.text = path, shipped, text
         self.blocks: list[Block] = []
         at = 1
         for index, chunk in enumerate(text.split("\n```\n")):
-            # Chunks alternate: prose, block, prose, ...
-            if index % 2:
+            if index % 2:  # chunks alternate: prose, block, prose, ...
                 self.blocks.append(Block(path, at, chunk))
             at += chunk.count("\n") + 2
         self.products = {block.id: block for block in self.blocks if block.kind == "product"}
         self.defaults = {block.id: block for block in self.blocks if block.kind == "default"}
         self.rates = {block.id: block for block in self.blocks if block.kind == "rates"}
 
-    def named(self, name: str) -> list[Block]:
-        """The products that carry this whole name (normalised) or this id."""
+    def find(self, name: str) -> list[Block]:
+        """Return the products with this whole name (normalized) or this id."""
         if name in self.products:
             return [self.products[name]]
-        wanted = normalize_name(name)
-        if not wanted:
+        key = normalize_name(name)
+        if not key:
             return []
-        word = max(wanted.split(), key=len)  # normalising keeps words, so most blocks need no closer look
-        return [block for block in self.products.values() if wanted in _names(block, word)]
+        word = max(key.split(), key=len)  # normalizing keeps words, so most blocks need no closer look
+        return [block for block in self.products.values() if key in _names(block, word)]
 
-    def near(self, name: str) -> str:
-        """A question for whoever misspelt a device, such as ``is it h100-sxm or h100-pcie? ``; empty where nothing is near."""
-        from difflib import get_close_matches  # for a mistake alone
+    def suggest(self, name: str) -> str:
+        """Return a question about a misspelled device, such as ``is it h100-sxm or h100-pcie? ``; empty without a near name."""
+        from difflib import get_close_matches  # only a mistake needs it
 
-        wanted = normalize_name(name)
-        found = [known for known in self.products if wanted and wanted in normalize_name(known)]
-        found = found or get_close_matches(name.lower(), list(self.products), n=4, cutoff=0.8)
-        return f"is it {' or '.join(found[:4])}? " if found else ""
+        key = normalize_name(name)
+        products = [product for product in self.products if key and key in normalize_name(product)]
+        products = products or get_close_matches(name.lower(), list(self.products), n=4, cutoff=0.8)
+        return f"is it {' or '.join(products[:4])}? " if products else ""
 
     def of_arch(self, gfx: str) -> list[Block]:
+        """Return the products of an architecture."""
         return [block for block in self.products.values() if block.text("gfx") == gfx]
 
 
@@ -134,26 +141,21 @@ def load(path: str, *, shipped: bool = True) -> Table:
 
 
 def locate() -> str | None:
-    """The shipped ``peaks.md``: above ``skill/`` in a clone or a copied skill, or in the installed package's bundle."""
+    """Return the path of the shipped ``peaks.md``: above ``skill/``, or in the bundle of the installed package."""
     skill = skill_dir()
     return os.path.join(skill, "peaks.md") if skill else None
 
 
 def skill_dir() -> str | None:
-    """The folder that holds SKILL.md, peaks.md and skill/, or the nearest thing to it that has peaks.md."""
-    engine = os.path.dirname(os.path.abspath(__file__))
-    beside = os.path.dirname(engine)
-    for folder in (
-        os.path.dirname(beside),
-        os.path.join(beside, "pytest_roofline", ".agents", "skills", "pytest-roofline"),
-    ):
-        if os.path.isfile(os.path.join(folder, "peaks.md")):
-            return folder
-    return None
+    """Return the folder of the skill, which has SKILL.md, peaks.md and skill/; None where no such folder has peaks.md."""
+    parent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    bundle = os.path.join(parent, "pytest_roofline", ".agents", "skills", "pytest-roofline")
+    folders = (os.path.dirname(parent), bundle)
+    return next((folder for folder in folders if os.path.isfile(os.path.join(folder, "peaks.md"))), None)
 
 
 def normalize_name(name: str) -> str:
-    """A device name without what never tells two products apart; '-' and '_' read as spaces, case folded."""
+    """Return a device name in upper case without vendor words and marks; '-' and '_' are spaces."""
     for mark in ("(R)", "(TM)", "(r)", "(tm)"):
         name = name.replace(mark, " ")
     words = name.upper().replace("-", " ").replace("_", " ").split()
@@ -165,17 +167,17 @@ def normalize_name(name: str) -> str:
 
 
 def _names(block: Block, word: str) -> set[str]:
-    """The normalised names of a block, if one of them can hold ``word``."""
-    listed = block.line("device_names")
-    return {normalize_name(item) for item in listed.value.split(";")} if listed and word in listed.value.upper() else set()
+    """Return the normalized names of a block where one of them can contain ``word``."""
+    line = block.line("device_names")
+    return {normalize_name(item) for item in line.value.split(";")} if line and word in line.value.upper() else set()
 
 
 def unit_counts(block: Block) -> tuple[int, ...]:
-    """The unit count and the count the driver reports (RDNA reports work-group processors, half the CUs)."""
+    """Return the unit count, and the count that the driver reports (RDNA: work-group processors, half the CUs)."""
     line = block.line("units")
     if line is None or line.value == "unknown":
         return ()
-    first, reported = line.value.split(" ")[0], line.named("reported") or ""
+    first, reported = line.value.split(" ")[0], line.field("reported") or ""
     if not first.isdigit():
         return ()
     return (int(first), int(reported)) if reported.isdigit() else (int(first),)

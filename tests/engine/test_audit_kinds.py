@@ -102,10 +102,10 @@ def test_a_unit_error_is_called_one(product: str) -> None:
 
 
 BOOSTED = [
-    (name, line.key, line.named("max") or "")
+    (name, line.key, line.field("max") or "")
     for name, block in TABLE.products.items()
     for _, line in block.figures("matrix.")
-    if (line.named("max") or "unknown") != "unknown" and block.value(line, line.named("max")) > 1.02 * block.value(line)
+    if (line.field("max") or "unknown") != "unknown" and block.value(line, line.field("max")) > 1.02 * block.value(line)
 ]
 
 

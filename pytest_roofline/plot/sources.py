@@ -14,7 +14,7 @@ from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
 from roofline_engine.peaks import CPU
 from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_at
-from roofline_engine.units import number, parse_dtype, printable, quantity
+from roofline_engine.units import number, parse_dtype, printable, quantity, unit_of
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
 from ..names import distinct_labels, row_names, shorten
@@ -138,9 +138,8 @@ def _add_lower_limits(
 # A plain table.
 
 BASES = ("rated", "measured", "given")
-#: Keys of a rate and of a bandwidth, with the factor to FLOP/s and bytes/s.
-_RATES = {"flops_s": 1.0, "gflops": 1e9}
-_BANDWIDTHS = {"bytes_s": 1.0, "gbs": 1e9}
+#: Kinds of units with the keys that messages name. Every spelling of the kind is a key: gflops, TFLOP/s, gbs, GiB/s.
+_EXPECTED = {"flop_rate": "flops_s or gflops", "bandwidth": "bytes_s or gbs"}
 
 
 def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], label: str, title: str | None = None) -> Chart:
@@ -198,18 +197,19 @@ def _objects(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, 
     return list(enumerate(items))
 
 
-def _si_value(item: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float | None:
-    """Return the value of the one given key of ``keys``, in SI; None when none is given."""
-    given = [key for key in keys if item.get(key) is not None]
+def _si_value(item: Mapping[str, Any], kind: str, where: str, prefix: str = "") -> float | None:
+    """Return the value of the one key that is a unit of ``kind``, in SI; None without such a key."""
+    units = {key: unit_of(str(key)[len(prefix) :], kind) for key in item if str(key).startswith(prefix)}
+    given = [(key, unit.factor) for key, unit in units.items() if unit is not None and item[key] is not None]
     if len(given) > 1:
-        raise ValueError(f"{where}: both {given[0]} and {given[1]}, expected one")
-    return number(item[given[0]], f"{where} {given[0]}".strip()) * keys[given[0]] if given else None
+        raise ValueError(f"{where}: both {given[0][0]} and {given[1][0]}, expected one")
+    return number(item[given[0][0]], f"{where} {given[0][0]}".strip()) * given[0][1] if given else None
 
 
-def _roof_value(item: Mapping[str, Any], keys: Mapping[str, float], where: str) -> float:
-    value = _si_value(item, keys, where)
+def _roof_value(item: Mapping[str, Any], kind: str, where: str) -> float:
+    value = _si_value(item, kind, where)
     if value is None:
-        raise ValueError(f"{where}: expected {' or '.join(keys)}")
+        raise ValueError(f"{where}: expected {_EXPECTED[kind]}")
     return check_range(value, where)
 
 
@@ -221,7 +221,7 @@ def _roof_basis(item: Mapping[str, Any], where: str) -> str:
 
 
 def _table_ceiling(item: Mapping[str, Any], where: str) -> Ceiling:
-    rate = _roof_value(item, _RATES, where)
+    rate = _roof_value(item, "flop_rate", where)
     name = shorten(str(item.get("name") or quantity(rate, "FLOP/s")), 40)
     unit = item.get("unit")
     return Ceiling(
@@ -235,7 +235,7 @@ def _table_ceiling(item: Mapping[str, Any], where: str) -> Ceiling:
 
 
 def _table_bandwidth(item: Mapping[str, Any], where: str) -> Bandwidth:
-    rate = _roof_value(item, _BANDWIDTHS, where)
+    rate = _roof_value(item, "bandwidth", where)
     level = shorten(str(item.get("level") or ""), 20)
     name = shorten(str(item.get("name") or level or quantity(rate, "B/s")), 40)
     return Bandwidth(name=name, bytes_s=rate, level=level.lower(), basis=_roof_basis(item, where))
@@ -253,8 +253,8 @@ def _table_dtype(value: object) -> str | None:
 
 
 def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Excluded:
-    rate = _si_value(row, _RATES, "")
-    bandwidth = _si_value(row, _BANDWIDTHS, "")
+    rate = _si_value(row, "flop_rate", "")
+    bandwidth = _si_value(row, "bandwidth", "")
     spots = _table_spots(row, roofs.bandwidths)
     if rate is None and bandwidth and len(spots) == 1 and not spots[0][0]:
         rate = spots[0][1] * bandwidth
@@ -273,7 +273,7 @@ def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alia
         check_range(value, f"its intensity at {level}" if level else "its intensity")
     share = row.get("share")
     verdict = row.get("headroom_class")
-    before = _si_value({key[7:]: value for key, value in row.items() if str(key).startswith("before_")}, _RATES, "before")
+    before = _si_value(row, "flop_rate", "", "before_")
     baseline = None
     if before is not None:
         given = row.get("before_intensity")
@@ -311,16 +311,20 @@ def _table_spots(row: Mapping[str, Any], bandwidths: Sequence[Bandwidth]) -> tup
     return () if intensity is None else (("", float(number(intensity, "intensity"))),)
 
 
-_TABLE_KEYS = {"name", "headroom_class", "intensity", "intensities", "flops_s", "gflops", "bytes_s", "gbs", "dtype", "share"}
+_TABLE_KEYS = {"name", "headroom_class", "intensity", "intensities", "dtype", "share"}
 
 
 def _table_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the other cells of the rows. Picking shows them with the computed values."""
     objects = [row if isinstance(row, Mapping) else {} for row in rows]
-    keys = dict.fromkeys(key for row in objects for key in row if key not in _TABLE_KEYS and not str(key).startswith("before_"))
+    keys = [key for key in dict.fromkeys(key for row in objects for key in row) if not _is_read(str(key))]
     known = [key for key in FIELDS if key in keys]
     others = [key for key in keys if key not in FIELDS]
     return {shorten(str(key), 60): [_cell(row.get(key)) for row in objects] for key in (*known, *others)}
+
+
+def _is_read(key: str) -> bool:
+    return key in _TABLE_KEYS or key.startswith("before_") or unit_of(key, *_EXPECTED) is not None
 
 
 def _cell(value: object) -> object:

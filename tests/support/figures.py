@@ -10,7 +10,7 @@ SEVEN: dict[str, Any] = {
     "ceilings": [
         {"name": "peak (vector + FMA)", "gflops": PEAK},
         {"name": "no FMA", "gflops": PEAK / 2},
-        {"name": "scalar (no vectorisation)", "gflops": PEAK / 16},
+        {"name": "scalar (no vectorization)", "gflops": PEAK / 16},
     ],
     "bandwidths": [{"name": "STREAM", "level": "DRAM", "gbs": BANDWIDTH}],
     "kernels": [

@@ -12,18 +12,19 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from roofline_engine.peaks_measured import carm_figure
 from roofline_engine.units import whole
 
-from .kernels import array_bytes, level_bytes
+from .kernels import ROUNDS, Tick, array_bytes, level_bytes
 from .machine import Machine, caches, isa_flags
-from .rounds import ROUNDS, Tick, best_of
 from .store import LEVELS, Ceiling
 
 #: The tool's names of vector instruction sets, the widest first, by the CPU flag that the system lists.
@@ -74,6 +75,20 @@ def measure(machine: Machine, seconds: float, tick: Tick | None = None) -> tuple
                     tick(min((len(passes) + at / len(runs)) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
         passes.append(items)
     return best_of(passes)
+
+
+def best_of(runs: Iterable[Sequence[Ceiling]]) -> tuple[Ceiling, ...]:
+    """Return one ceiling of each key from several runs of one round each."""
+    by_key: dict[object, list[Ceiling]] = {}
+    for run in runs:
+        for item in run:
+            by_key.setdefault(item.key, []).append(item)
+    return tuple(_joined(items) for items in by_key.values())
+
+
+def _joined(items: list[Ceiling]) -> Ceiling:
+    values = [item.value for item in items]
+    return replace(items[0], value=max(values), median=statistics.median(values), rounds=len(values))
 
 
 def _vector(flags: set[str]) -> str:

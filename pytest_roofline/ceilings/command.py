@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from roofline_engine.files import to_json
 from roofline_engine.units import number, printable
 
+from .kernels import Tick
 from .measure import METHODS, ceilings
-from .rounds import Tick
 from .store import LEVELS, NAMES, Ceiling, Ceilings, format_ceiling, on_stderr
 
 #: The exit status of a command that was interrupted, as shells give it.

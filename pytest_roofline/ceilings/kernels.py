@@ -1,4 +1,7 @@
-"""The kernels of the quick measurement: memory streams and GEMMs by numpy, or memory streams by the C library alone.
+"""The quick measurement: its kernels, memory streams and GEMMs, and the rounds that time them.
+
+A ceiling is what the machine can do, and every disturbance makes a round slower: the best round is the estimate. The rounds
+spread over the whole budget, because the speed of some machines swings within a minute.
 
 Bytes are the ones that a loop names, each array once a pass: a store counts once, without the read (write-allocate) that most
 CPUs do before it. numpy has no fused triad, so ``triad`` makes two passes over blocks that stay in the L2, where the scaled
@@ -10,19 +13,24 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .machine import Machine, available_bytes
-from .rounds import Kernel
-from .store import LEVELS
+from .store import LEVELS, Ceiling
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+#: The least number of rounds of a ceiling.
+ROUNDS = 5
+#: Takes the share of the budget that is spent, 0 to 1.
+Tick = Callable[[float], None]
 #: Data this many times the size of a cache comes from the level beneath it (the rule of McCalpin's STREAM).
 OVER_CACHE = 4
 #: Data smaller than this many times a cache comes from that cache as much as from the level beneath.
@@ -39,6 +47,69 @@ _BLOCK = 32768
 _LEVEL_BYTES = 2**23
 #: The variables that BLAS libraries read for their thread count, the more specific first.
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
+
+
+class Kernel(NamedTuple):
+    """Something to time. The fields that ``Ceiling`` has as well mean the same."""
+
+    name: str
+    kind: str
+    level: str | None
+    dtype: str
+    threads: int
+    work: float  # the bytes or FLOPs of one call
+    call: Callable[[], object]
+
+    def ceiling(self, samples: Sequence[tuple[float, float]], method: str) -> Ceiling:
+        """Return the ceiling of the rounds' samples: (rate, share of the cores' time) each."""
+        rates = [rate for rate, _ in samples]
+        return Ceiling(
+            **{name: getattr(self, name) for name in ("name", "kind", "level", "dtype", "threads")},
+            value=max(rates),
+            median=statistics.median(rates),
+            rounds=len(rates),
+            method=method,
+            cpu_share=max(samples)[1],
+        )
+
+
+def measure(
+    kernels: Sequence[Kernel],
+    method: str,
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    cpu: Callable[[], float] = time.process_time,
+    tick: Tick | None = None,
+) -> tuple[Ceiling, ...]:
+    """Return a ceiling of each kernel, after one untimed call that maps its pages and starts its threads.
+
+    Args:
+        kernels: what to time.
+        method: named in the ceilings.
+        seconds: the budget.
+        clock: returns wall-clock seconds.
+        cpu: returns the seconds of CPU time that all threads of this process have had.
+        tick: called with the share of the budget that is spent.
+    """
+    for kernel in kernels:
+        kernel.call()
+    samples: list[list[tuple[float, float]]] = [[] for _ in kernels]
+    start = clock()
+    count, spent = 0, 0.0
+    while count < ROUNDS or spent < seconds:
+        for kernel, rounds in zip(kernels, samples):
+            cpu_before, before = cpu(), clock()
+            kernel.call()
+            wall = max(clock() - before, 1e-9)
+            rounds.append((kernel.work / wall, min(1.0, (cpu() - cpu_before) / (kernel.threads * wall))))
+        count, spent = count + 1, clock() - start
+        if tick:
+            tick(min(count / ROUNDS, spent / seconds, 1.0))
+    return tuple(kernel.ceiling(rounds, method) for kernel, rounds in zip(kernels, samples))
+
+
+# Threads, and the sizes of the data.
 
 
 class Team:

@@ -19,9 +19,9 @@ from pathlib import Path
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, quantity
 
-from . import carm, kernels, rounds, store
+from . import carm, kernels, store
+from .kernels import Kernel, Tick
 from .machine import Machine, caches, clock_mhz, this_machine
-from .rounds import Kernel, Tick
 from .store import LEVELS, Ceiling, Ceilings, Say, format_ceiling, on_stderr
 
 #: The methods, the best last.
@@ -99,7 +99,7 @@ def remeasure(old: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | N
         doubted = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
     else:
         doubted = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
-    again = rounds.measure(doubted, method, seconds) if doubted else ()
+    again = kernels.measure(doubted, method, seconds) if doubted else ()
     return keep_larger(old, again, where=where, say=say)
 
 
@@ -135,7 +135,7 @@ def _quick_method() -> str:
 
 def _quick(machine: Machine, method: str, seconds: float, tick: Tick | None) -> Ceilings:
     quick_kernels, notes = _kernels(machine, method)
-    return _record(machine, method, rounds.measure(quick_kernels, method, seconds, tick=tick), notes)
+    return _record(machine, method, kernels.measure(quick_kernels, method, seconds, tick=tick), notes)
 
 
 def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceilings:
@@ -144,11 +144,11 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
     quick_kernels, notes = _kernels(machine, method)
     levels = kernels.numpy_levels(caches()) if method == "numpy" else []
     notes += carm.left_out(machine, caches())
-    before = rounds.measure(quick_kernels, method, SECONDS[method] / 2)
-    proof = rounds.measure(levels, method, _LEVELS_S)
+    before = kernels.measure(quick_kernels, method, SECONDS[method] / 2)
+    proof = kernels.measure(levels, method, _LEVELS_S)
     passed = carm.measure(machine, seconds, tick)
-    quick = _record(machine, "carm", before, notes).merged(*rounds.measure(quick_kernels, method, SECONDS[method] / 2))
-    proof += rounds.measure(levels, method, _LEVELS_S)
+    quick = _record(machine, "carm", before, notes).merged(*kernels.measure(quick_kernels, method, SECONDS[method] / 2))
+    proof += kernels.measure(levels, method, _LEVELS_S)
     wrong = refused(passed, (*quick.items, *proof))
     for line in wrong.values():
         say(line)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.ceilings import carm, kernels, machine, measure, rounds
-from pytest_roofline.ceilings.rounds import Kernel
+from pytest_roofline.ceilings import carm, kernels, machine, measure
+from pytest_roofline.ceilings.kernels import Kernel
 from pytest_roofline.ceilings.store import Ceiling, Ceilings
 from roofline_engine import roofline
 from support.ceilings import BOX, bandwidth, compute, of_box
@@ -44,16 +44,16 @@ class Clock:
 
 def test_a_ceiling_is_the_best_of_at_least_five_rounds_with_the_median_kept() -> None:
     clock = Clock()
-    (found,) = rounds.measure([clock.kernel("read", 9.0, 1.0, 0.5, 2.0, 1.0, 4.0)], "numpy", 0.001, clock=clock)
+    (found,) = kernels.measure([clock.kernel("read", 9.0, 1.0, 0.5, 2.0, 1.0, 4.0)], "numpy", 0.001, clock=clock)
     assert (found.value, found.median, found.rounds) == (2e9, 1e9, 5)
     assert found.spread == 1.0
 
 
 def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in_each() -> None:
     clock = Clock()
-    kernels = [clock.kernel("read", 0.0, 1.0), clock.kernel("copy", 0.0, 1.0)]
+    both = [clock.kernel("read", 0.0, 1.0), clock.kernel("copy", 0.0, 1.0)]
     ticks: list[float] = []
-    found = rounds.measure(kernels, "numpy", 20.0, clock=clock, tick=ticks.append)
+    found = kernels.measure(both, "numpy", 20.0, clock=clock, tick=ticks.append)
     assert [item.rounds for item in found] == [10, 10]
     assert clock.order == ["read", "copy"] * 11
     assert ticks == sorted(ticks)
@@ -63,8 +63,8 @@ def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in
 @pytest.mark.parametrize("threads", [1, 2])
 def test_cores_that_were_shared_are_seen_in_the_cpu_time_and_cost_the_confidence(threads: int) -> None:
     clock = Clock()
-    kernels = [clock.kernel("read", 1.0, threads=threads), clock.kernel("copy", 0.5, threads=threads)]
-    shared, own = rounds.measure(kernels, "numpy", 1.0, clock=clock, cpu=lambda: clock.cpu)
+    both = [clock.kernel("read", 1.0, threads=threads), clock.kernel("copy", 0.5, threads=threads)]
+    shared, own = kernels.measure(both, "numpy", 1.0, clock=clock, cpu=lambda: clock.cpu)
     assert (shared.cpu_share, own.cpu_share) == (0.5, 1.0)
     assert (shared.steady, own.steady) == (False, True)
     peaks = of_box(shared).peaks()
@@ -75,7 +75,7 @@ def test_cores_that_were_shared_are_seen_in_the_cpu_time_and_cost_the_confidence
 
 def test_passes_of_one_round_each_make_one_ceiling() -> None:
     passes = [[bandwidth(value, rounds=1), compute(1e10, rounds=1)] for value in (1e10, 3e10, 2e10)]
-    read, fma = rounds.best_of(passes)
+    read, fma = carm.best_of(passes)
     assert (read.value, read.median, read.rounds) == (3e10, 2e10, 3)
     assert (fma.value, fma.rounds) == (1e10, 3)
 
@@ -378,7 +378,7 @@ def test_a_quick_measurement_by_numpy_gives_plausible_figures() -> None:
     streams, notes = kernels.numpy_streams(here, available=2**26)
     assert "too little free memory" in notes[0]
     gemms, _ = kernels.numpy_gemms(here, {})
-    found = rounds.measure(streams + gemms, "numpy", 0.05)
+    found = kernels.measure(streams + gemms, "numpy", 0.05)
     assert {item.name for item in found} == {"read", "copy", "add", "triad", "gemm"}
     for item in found:
         low, high = (1e8, 1e13) if item.kind == "bandwidth" else (1e8, 1e15)

@@ -263,7 +263,7 @@ def test_a_link_a_folder_and_a_file_that_is_no_text_are_left_alone(tmp_path: Pat
 # The Markdown of earlier versions.
 
 #: A playbook with a ledger that an earlier version added.
-OLD = ROOT / "tests" / "ledger" / "old_ledger.md"
+OLD = (ROOT / "tests" / "ledger" / "old_ledger.txt").read_bytes()
 FIRST = Pair(
     kernel="my_gemm",
     op="gemm",
@@ -291,7 +291,7 @@ FIRST = Pair(
 def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_path: Path, newline: bytes) -> None:
     path = tmp_path / "knowledge" / "backend_playbook.md"
     path.parent.mkdir()
-    old = b"\xef\xbb\xbf" + OLD.read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\n", newline)
+    old = b"\xef\xbb\xbf" + OLD.removeprefix(b"\xef\xbb\xbf").replace(b"\n", newline)
     path.write_bytes(old)
     assert locate(tmp_path) == path
     pairs = (FIRST, *(Pair(kernel=name) for name in NAMES))
@@ -307,12 +307,13 @@ def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_pa
 def test_an_old_ledger_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     jsonl = Path(".roofline", "ledger.jsonl")
-    assert run(capsys, monkeypatch, "ledger", "import", OLD) == (0, f"{jsonl}: 9 pairs added\n", "")
+    Path("old.md").write_bytes(OLD)
+    assert run(capsys, monkeypatch, "ledger", "import", "old.md") == (0, f"{jsonl}: 9 pairs added\n", "")
     assert read(jsonl).pairs[0] == FIRST
-    status, out, err = run(capsys, monkeypatch, "ledger", "show", "--ledger", OLD)
+    status, out, err = run(capsys, monkeypatch, "ledger", "show", "--ledger", "old.md")
     assert status == 0
     assert "my_gemm" in out
-    assert err.startswith(f"{OLD}: a Markdown ledger of an older version; new pairs go to ")
+    assert err.startswith("old.md: a Markdown ledger of an older version; new pairs go to ")
 
 
 def test_columns_that_a_person_moved_or_dropped_are_read_by_name(tmp_path: Path) -> None:

@@ -69,15 +69,14 @@ def run(options: Namespace) -> int:
     devices = Devices(settings.device, settings.peaks, measures_cpu=measures_cpu, uses_accelerator=False)
     if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
-    annotator = Annotator(settings.noise, devices, predictions)
+    annotator = Annotator(devices, predictions, noise=settings.noise, gates=settings.gates)
     document = Document(settings, predictions)
     rows = []
     for case in _read_cases(data["benchmarks"], label, settings.work, problems):
         earlier = baselines.get(case.nodeid)
         if earlier is not None:
             case = dataclasses.replace(case, baseline=earlier.baseline, baseline_device=earlier.device)
-        row = annotator.annotate(case)
-        rows.append(dataclasses.replace(row, gates=settings.gates.evaluate(row, case.declared.min_pct)))
+        rows.append(annotator.annotate(case))
     peaks = {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
     document.add(rows, [*problems, *annotator.take_problems()], peaks)
     document.problems += list_gaps(document.rows, settings.gates, settings.baseline, baselines)

@@ -1,4 +1,4 @@
-"""From one case, a test with its time and what it says of its kernel, to its row. Knows nothing of pytest."""
+"""Evaluate one case, a test with its time and its declared work, to a row. Imports no pytest."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.roofline import assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
+from .gate import Gates
 from .names import short_name
 from .records.row import RecordRow
 from .row import Mismatch, Row
@@ -40,196 +41,184 @@ if TYPE_CHECKING:
     from .devices import Devices
     from .testcase import Case
 
-NO_WORK = note("nothing says what it moves: a marker, the fixture, [tool.roofline.work] or extra_info can", "no_work_model")
-IDLE = note("its benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)", "idle")
-UNTIMELY = note(
-    "device work on a host's clock without a wait for the device: the time may be of the launch alone", "no_device_sync"
+NO_WORK = note(
+    "no byte/FLOP model. Add @pytest.mark.roofline(...), call the roofline fixture, or set [tool.roofline.work]",
+    "no_work_model",
 )
-SHARED = note("measured while other workers of pytest-xdist ran: display only, -n 0 measures alone", "shared_workers")
-#: What takes its times in a worker as well; pytest-benchmark does not, and of a time that a test recorded nothing is known.
+IDLE = note("the benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)", "idle")
+NO_DEVICE_SYNC = note(
+    "device work on a host clock without a wait for the device: the time may cover only the launch", "no_device_sync"
+)
+SHARED_WORKERS = note("measured while other pytest-xdist workers ran: for display only. -n 0 measures alone", "shared_workers")
+NO_OVERHEAD = note("wall time ignored: it is shorter than the device time, or the device time is unknown", "no_overhead")
+NO_DEVICE = note("the device is unknown. Set device= in the marker, or --roofline-device", "no_device")
+#: Sources that measure in an xdist worker as well. pytest-benchmark does not; where a recorded time was taken is unknown.
 TIMED_HERE = ("roofline", "pytest-codspeed")
-#: A ceiling measured among other programs is good to this factor; what exceeds it by more is not the ceiling's fault.
+#: A ceiling measured among other programs is right within this factor; a row that exceeds it by more has another cause.
 _SWING = 10.0
-NO_OVERHEAD = note(
-    "its wall time says nothing: it is under the device time, so one of the two is wrong, or there is no device time",
-    "no_overhead",
-)
-NO_DEVICE = note("its device is not known: device= in the marker, or --roofline-device", "no_device")
+#: Stands for the peaks of an unknown device.
+_NO_PEAKS = Peaks(source="derived")
 
 
 class Annotator:
-    """Holds what all rows of a run share.
-
-    shared: other processes of this run measure at the same time.
-    """
+    """Makes the rows of one run."""
 
     def __init__(
         self,
-        noise: float,
         devices: Devices,
         predictions: Predictions | None,
-        shared: bool = False,
+        *,
+        noise: float,  # the relative change that is noise
+        gates: Gates,
+        shared: bool = False,  # whether other processes of this run measure at the same time
     ) -> None:
-        self.noise, self.devices, self.predictions = noise, devices, predictions
-        self.shared = shared
+        self.devices, self.predictions = devices, predictions
+        self.noise, self.gates, self.shared = noise, gates, shared
         self.problems: list[str] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def take_problems(self) -> list[str]:
-        """What went wrong since the last call."""
-        found = [*self.problems, *self.devices.problems]
+        """Return what went wrong since the last call."""
+        problems = [*self.problems, *self.devices.problems]
         self.problems, self.devices.problems = [], []
-        return found
+        return problems
+
+    def tell(self, line: str) -> None:
+        """Keep a line for the report, once."""
+        if line not in self._reported:
+            self._reported.add(line)
+            self.problems.append(line)
 
     def annotate(self, case: Case) -> Row:
-        """The row of a case; what could not be known is a reason in it, never an error."""
-        case = self._as_run_here(case)
-        said = case.declared
-        notes = [*said.notes, note(case.problem, "problem")]
-        device, peaks = self._peaks(case, notes)
-        work = fit_to_cache(said.work, peaks.l2_bytes if peaks else None) if said.work else None
-        prediction = self._predicted(case, work, peaks, notes)
-        baseline = self._comparable(case, device)
+        """Return the row of a case; what is unknown has a reason in the row and raises no error."""
+        case = self._with_host_clock(case)
+        declaration, measurement, record = case.declared, case.measurement, case.record
+        notes = [*declaration.notes, note(case.problem, "problem")]
+        device, peaks = self._resolve_peaks(case, notes)
+        work = fit_to_cache(declaration.work, peaks.l2_bytes if peaks else None) if declaration.work else None
+        facts = NOTHING if record is None else facts_of(record)
+        prediction = self._find_prediction(case, work, peaks, notes)
+        baseline = self._comparable_baseline(case, device)
         entry = Entry(
-            name=said.kernel or case.nodeid,
+            name=declaration.kernel or case.nodeid,
             short_name=short_name(case.nodeid),
             pct_gpu_time=prediction.pct_gpu_time if prediction else case.pct_gpu_time,
-            stage=said.stage,
-            launches_per_unit=said.launches,
+            stage=declaration.stage,
+            launches_per_unit=declaration.launches,
         )
-        outcome = None
-        if work is None:
-            notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
-            entry = self._timed(mark_unmodeled(entry, "unknown", "unknown"), case)
-        elif peaks is None:
-            entry = assess(self._timed(entry, case), work, Peaks(source="derived"), target_eff=said.target_eff)
-        else:
-            entry, outcome, peaks = self._judged(entry, work, case, peaks, prediction, device, baseline)
-            notes += [*work.notes, *advice.remarks(entry, peaks)]
-            if case.measurement is not None and lacks_device_sync(case.measurement, peaks):
-                notes.append(UNTIMELY)
-        if outcome is None:
-            outcome = check(entry, None, case.measurement, peaks, baseline=baseline, prediction=prediction, noise=self.noise)
-        if case.record is not None:
-            mismatch = find_mismatch(case.record, work, peaks or Peaks(source="derived"), facts_of(case.record))
-            notes += [] if mismatch is None else [note(f"its own figure: {mismatch.describe()}", "claim")]
-        if case.measurement is not None:
-            notes += map(note, case.measurement.notes)
-            if case.measurement.wall_s is not None and launch_overhead(case.measurement) is None:
-                notes.append(NO_OVERHEAD)
-            notes += [SHARED] if self.shared and case.measurement.source in TIMED_HERE else []
-        elif case.idle:
-            notes.append(IDLE)
-        entry = entry._replace(notes=tidy_notes(notes))
-        return Row(
-            nodeid=case.nodeid,
-            entry=entry,
-            check=outcome,
-            device=device,
-            roof_s=None if work is None or peaks is None else _roof(work, peaks),
-            work_source=said.source or None,
-            engine=work.engine if work else None,
-            measurement=case.measurement,
-            baseline=baseline,
-            prediction=prediction,
-            group=case.group,
-            kernel=said.kernel,
-            path=case.path,
-            line=case.line,
-        )
+        if measurement is not None:
+            t_ms = 1e3 * measurement.t_s
+            entry = entry._replace(t_ms=t_ms / declaration.launches, t_unit_ms=t_ms)
 
-    def _judged(
-        self,
-        entry: Entry,
-        work: Work,
-        case: Case,
-        peaks: Peaks,
-        prediction: Prediction | None,
-        device: str | None,
-        baseline: Baseline | None,
-    ) -> tuple[Entry, Check, Peaks]:
-        said, measurement = case.declared, case.measurement
+        def judge(peaks: Peaks | None) -> tuple[Entry, Check]:
+            assessed = self._assess(entry, work, peaks, case)
+            against = work if peaks is not None else None
+            return assessed, check(
+                assessed, against, measurement, peaks, baseline=baseline, prediction=prediction, noise=self.noise, facts=facts
+            )
 
-        def judge(peaks: Peaks) -> tuple[Entry, Check]:
-            if measurement is None:
-                row = assess(entry, work, peaks, target_eff=said.target_eff)
-            else:
-                row = assess_measurement(entry, work, measurement, peaks, launches=said.launches, target_eff=said.target_eff)
-                row = mark_low_confidence(row) if self.shared and measurement.source in TIMED_HERE else row
-            facts = NOTHING if case.record is None else facts_of(case.record)
-            noise = self.noise
-            found = check(row, work, measurement, peaks, baseline=baseline, prediction=prediction, noise=noise, facts=facts)
-            return row, found
-
-        row, outcome = judge(peaks)
+        assessed, outcome = judge(peaks)
         exceeded = outcome.status in ("beyond_roof", "near_roof") and outcome.cause != "cache_resident"
         if exceeded and device == CPU and (outcome.utilisation or 0.0) <= _SWING:
             better = self.devices.remeasure_cpu(outcome.axis)
             if better != peaks:
                 peaks = better
-                row, outcome = judge(peaks)
-        return row, outcome, peaks
+                assessed, outcome = judge(peaks)
+        if work is None:
+            notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
+        elif peaks is not None:
+            notes += [*work.notes, *advice.remarks(assessed, peaks)]
+            if measurement is not None and lacks_device_sync(measurement, peaks):
+                notes.append(NO_DEVICE_SYNC)
+        mismatch = None if record is None else find_mismatch(record, work, peaks or _NO_PEAKS, facts)
+        if mismatch is not None:
+            notes.append(note(f"its printed rate is wrong: {mismatch.describe()}", "claim"))
+        if measurement is not None:
+            notes += map(note, measurement.notes)
+            if measurement.wall_s is not None and launch_overhead(measurement) is None:
+                notes.append(NO_OVERHEAD)
+            notes += [SHARED_WORKERS] if self.shared and measurement.source in TIMED_HERE else []
+        elif case.idle:
+            notes.append(IDLE)
+        row = Row(
+            nodeid=case.nodeid,
+            entry=assessed._replace(notes=tidy_notes(notes)),
+            check=outcome,
+            device=device,
+            roof_s=None if work is None or peaks is None else roof_of(work, peaks).time(work.bytes, work.flops) or None,
+            work_source=declaration.source or None,
+            engine=work.engine if work else None,
+            measurement=measurement,
+            baseline=baseline,
+            prediction=prediction,
+            group=case.group,
+            kernel=declaration.kernel,
+            path=case.path,
+            line=case.line,
+            mismatch=mismatch,
+        )
+        return replace(row, gates=self.gates.evaluate(row, declaration.min_pct))
 
-    def _predicted(self, case: Case, work: Work | None, peaks: Peaks | None, notes: list[Note]) -> Prediction | None:
-        """The prediction of a case's kernel, on its device and of its shape, with a note on how it was found or why not."""
+    def _assess(self, entry: Entry, work: Work | None, peaks: Peaks | None, case: Case) -> Entry:
+        """Return the entry with its verdict."""
+        measurement, target_eff = case.measurement, case.declared.target_eff
+        if work is None:
+            return mark_unmodeled(entry, "unknown", "unknown")
+        if peaks is None or measurement is None:
+            return assess(entry, work, peaks or _NO_PEAKS, target_eff=target_eff)
+        launches = case.declared.launches
+        entry = assess_measurement(entry, work, measurement, peaks, launches=launches, target_eff=target_eff)
+        return mark_low_confidence(entry) if self.shared and measurement.source in TIMED_HERE else entry
+
+    def _find_prediction(self, case: Case, work: Work | None, peaks: Peaks | None, notes: list[Note]) -> Prediction | None:
+        """Return the prediction for a case's kernel, device and shape; a note says how it was found or why not."""
         if self.predictions is None:
             return None
-        said = case.declared
         entry, how, problem = self.predictions.match(
-            case.test, nodeid=case.nodeid, kernel=said.kernel, launched=case.launched, work=work
+            case.test, nodeid=case.nodeid, kernel=case.declared.kernel, launched=case.launched, work=work
         )
         if entry is None:
             notes.append(note(problem, "prediction_unused"))
             return None
-        other = self.predictions.other_device(peaks) if peaks is not None else None
-        if other:
-            self.tell(f"{other}: not used")
+        other_device = self.predictions.other_device(peaks) if peaks is not None else None
+        if other_device:
+            self.tell(f"{other_device}: not used")
             return None
-        other = entry.other_work(work) if work is not None else None
-        if other:
-            notes.append(note(f"prediction not used: {other} ({how})", "prediction_unused"))
+        other_work = entry.other_work(work) if work is not None else None
+        if other_work:
+            notes.append(note(f"prediction not used: {other_work} ({how})", "prediction_unused"))
             return None
         notes.append(note(f"prediction {how}", "prediction"))
         return entry.prediction._replace(matched=how)
 
-    def _as_run_here(self, case: Case) -> Case:
-        """A format's times are a device's as a rule; on a machine without one, and on its CPU, they are the host's."""
+    def _with_host_clock(self, case: Case) -> Case:
+        """Return the case of a record on the CPU with the host's clock: the formats expect the clock of a device."""
         record, measurement = case.record, case.measurement
         if record is None or measurement is None or case.declared.device is not None:
             return case
-        if not measurement.clock.startswith("device-"):
+        if not measurement.clock.startswith("device-") or not self.devices.is_host_only():
             return case
-        if not self.devices.is_host_only():
-            return case
-        return replace(
-            case,
-            measurement=measurement._replace(clock="host", cache="unknown"),
-            record=replace(record, clock="host", cache="unknown"),
-        )
+        measurement = measurement._replace(clock="host", cache="unknown")
+        return replace(case, measurement=measurement, record=replace(record, clock="host", cache="unknown"))
 
-    def _comparable(self, case: Case, device: str | None) -> Baseline | None:
-        """The baseline of a case; of kind ``unknown`` where its file says that it was of another device."""
-        baseline, before = case.baseline, case.baseline_device
-        if baseline is None or before is None or device is None or self.devices.is_same(before, device):
+    def _comparable_baseline(self, case: Case, device: str | None) -> Baseline | None:
+        """Return the baseline of a case; of kind ``unknown`` when its file names another device."""
+        baseline, earlier = case.baseline, case.baseline_device
+        if baseline is None or earlier is None or device is None or self.devices.is_same(earlier, device):
             return baseline
-        return baseline._replace(kind="unknown", source=f"{baseline.source}, of {before}")
+        return baseline._replace(kind="unknown", source=f"{baseline.source}, of {earlier}")
 
-    def _timed(self, entry: Entry, case: Case) -> Entry:
-        if case.measurement is None:
-            return entry
-        t_ms = 1e3 * case.measurement.t_s
-        return entry._replace(t_ms=t_ms / case.declared.launches, t_unit_ms=t_ms)
-
-    def _peaks(self, case: Case, notes: list[Note]) -> tuple[str | None, Peaks | None]:
+    def _resolve_peaks(self, case: Case, notes: list[Note]) -> tuple[str | None, Peaks | None]:
+        """Return the name of a case's device and its peaks; no ceiling is measured for a case without work or time."""
         if case.declared.work is None:
-            return case.declared.device, None  # nothing to hold against a roof, so no ceiling is measured for it
+            return case.declared.device, None
         on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
         name = self.devices.name(case.declared.device, "gpu" if on_device else case.seen)
         if name is None:
             notes.append(NO_DEVICE)
             return None, None
         if name == CPU and case.measurement is None:
-            return name, self.devices.resolved.get(CPU)  # no time to hold against a ceiling, so none is measured for it
+            return name, self.devices.resolved.get(CPU)
         try:
             return name, self.devices.peaks(name)
         except (ValueError, OSError) as error:
@@ -237,42 +226,23 @@ class Annotator:
             notes.append(note(str(error), "no_device"))
             return name, None
 
-    def tell(self, line: str) -> None:
-        """Keep a line for the report, once."""
-        if line not in self._told:
-            self._told.add(line)
-            self.problems.append(line)
-
-
-def _roof(work: Work, peaks: Peaks) -> float | None:
-    """Seconds at the roof of the work's figure; None where no roof is known."""
-    return roof_of(work, peaks).time(work.bytes, work.flops) or None
-
 
 def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
-    """The time of a row and what it is compared with."""
-    measurement = None
+    """Return the time of a record and its baseline."""
+    measurement = baseline = None
     if record.t_s is not None:
         measurement = Measurement(
-            "user",
-            record.t_s,
-            record.q1_s,
-            record.q3_s,
-            record.rounds,
-            record.clock,
-            record.cache,
-            record.notes,
-            record.wall_s,
+            *("user", record.t_s, record.q1_s, record.q3_s, record.rounds),
+            *(record.clock, record.cache, record.notes, record.wall_s),
         )
-    if record.baseline_t_s is not None:
-        return measurement, Baseline(record.baseline_kind, t_s=record.baseline_t_s)
-    if record.speedup is not None:
-        return measurement, Baseline(record.baseline_kind, speedup=record.speedup)
-    return measurement, None
+    if record.baseline_t_s is not None or record.speedup is not None:
+        speedup = record.speedup if record.baseline_t_s is None else None
+        baseline = Baseline(record.baseline_kind, t_s=record.baseline_t_s, speedup=speedup)
+    return measurement, baseline
 
 
 def facts_of(record: RecordRow) -> Facts:
-    """Return what a row says besides its work and its time."""
+    """Return what a record says besides its work and its time."""
     return Facts(
         placeholder_time=record.placeholder_time,
         timed_flops=record.timed_flops,
@@ -294,19 +264,14 @@ def find_mismatch(record: RecordRow, work: Work | None, peaks: Peaks, facts: Fac
         factor = claim.claimed / recomputed if recomputed else None
         size = max(factor, 1 / factor) if factor else float("inf")
         if worst is None or size > worst[0]:
-            worst = (
-                size,
-                Mismatch(claim.axis, claim.claimed, recomputed, factor, finding.cause, finding.decided, finding.experiment),
-            )
+            worst = size, Mismatch.of(claim.axis, finding, factor, claim.claimed, recomputed)
     if worst is not None:
         return worst[1]
     axis = "memory"
     finding = explain_counters(facts)
     if finding is None and work is not None and facts.timed_flops is not None:
         axis, finding = "compute", explain_unit(work.flops, facts)
-    if finding is None:
-        return None
-    return Mismatch(axis, None, None, finding.factor, finding.cause, finding.decided, finding.experiment)
+    return None if finding is None else Mismatch.of(axis, finding, finding.factor)
 
 
 def _check_claim(

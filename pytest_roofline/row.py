@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from roofline_engine.check import EXPERIMENTS, Baseline, Check, Measurement, Overhead, Prediction, launch_overhead
+from roofline_engine.check import EXPERIMENTS, Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
 from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
@@ -44,6 +44,12 @@ class Mismatch(NamedTuple):
     cause: str  # one of roofline_engine.check.CAUSES
     decided: str  # the figures that decided
     experiment: str  # what would confirm the cause
+
+    @classmethod
+    def of(
+        cls, axis: str, finding: Finding, factor: float | None, claimed: float | None = None, recomputed: float | None = None
+    ) -> Mismatch:
+        return cls(axis, claimed, recomputed, factor, finding.cause, finding.decided, finding.experiment)
 
     def describe(self) -> str:
         """Return one line for people."""

@@ -7,7 +7,6 @@ test's report as one JSON document.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import unittest
@@ -154,7 +153,7 @@ class Session:
         self.cases = Cases(config, settings, inputs.baselines)
         devices = Devices(settings.device, settings.peaks, self._hooked_peaks)
         is_shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
-        self.annotator = Annotator(settings.noise, devices, inputs.predictions, is_shared)
+        self.annotator = Annotator(devices, inputs.predictions, noise=settings.noise, gates=settings.gates, shared=is_shared)
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
         peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
@@ -302,7 +301,6 @@ class Session:
         rows = []
         for case in self.cases.cases_for(item, item.stash.get(_recorder_key, None), outcome):
             row = self.annotator.annotate(case)
-            row = dataclasses.replace(row, gates=self.settings.gates.evaluate(row, case.declared.min_pct))
             item.ihook.pytest_roofline_annotation(item=item, annotation=row)
             rows.append(row)
         return rows

@@ -11,7 +11,7 @@ from roofline_engine.peaks import CPU
 from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
-from ..evaluate import IDLE, SHARED, UNTIMELY
+from ..evaluate import IDLE, NO_DEVICE_SYNC, SHARED_WORKERS
 from ..gate import TEST_KINDS, skipped_rows
 from ..names import distinct_labels
 from ..row import Row
@@ -196,9 +196,9 @@ def _doubt(row: Row) -> str:
     if row.entry.stage == "A":
         return "its work is guessed from names: a marker, the fixture or [tool.roofline.work] makes it evidence"
     if has_note(row.entry.notes, "shared_workers"):
-        return SHARED.text
+        return SHARED_WORKERS.text
     if has_note(row.entry.notes, "no_device_sync"):
-        return UNTIMELY.text
+        return NO_DEVICE_SYNC.text
     if row.device == CPU:
         return "its ceiling swung while it was measured: `roofline peaks measure --force` in a quiet minute"
     return "the peak of its axis is not certain: name the product, not the architecture"

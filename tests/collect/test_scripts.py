@@ -47,9 +47,9 @@ def test_a_row_per_record_of_the_csv_that_it_writes(project: Project) -> None:
     assert row["bytes_est"] == 2 * (64 * 1024 + 1024 * 8192 + 64 * 8192)
     assert row["measurement"]["t_s"] == pytest.approx(6.4e-6)
     assert row["work"]["source"] == "script"
-    assert "its own figure: " in row["notes"]
+    assert "its printed rate is wrong: " in row["notes"]
     assert "1.32 TB/s is printed, shape and time give 2.806 TB/s" in row["notes"]
-    assert "its own figure" not in ran.rows[f"test_gemm{TRITON}"]["notes"]
+    assert "its printed rate is wrong" not in ran.rows[f"test_gemm{TRITON}"]["notes"]
     assert not (project.path / "gemm.csv").exists()  # it ran in a temporary folder
 
 

@@ -311,7 +311,7 @@ def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
     assert ck["roofline_pct"] == pytest.approx(nbytes / 20e-6 / 8e12, rel=1e-3)
     assert triton["t_unit_ms"] == pytest.approx(0.04)
     assert ck["measurement"]["clock"] == "unknown"  # how it took its time is not in the dict
-    assert "its own figure" in ran.rows["test_rows"]["notes"]  # 1.0 TFLOPS is not what the shape and 20 us give
+    assert "its printed rate is wrong" in ran.rows["test_rows"]["notes"]  # 1.0 TFLOPS is not what the shape and 20 us give
     assert ran.rows["test_rows[#2]"]["t_unit_ms"] == pytest.approx(0.025)
     marked = ran.rows["test_marked[my]"]
     assert (marked["work"]["source"], marked["bytes_est"]) == ("marker", 80e6)

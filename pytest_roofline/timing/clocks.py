@@ -1,7 +1,7 @@
-"""What sampling asks of a clock, and the host's clock.
+"""Clocks: the host's, events on a device's stream, and events around the replays of a graph.
 
-A *sample* is a place for one start and one stop, so that a device clock can queue many samples and be read once at the end.
-``start`` and ``stop`` mirror each other: whatever start waits for before it reads, stop waits for before it reads.
+A *sample* is one start and one stop, so that a device clock can queue many samples and be read once at the end. ``start`` and
+``stop`` mirror each other: what start waits for before it reads, stop waits for before it reads.
 """
 
 from __future__ import annotations
@@ -9,52 +9,62 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 Call = Callable[[], object]
+
+#: About half a microsecond: CUDA Runtime API, cudaEventElapsedTime, of which hipEventElapsedTime is the counterpart.
+EVENT_RESOLUTION_S = 0.5e-6
+#: Groups of calls back to back, and calls in a group: enough that one wait at the end is little of it.
+BACK_TO_BACK = (5, 20)
 
 
 class CannotCaptureError(Exception):
     """A call that cannot be recorded as a graph; the message is the device library's own."""
 
 
-class Clock(Protocol):
-    @property
-    def name(self) -> str:
-        """``Measurement.clock``."""
+class Clock:
+    """What sampling asks of a clock."""
 
-    @property
-    def resolution_s(self) -> float:
-        """The least difference it can tell, or what reading it costs, whichever is more."""
+    name: str  # ``Measurement.clock``
+    resolution_s: float  # the least difference that it shows, or what reading it costs, whichever is more
 
     def prepare(self, call: Call) -> Call:
-        """What is to stand between start and stop for this call; asked once per call, after its warm-up."""
+        """Return what runs between start and stop for this call; asked once per call, after its warm-up."""
+        return call
 
     def reserve(self, samples: int) -> None:
         """Make room for samples 0 .. samples-1, so that nothing is allocated while one runs."""
+        raise NotImplementedError
 
-    def start(self, sample: int) -> None: ...
+    def start(self, sample: int) -> None:
+        raise NotImplementedError
 
-    def stop(self, sample: int) -> None: ...
+    def stop(self, sample: int) -> None:
+        raise NotImplementedError
 
     def synchronize(self) -> None:
         """Wait for everything queued; ``elapsed_s`` is valid only after it."""
+        raise NotImplementedError
 
-    def elapsed_s(self, sample: int) -> float: ...
+    def elapsed_s(self, sample: int) -> float:
+        raise NotImplementedError
 
-    def straggle_s(self, call: Call) -> float:
-        """How long the device works on after a stop that follows this call: more than a little is work left untimed."""
+    def tail_after_stop_s(self, call: Call) -> float:
+        """Return how long the device works on after a stop that follows this call: more than a little was not timed."""
+        return 0.0
 
-    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
-        """Wall time of a call as the caller launches it and of its prepared form, each of many in a row whose end is waited
-        for: what the first takes longer is launch overhead. None where the two are the same."""
+    def back_to_back_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        """Return the wall time of a call as the caller launches it, and of its prepared form, each of many calls back to back
+        with one wait at the end: the difference is launch overhead. None where the two are the same."""
+        return None
 
 
-class HostClock:
+class HostClock(Clock):
     """The monotonic host clock, ``host+sync`` where a call is waited for.
 
-    wait: waits for a device, at both ends of a sample. ready: waits for the result of a call, at the end of each (JAX
-    dispatches asynchronously and has no wait for a whole device).
+    wait: waits for a device, at both ends of a sample.
+    ready: waits for the result of a call, at the end of each (JAX dispatches asynchronously and cannot wait for a device).
     """
 
     def __init__(self, wait: Callable[[], object] | None = None, ready: Callable[[object], object] | None = None) -> None:
@@ -72,13 +82,11 @@ class HostClock:
         self._from_ns, self._to_ns = [0] * samples, [0] * samples
 
     def start(self, sample: int) -> None:
-        if self._wait is not None:
-            self._wait()
+        self.synchronize()
         self._from_ns[sample] = time.perf_counter_ns()
 
     def stop(self, sample: int) -> None:
-        if self._wait is not None:
-            self._wait()
+        self.synchronize()
         self._to_ns[sample] = time.perf_counter_ns()
 
     def synchronize(self) -> None:
@@ -88,121 +96,15 @@ class HostClock:
     def elapsed_s(self, sample: int) -> float:
         return (self._to_ns[sample] - self._from_ns[sample]) * 1e-9
 
-    def straggle_s(self, call: Call) -> float:
-        return 0.0
-
-    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
-        return None
-
 
 def tick_s(reads: int = 200) -> float:
-    """The shortest positive time between two reads of the host clock: its resolution and its cost in one figure.
+    """Return the shortest positive time between two reads of the host clock: its resolution and its cost in one figure.
 
     ``time.get_clock_info`` states the nominal 1 ns, which no two reads ever show.
     """
     stamps = [time.perf_counter_ns() for _ in range(reads)]
     steps = [after - before for before, after in itertools.pairwise(stamps) if after > before]
     return min(steps, default=1_000) * 1e-9
-
-
-#: About half a microsecond: CUDA Runtime API, cudaEventElapsedTime, of which hipEventElapsedTime is the counterpart.
-EVENT_RESOLUTION_S = 0.5e-6
-#: Groups of calls in a row, and calls in a group: enough that one wait at the end is little of it.
-IN_A_ROW = (5, 20)
-
-
-class EventApi(Protocol):
-    """What one library calls its events; elapsed is in milliseconds in both."""
-
-    def event(self) -> Any: ...
-
-    def record(self, event: Any) -> None: ...
-
-    def elapsed_ms(self, start: Any, stop: Any) -> float: ...
-
-    def wait(self, event: Any) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-
-class EventClock:
-    """Device time between two events on one stream (clock ``device-event``). Gaps between launches are part of it."""
-
-    name = "device-event"
-    resolution_s = EVENT_RESOLUTION_S
-
-    def __init__(self, api: EventApi) -> None:
-        self._api = api
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def prepare(self, call: Call) -> Call:
-        return call
-
-    def reserve(self, samples: int) -> None:
-        while len(self._pairs) < samples:
-            self._pairs.append((self._api.event(), self._api.event()))
-
-    def start(self, sample: int) -> None:
-        self._api.record(self._pairs[sample][0])
-
-    def stop(self, sample: int) -> None:
-        self._api.record(self._pairs[sample][1])
-
-    def synchronize(self) -> None:
-        self._api.synchronize()
-
-    def elapsed_s(self, sample: int) -> float:
-        return float(self._api.elapsed_ms(*self._pairs[sample])) * 1e-3
-
-    def straggle_s(self, call: Call) -> float:
-        """The event of the timed stream first, then the whole device."""
-        stop = self._pairs[0][1]
-        call()
-        self._api.record(stop)
-        self._api.wait(stop)
-        begin = time.perf_counter()
-        self._api.synchronize()
-        return time.perf_counter() - begin
-
-    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
-        return None
-
-
-class GraphClock(EventClock):
-    """Events around replays of a graph of one call: no launch gaps inside the call (clock ``device-graph``)."""
-
-    name = "device-graph"
-
-    def __init__(self, api: EventApi, cuda: Any, device: int) -> None:
-        super().__init__(api)
-        self._cuda, self._device = cuda, device
-        self._kept: list[object] = []  # a graph writes into the memory of what its capture returned
-
-    def prepare(self, call: Call) -> Call:
-        graph = self._cuda.CUDAGraph()
-        self._api.synchronize()
-        try:
-            with self._cuda.device(self._device), self._cuda.graph(graph):
-                self._kept.append(call())
-        except Exception as error:
-            raise CannotCaptureError(f"{type(error).__name__}: {error}") from error
-        replay: Call = graph.replay
-        replay()
-        self._api.synchronize()
-        return replay
-
-    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
-        groups = [(self._row_s(call), self._row_s(prepared)) for _ in range(IN_A_ROW[0])]
-        return min(group[0] for group in groups), min(group[1] for group in groups)
-
-    def _row_s(self, call: Call) -> float:
-        calls = IN_A_ROW[1]
-        self._api.synchronize()
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        self._api.synchronize()
-        return (time.perf_counter() - begin) / calls
 
 
 class TorchEvents:
@@ -222,9 +124,6 @@ class TorchEvents:
 
     def elapsed_ms(self, start: Any, stop: Any) -> float:
         return float(start.elapsed_time(stop))
-
-    def wait(self, event: Any) -> None:
-        event.synchronize()
 
     def synchronize(self) -> None:
         self._cuda.synchronize(self._device)
@@ -248,8 +147,79 @@ class CupyEvents:
     def elapsed_ms(self, start: Any, stop: Any) -> float:
         return float(self._cuda.get_elapsed_time(start, stop))
 
-    def wait(self, event: Any) -> None:
-        event.synchronize()
-
     def synchronize(self) -> None:
         self._device.synchronize()
+
+
+class EventClock(Clock):
+    """Device time between two events on one stream (clock ``device-event``). Gaps between launches are part of it."""
+
+    name = "device-event"
+    resolution_s = EVENT_RESOLUTION_S
+
+    def __init__(self, events: TorchEvents | CupyEvents) -> None:
+        self._events = events
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def reserve(self, samples: int) -> None:
+        while len(self._pairs) < samples:
+            self._pairs.append((self._events.event(), self._events.event()))
+
+    def start(self, sample: int) -> None:
+        self._events.record(self._pairs[sample][0])
+
+    def stop(self, sample: int) -> None:
+        self._events.record(self._pairs[sample][1])
+
+    def synchronize(self) -> None:
+        self._events.synchronize()
+
+    def elapsed_s(self, sample: int) -> float:
+        return self._events.elapsed_ms(*self._pairs[sample]) * 1e-3
+
+    def tail_after_stop_s(self, call: Call) -> float:
+        """Wait for the event of the timed stream first, then time the wait for the whole device."""
+        stop = self._pairs[0][1]
+        call()
+        self._events.record(stop)
+        stop.synchronize()
+        begin = time.perf_counter()
+        self._events.synchronize()
+        return time.perf_counter() - begin
+
+
+class GraphClock(EventClock):
+    """Events around replays of a graph of one call: no launch gaps inside the call (clock ``device-graph``)."""
+
+    name = "device-graph"
+
+    def __init__(self, events: TorchEvents, cuda: Any, device: int) -> None:
+        super().__init__(events)
+        self._cuda, self._device = cuda, device
+        self._results: list[object] = []  # a graph writes into the memory of what its capture returned
+
+    def prepare(self, call: Call) -> Call:
+        graph = self._cuda.CUDAGraph()
+        self._events.synchronize()
+        try:
+            with self._cuda.device(self._device), self._cuda.graph(graph):
+                self._results.append(call())
+        except Exception as error:
+            raise CannotCaptureError(f"{type(error).__name__}: {error}") from error
+        replay: Call = graph.replay
+        replay()
+        self._events.synchronize()
+        return replay
+
+    def back_to_back_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+        groups = [(self._group_s(call), self._group_s(prepared)) for _ in range(BACK_TO_BACK[0])]
+        return min(group[0] for group in groups), min(group[1] for group in groups)
+
+    def _group_s(self, call: Call) -> float:
+        calls = BACK_TO_BACK[1]
+        self._events.synchronize()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        self._events.synchronize()
+        return (time.perf_counter() - begin) / calls

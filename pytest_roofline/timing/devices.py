@@ -28,14 +28,14 @@ HOST = Place("host", "cpu", 0)
 
 
 def loaded(name: str) -> Any:
-    """The module if it has been imported, else None; also where a project has put a stand-in in its place."""
+    """Return a module that has been imported, else None; also None for a project's stand-in of that name."""
     module = sys.modules.get(name)
     return module if isinstance(module, ModuleType) and module.__spec__ is not None else None
 
 
 def places(*objects: object) -> set[Place]:
     """Find the devices that hold the arrays among these objects and in their containers."""
-    return {place for thing in _inside(objects) for place in _places(thing)}
+    return {place for thing in _items(objects) for place in _places(thing)}
 
 
 def device_kind(*objects: object) -> str | None:
@@ -45,8 +45,8 @@ def device_kind(*objects: object) -> str | None:
 
 
 def array_libraries(*objects: object) -> set[str]:
-    """The libraries whose arrays are among these: torch, jax, cupy, numpy; of a module of torch, torch."""
-    things = list(_inside(objects))
+    """Return the libraries with an array or a ``torch.nn.Module`` among these: torch, jax, cupy, numpy."""
+    things = list(_items(objects))
     return {name.partition(".")[0] for name, kind in _ARRAYS if any(_is(thing, name, kind) for thing in things)}
 
 
@@ -54,12 +54,11 @@ _ARRAYS = (("torch", "Tensor"), ("torch.nn", "Module"), ("jax", "Array"), ("cupy
 
 
 def reachable_values(fn: object) -> tuple[object, ...]:
-    """What a callable brings along: the arguments of a partial, the variables of a closure, the object of a method."""
+    """Return the arguments of a partial, the variables of a closure, the defaults, and the object of a method."""
     if isinstance(fn, functools.partial):
         return (*fn.args, *fn.keywords.values(), *reachable_values(fn.func))
     cells = getattr(fn, "__closure__", None) or ()
-    found = [_content(cell) for cell in cells]
-    return (*found, *(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__self__", None))
+    return (*map(_content, cells), *(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__self__", None))
 
 
 def _content(cell: Any) -> object:
@@ -74,11 +73,12 @@ def _content(cell: Any) -> object:
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
-def _inside(objects: tuple[object, ...]) -> Iterator[object]:
-    waiting, seen = list(objects), 0
-    while waiting and seen < MOST_OBJECTS:
+def _items(objects: tuple[object, ...]) -> Iterator[object]:
+    """Yield the objects and those in their containers."""
+    waiting, visited = list(objects), 0
+    while waiting and visited < MOST_OBJECTS:
         thing = waiting.pop()
-        seen += 1
+        visited += 1
         if isinstance(thing, Mapping):
             waiting.extend(list(thing.values())[:MOST_OBJECTS])
         elif isinstance(thing, (list, tuple, set, frozenset)):

@@ -1,8 +1,7 @@
-"""The statistics that pytest-benchmark and pytest-codspeed have taken, as a ``Measurement``.
+"""The statistics of pytest-benchmark and pytest-codspeed as a ``Measurement``.
 
-Which of the two an object is of is told by what it has, never by its class: pytest-codspeed's fixture claims to be
-pytest-benchmark's.
-Both loop over the same operands on the host's clock and know of no device to wait for.
+Attributes tell the two apart, never a class: pytest-codspeed's fixture claims to be pytest-benchmark's. Both loop over the same
+operands on the host's clock and do not wait for a device.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from typing import Any
 
 from roofline_engine.check import Measurement
 
-#: The timers that tell elapsed time on the host, as functions of ``time``. Any other may be a device's, or CPU time.
+#: Functions of ``time`` that give elapsed time on the host. Any other timer may give a device's time, or CPU time.
 HOST_TIMERS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "default_timer"}
 _PLUGINS = ("pytest_benchmark", "pytest_codspeed")
-#: The attributes per iteration, unlike the times in pytest-codspeed's printed table, which 5.0.4 divides by them twice.
+#: Attributes per iteration, unlike the times in pytest-codspeed's printed table, which 5.0.4 divides by them twice.
 CODSPEED = {"median": "median_ns", "q1": "q1_ns", "q3": "q3_ns"}
-#: Quartiles are interpolated in floating point: of equal times they come out a rounding apart.
+#: Quartiles are interpolated in floating point: of equal times they may be a rounding apart.
 ROUNDING = 1e-9
 
 
 def is_benchmark(fixture: Any) -> bool:
-    """Whether a fixture is one of these plugins', or derived from it; a project's own ``benchmark`` may be anything."""
+    """Return whether a fixture is of one of these plugins, or derived from it; a project's ``benchmark`` may be anything."""
     return any(kind.__module__.partition(".")[0] in _PLUGINS for kind in type(fixture).__mro__)
 
 
 def of_pytest_benchmark(fixture: Any) -> Measurement | None:
-    """The times of a ``benchmark`` fixture; None when it was not used, is disabled, or its function raised."""
+    """Return the times of a ``benchmark`` fixture; None when it was not used, is disabled, or its function raised."""
     metadata = getattr(fixture, "stats", None)
     stats = getattr(metadata, "stats", None)
     if not stats or getattr(fixture, "has_error", False):
@@ -40,13 +39,15 @@ def of_pytest_benchmark(fixture: Any) -> Measurement | None:
     return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(timer))
 
 
-def of_codspeed(plugin: Any, seen_before: int) -> Measurement | None:
-    """The times of the benchmark that pytest-codspeed's walltime instrument has added since ``seen_before`` of them.
+def of_codspeed(plugin: Any, count_before: int) -> Measurement | None:
+    """Return the times of the benchmark that pytest-codspeed's walltime instrument added after the first ``count_before``.
 
-    plugin: the object registered as ``codspeed_plugin``. None when none was added or the instrument takes no times
-    (simulation, memory), so a caller may ask ``codspeed_count`` before a test and this after it, whatever the mode.
+    plugin: the object registered as ``codspeed_plugin``.
+
+    None when the instrument added none or takes no times (simulation, memory). So call ``codspeed_count`` before a test and
+    this after it, in any mode.
     """
-    if codspeed_count(plugin) <= seen_before:
+    if codspeed_count(plugin) <= count_before:
         return None
     stats = getattr(plugin.instrument.benchmarks[-1], "stats", None)
     if stats is None:
@@ -61,12 +62,16 @@ def of_codspeed(plugin: Any, seen_before: int) -> Measurement | None:
 
 
 def codspeed_count(plugin: Any) -> int:
-    """How many benchmarks the walltime instrument holds; 0 for the other instruments."""
+    """Return how many benchmarks the walltime instrument holds; 0 for the other instruments."""
     return len(getattr(getattr(plugin, "instrument", None), "benchmarks", None) or ())
 
 
 def of_benchmark_json(benchmark: Mapping[str, Any]) -> Measurement:
-    """One row of ``benchmarks`` in pytest-benchmark's JSON. ValueError names the key that is missing or no number."""
+    """Read one row of ``benchmarks`` in pytest-benchmark's JSON.
+
+    Raises:
+        ValueError: with the key that is missing or no number.
+    """
     stats = benchmark.get("stats")
     if not isinstance(stats, Mapping):
         raise ValueError(f"stats is {_shown(stats)}; expected an object of times in seconds")
@@ -77,7 +82,7 @@ def of_benchmark_json(benchmark: Mapping[str, Any]) -> Measurement:
 
 
 def _clock(timer: Any) -> str:
-    """``host`` for the usual timers and where none is named; a suite's own timer may be a device's, so ``unknown``."""
+    """Return ``host`` for the usual timers and without one; a suite's own timer may be a device's, so ``unknown``."""
     name = timer if timer is None or isinstance(timer, str) else getattr(timer, "__name__", "")
     return "host" if name is None or name.rpartition(".")[2] in HOST_TIMERS else "unknown"
 
@@ -94,7 +99,7 @@ def _measurement(source: str, times: Mapping[str, Any], where: str, clock: str) 
 
 
 def _number(value: Any, key: str) -> float:
-    """An exact float of a number of any library; a boolean, a string, a NaN or an infinity is none."""
+    """Return an exact float of a number of any library; refuse booleans, text, NaN and infinities."""
     try:
         number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):

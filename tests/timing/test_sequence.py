@@ -82,10 +82,10 @@ class Recorder:
         self.log.append("read")
         return self._marks["stop", sample] - self._marks["start", sample]
 
-    def straggle_s(self, call: Call) -> float:
+    def tail_after_stop_s(self, call: Call) -> float:
         return self.straggles_s
 
-    def in_a_row_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
+    def back_to_back_s(self, call: Call, prepared: Call) -> tuple[float, float] | None:
         return self.row_s
 
     @property

@@ -12,44 +12,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as functional
 
-from .models import (
-    UNKNOWN,
-    Builder,
-    Call,
-    OpSpec,
-    adaptive_pool,
-    attention,
-    attention_backward,
-    cat,
-    convolution,
-    convolution_backward,
-    copy_lists,
-    cross_entropy,
-    elementwise,
-    find_elements,
-    find_flat,
-    find_indexed,
-    find_masked,
-    find_rows,
-    gather,
-    group_norm,
-    layer_norm,
-    linear,
-    masked_scatter,
-    move,
-    nll_loss,
-    optimizer,
-    pool,
-    product,
-    reduce,
-    reduce_lists,
-    rms_norm,
-    scaled_mm,
-    scatter,
-    slice_scatter,
-    softmax,
-    topk,
-)
+from . import models
+from .models import UNKNOWN, Builder, Call, OpSpec
 
 
 def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | list[OpSpec]]:
@@ -58,9 +22,9 @@ def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | li
     if builder is not None:
         return builder
     if name.startswith("_foreach_") or torch.Tag.pointwise in tags:
-        return elementwise
+        return models.elementwise
     if torch.Tag.reduction in tags:
-        return reduce
+        return models.reduce
     return lambda call: UNKNOWN
 
 
@@ -71,36 +35,29 @@ _ATTENTION_BACKWARD = [_FLASH.format(name + "_backward") for name in (*_BACKENDS
 
 #: By the operation's name, without the underscore of its in-place form.
 TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
-    "mm": product("self", "mat2"),
-    "bmm": product("self", "mat2"),
-    "mv": product("self", "vec"),
-    "dot": product("self", "tensor"),
-    "vdot": product("self", "other"),
-    "_int_mm": product("self", "mat2"),
-    "addmm": product("mat1", "mat2", "self"),
-    "_addmm_activation": product("mat1", "mat2", "self"),
-    "addmv": product("mat", "vec", "self"),
-    "baddbmm": product("batch1", "batch2", "self"),
-    "_scaled_mm": scaled_mm,
-    "linear": linear,
-    "convolution": convolution,
-    "_convolution": convolution,
-    "convolution_overrideable": convolution,
-    "convolution_backward": convolution_backward,
-    **dict.fromkeys(_ATTENTION, attention),
-    **dict.fromkeys(_ATTENTION_BACKWARD, attention_backward),
-    "_softmax": softmax,
-    "_log_softmax": softmax,
-    "_safe_softmax": softmax,
-    "native_layer_norm": layer_norm,
-    "_fused_rms_norm": rms_norm,
-    "native_group_norm": group_norm,
-    "embedding": gather("weight", "indices", find_rows(0, "indices")),
-    "index_select": gather("self", "index", find_rows("dim", "index")),
-    "index": gather("self", "indices", find_indexed),
-    "gather": gather("self", "index", find_elements),
-    "take": gather("self", "index", find_flat),
-    **dict.fromkeys(("cat", "stack"), cat),
+    **dict.fromkeys(("mm", "bmm", "_int_mm"), models.product("self", "mat2")),
+    "mv": models.product("self", "vec"),
+    "dot": models.product("self", "tensor"),
+    "vdot": models.product("self", "other"),
+    **dict.fromkeys(("addmm", "_addmm_activation"), models.product("mat1", "mat2", "self")),
+    "addmv": models.product("mat", "vec", "self"),
+    "baddbmm": models.product("batch1", "batch2", "self"),
+    "_scaled_mm": models.scaled_mm,
+    "linear": models.linear,
+    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), models.convolution),
+    "convolution_backward": models.convolution_backward,
+    **dict.fromkeys(_ATTENTION, models.attention),
+    **dict.fromkeys(_ATTENTION_BACKWARD, models.attention_backward),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), models.softmax),
+    "native_layer_norm": models.layer_norm,
+    "_fused_rms_norm": models.rms_norm,
+    "native_group_norm": models.group_norm,
+    "embedding": models.gather("weight", "indices", models.find_rows(0, "indices")),
+    "index_select": models.gather("self", "index", models.find_rows("dim", "index")),
+    "index": models.gather("self", "indices", models.find_indexed),
+    "gather": models.gather("self", "index", models.find_elements),
+    "take": models.gather("self", "index", models.find_flat),
+    **dict.fromkeys(("cat", "stack"), models.cat),
     **dict.fromkeys(
         ("clone", "_to_copy", "copy", "flip", "roll", "repeat", "tril", "triu", "constant_pad_nd", "unfold_copy",
          "nonzero", "masked_select", "diag_embed", "reflection_pad1d", "reflection_pad2d", "replication_pad1d",
@@ -108,21 +65,19 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
          "slice_backward", "select_backward", "unfold_backward", "embedding_dense_backward", "channel_shuffle",
          "fill", "zero", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye", "scalar_tensor", "new_zeros",
          "new_ones", "new_full"),
-        move,
+        models.move,
     ),
-    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), scatter(find_indexed, "values")),
-    "index_add": scatter(find_rows("dim", "index"), "source", adds=True),
-    "index_reduce": scatter(find_rows("dim", "index"), "source", adds=True),
-    "index_copy": scatter(find_rows("dim", "index"), "source"),
-    "index_fill": scatter(find_rows("dim", "index")),
-    "scatter": scatter(find_elements, "src"),
-    "scatter_add": scatter(find_elements, "src", adds=True),
-    "scatter_reduce": scatter(find_elements, "src", adds=True),
-    "put": scatter(find_flat, "source"),
-    "masked_fill": scatter(find_masked),
-    "masked_scatter": masked_scatter,
-    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), slice_scatter),
-    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), nll_loss),
+    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), models.scatter(models.find_indexed, "values")),
+    **dict.fromkeys(("index_add", "index_reduce"), models.scatter(models.find_rows("dim", "index"), "source", adds=True)),
+    "index_copy": models.scatter(models.find_rows("dim", "index"), "source"),
+    "index_fill": models.scatter(models.find_rows("dim", "index")),
+    "scatter": models.scatter(models.find_elements, "src"),
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), models.scatter(models.find_elements, "src", adds=True)),
+    "put": models.scatter(models.find_flat, "source"),
+    "masked_fill": models.scatter(models.find_masked),
+    "masked_scatter": models.masked_scatter,
+    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), models.slice_scatter),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), models.nll_loss),
     # Streams without a tag: maps with a few operations per element.
     **dict.fromkeys(
         ("arange", "linspace", "rand", "rand_like", "randn", "randn_like", "randint",
@@ -132,21 +87,21 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
          "native_batch_norm_backward", "cudnn_batch_norm", "miopen_batch_norm", "nll_loss_backward", "nll_loss2d_backward",
          "mse_loss_backward", "cumsum", "cumprod", "logcumsumexp",
          "glu", "glu_backward", "upsample_nearest2d", "upsample_bilinear2d", "_amp_foreach_non_finite_check_and_unscale"),
-        elementwise,
+        models.elementwise,
     ),
-    "topk": topk,
-    **{f"{name}_pool{dims}d": pool(dims) for name in ("avg", "max") for dims in (1, 2, 3)},
-    **{f"max_pool{dims}d_with_indices": pool(dims) for dims in (2, 3)},
+    "topk": models.topk,
+    **{f"{name}_pool{dims}d": models.pool(dims) for name in ("avg", "max") for dims in (1, 2, 3)},
+    **{f"max_pool{dims}d_with_indices": models.pool(dims) for dims in (2, 3)},
     **dict.fromkeys(
         ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-        adaptive_pool,
+        models.adaptive_pool,
     ),
-    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), copy_lists),
-    "_foreach_norm": reduce_lists,
-    **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), reduce),
-    "_fused_adam": optimizer("adam"),
-    "_fused_adamw": optimizer("adamw"),
-    "_fused_sgd": optimizer("sgd"),
+    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), models.copy_lists),
+    "_foreach_norm": models.reduce_lists,
+    **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), models.reduce),
+    "_fused_adam": models.optimizer("adam"),
+    "_fused_adamw": models.optimizer("adamw"),
+    "_fused_sgd": models.optimizer("sgd"),
 }  # fmt: skip
 
 #: Operations that allocate, compare for the host or do nothing on the device.
@@ -199,25 +154,25 @@ FUSED = "_scaled_dot_product"
 _RMS_NORM = Composite(
     "rms_norm",
     ("input", "normalized_shape", "weight", "eps"),
-    rms_norm,
+    models.rms_norm,
     lambda values: bool(values.get("normalized_shape")),
 )
 
 COMPOSITES: dict[Any, Composite] = {
-    functional.linear: Composite("linear", ("input", "weight", "bias"), linear, _fits_linear),
+    functional.linear: Composite("linear", ("input", "weight", "bias"), models.linear, _fits_linear),
     functional.scaled_dot_product_attention: Composite(
         "scaled_dot_product_attention",
         ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
-        attention,
+        models.attention,
         lambda values: bool(values["query"].dim() > 1),
-        partial(attention_backward, algorithm="math"),
+        partial(models.attention_backward, algorithm="math"),
     ),
     functional.rms_norm: _RMS_NORM,
     torch.rms_norm: _RMS_NORM,
     functional.cross_entropy: Composite(
         "cross_entropy",
         ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"),
-        cross_entropy,
+        models.cross_entropy,
         _fits_cross_entropy,
     ),
 }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine.units import quantity
 
-from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, Text, kernel_lines, roof_ends, roof_texts
+from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, Text, kernel_lines, roof_ends
 from .model import Bandwidth, Ceiling, Chart
 
 #: Okabe and Ito's palette, which color-blind readers can distinguish. The shape shows the limiter without color.
@@ -74,7 +74,7 @@ def roof_looks(chart: Chart) -> dict[Bandwidth | Ceiling, tuple[str, str]]:
 
 def text_color(text: Text, looks: dict[Bandwidth | Ceiling, tuple[str, str]]) -> str:
     """Return the color of a text: that of its roof, faint for a memory level."""
-    return looks[text.roof][0] if text.roof is not None else FAINT if text.level else INK
+    return looks[text.roof][0] if text.roof is not None else INK if text.kernel is None else FAINT
 
 
 def legend(chart: Chart) -> list[Entry]:
@@ -261,20 +261,18 @@ def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
 
 
 def _texts(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    looks, texts = roof_looks(chart), roof_texts(layout)
+    looks = roof_looks(chart)
+    texts = [(one, text_color(one, looks), one.words if one in layout.levels else None) for one in layout.texts]
     for label in layout.labels:
         x, align = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
-        texts.append(Text("\n".join(label.lines), x, label.box.y + LINE - 2, align, kernel=label.kernel))
-    for one in texts:
-        axes.text(
-            layout.plane.back_x(one.x),
-            layout.plane.back_y(one.y) / layout.unit[0],
-            one.words,
-            color=text_color(one, looks),
-            **{"fontsize": one.size, "outline": PAPER, "ha": one.align, "rotation": one.angle},
-        )
+        words, y = "\n".join(label.lines), label.box.y + LINE - 2
+        texts.append((Text(words, x, y, label.box, align, kernel=label.kernel), INK, None))
+    for one, color, level in texts:
+        place = (layout.plane.back_x(one.x), layout.plane.back_y(one.y) / layout.unit[0])
+        look = {"fontsize": one.size, "outline": PAPER, "color": color, "ha": one.align, "rotation": one.angle}
+        axes.text(*place, one.words, **look)
         drawn.labels.append(one.kernel)
-        drawn.levels.append(one.level)
+        drawn.levels.append(level)
 
 
 def _text(x: float, y: float, words: str, size: float, color: str = INK, more: str = "") -> str:

@@ -168,30 +168,18 @@ _LIFTS = (5.0, -5.0 - 0.75 * SMALL)
 _OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 10.0
 
 
-class Slope(NamedTuple):
-    """The text of a bandwidth."""
+class Text(NamedTuple):
+    """The text of a roof or of a memory level."""
 
-    bandwidth: Bandwidth
     words: str
-    x: float  # where the text starts
+    x: float  # of its baseline, in pixels
     y: float
-    angle: float  # degrees
-
-
-class Tag(NamedTuple):
-    """The text of a ceiling, aligned to the right end of its box."""
-
-    ceiling: Ceiling
-    words: str
     box: Box
-
-
-class Level(NamedTuple):
-    """The name of a memory level at a kernel's point."""
-
-    kernel: int  # index in Chart.kernels
-    words: str
-    box: Box
+    align: str = "left"
+    size: float = SMALL
+    angle: float = 0.0  # degrees
+    roof: Bandwidth | Ceiling | None = None  # gives its color
+    kernel: int | None = None  # index in Chart.kernels, of a memory level
 
 
 def slope_ends(chart: Chart, one: Bandwidth, plane: Plane) -> tuple[float, float]:
@@ -243,12 +231,12 @@ def _markers(chart: Chart, plane: Plane, sizes: Sequence[float]) -> list[Box]:
     return [plane.disc(x, one.rate, size) for one, size in zip(chart.kernels[:NEAR], sizes) for _, x in one.spots]
 
 
-def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Tag, ...]:
+def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Text, ...]:
     """Place each ceiling's text at the right end of its line, above or below, else further left.
 
     Texts avoid each other, and points and slopes where possible.
     """
-    tags: list[Tag] = []
+    tags: list[Text] = []
     right = plane.frame.x + plane.frame.w - 6
     discs = _markers(chart, plane, sizes)
     rising = [line for line in roof_lines(chart, plane) if line[0][1] != line[1][1]]
@@ -263,30 +251,32 @@ def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Seque
         start = plane.px(ceiling_start(chart, one.flops_s, plane))
         over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
         clear = (box for box in over if not any(box.hits(disc) for disc in near))
-        tags.append(Tag(one, words, next(clear, free[0] if free else places[0])))
+        box = next(clear, free[0] if free else places[0])
+        tags.append(Text(words, box.x + box.w, box.y + box.h - 2.5, box, "right", roof=one))
     return tuple(tags)
 
 
-def place_compute_bound(chart: Chart, plane: Plane) -> tuple[str, Box] | None:
+def place_compute_bound(chart: Chart, plane: Plane) -> tuple[Text, ...]:
     """Place "compute bound" above the roof, right of the ridge, where it fits."""
     main = chart.main
     if not chart.ceilings or main is None:
-        return None
+        return ()
     top = max(one.flops_s for one in chart.ceilings)
     words = "compute bound"
     wide = text_width(words, TEXT)
     left = max(plane.px(max(top / main.bytes_s, plane.x[0])) + 10, plane.frame.x + 6)
     right = plane.frame.x + plane.frame.w - 8
     if right - left < wide:
-        return None
-    return words, Box(right - wide, plane.py(top) - 17 - TEXT, wide, TEXT + 3)
+        return ()
+    box = Box(right - wide, plane.py(top) - 17 - TEXT, wide, TEXT + 3)
+    return (Text(words, box.x, box.y + TEXT, box, size=TEXT),)
 
 
-def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Level, ...]:
+def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Text, ...]:
     """Place the memory levels below kernels' points, above them on a collision, nowhere without room."""
     if len(chart.levels) < 2:
         return ()
-    levels: list[Level] = []
+    levels: list[Text] = []
     discs = _markers(chart, plane, sizes)
     for at, (one, size) in enumerate(zip(chart.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
@@ -297,18 +287,18 @@ def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Le
             free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in levels))))
             box = next(free, None)
             if box is not None:
-                levels.append(Level(at, level.upper(), box))
+                levels.append(Text(level.upper(), box.x + box.w / 2, box.y + box.h - 1, box, "center", 7.0, kernel=at))
     return tuple(levels)
 
 
 def place_slopes(
     chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]
-) -> tuple[tuple[Slope, ...], list[Box]]:
+) -> tuple[tuple[Text, ...], list[Box]]:
     """Place the text along each bandwidth where it hides least, and return its boxes too.
 
     Text that is unreadable everywhere is dropped, since the legend names the line. The text of main memory always stays.
     """
-    slopes: list[Slope] = []
+    slopes: list[Text] = []
     boxes: list[Box] = []
     points = _markers(chart, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in chart.ridges]
     flat = [line for line in roof_lines(chart, plane) if line[0][1] == line[1][1]]
@@ -336,7 +326,7 @@ def place_slopes(
             if best is None or cost < best[0]:
                 best = cost, sx, sy, covered
         if best is not None and (best[0] <= _UNREADABLE or one == chart.main):
-            slopes.append(Slope(one, words, best[1], best[2], math.degrees(plane.angle)))
+            slopes.append(Text(words, best[1], best[2], bounding_box(best[3]), angle=math.degrees(plane.angle), roof=one))
             boxes += best[3]
     return tuple(slopes), boxes
 
@@ -498,14 +488,19 @@ class Layout:
     labels: tuple[Label, ...]
     legend: tuple[Entry, ...]
     legend_box: Box
-    slopes: tuple[Slope, ...]
-    tags: tuple[Tag, ...]
-    levels: tuple[Level, ...]
-    flat: tuple[str, Box] | None  # "compute bound" above the roof
+    slopes: tuple[Text, ...]  # of bandwidths
+    flat: tuple[Text, ...]  # "compute bound" above the roof, where it fits
+    tags: tuple[Text, ...]  # of ceilings
+    levels: tuple[Text, ...]  # of memory levels at kernels
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
     footer: tuple[str, ...]
     arrows: frozenset[int]  # kernels with an arrow to their roof: those whose label shows the headroom
+
+    @property
+    def texts(self) -> tuple[Text, ...]:
+        """The texts of roofs and memory levels."""
+        return (*self.slopes, *self.flat, *self.tags, *self.levels)
 
 
 class Line(NamedTuple):
@@ -515,20 +510,6 @@ class Line(NamedTuple):
     kernel: int
     start: tuple[float, float]
     end: tuple[float, float]
-
-
-class Text(NamedTuple):
-    """The text of a roof or of a memory level."""
-
-    words: str
-    x: float  # of its baseline, in pixels
-    y: float
-    align: str = "left"
-    size: float = SMALL
-    angle: float = 0.0  # degrees
-    roof: Bandwidth | Ceiling | None = None  # gives its color
-    kernel: int | None = None
-    level: str | None = None
 
 
 def kernel_lines(chart: Chart, layout: Layout) -> list[Line]:
@@ -558,20 +539,6 @@ def kernel_lines(chart: Chart, layout: Layout) -> list[Line]:
             start, end = ((plane.back_x(x), plane.back_y(y)) for x, y in label.leader)
             add("leader", label.kernel, start, end)
     return lines
-
-
-def roof_texts(layout: Layout) -> list[Text]:
-    """Return the texts of roofs and memory levels."""
-    texts = [Text(one.words, one.x, one.y, angle=one.angle, roof=one.bandwidth) for one in layout.slopes]
-    if layout.flat is not None:
-        words, box = layout.flat
-        texts.append(Text(words, box.x, box.y + TEXT, size=TEXT))
-    for tag in layout.tags:
-        texts.append(Text(tag.words, tag.box.x + tag.box.w, tag.box.y + tag.box.h - 2.5, "right", roof=tag.ceiling))
-    for one in layout.levels:
-        x, y = one.box.x + one.box.w / 2, one.box.y + one.box.h - 1
-        texts.append(Text(one.words, x, y, "center", 7.0, kernel=one.kernel, level=one.words))
-    return texts
 
 
 def unit_of(rates: Iterable[float]) -> tuple[float, str]:
@@ -649,14 +616,11 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     if size.inside:
         plane = _headroom(chart, _clear(chart, plane, box))
     sizes = diameters(chart)
-    tags, levels, flat = (
-        place_tags(chart, plane, unit, sizes),
-        place_levels(chart, plane, sizes),
-        place_compute_bound(chart, plane),
-    )
+    tags, levels = place_tags(chart, plane, unit, sizes), place_levels(chart, plane, sizes)
+    flat = place_compute_bound(chart, plane)
     taken = [one.box for one in tags] + ([box] if size.inside and legend else [])
     slopes, slope_boxes = place_slopes(chart, plane, sizes, taken)
-    taken += [*slope_boxes, *([flat[1]] if flat else []), *(one.box for one in levels)]
+    taken += [*slope_boxes, *(one.box for one in (*flat, *levels))]
     labels = place_labels(chart, plane, sizes, taken)
     return Layout(
         size=Size(size.width, height, size.inside),

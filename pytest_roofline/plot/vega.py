@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import draw
-from .layout import LINE, SMALL, Layout, Line, kernel_lines, roof_ends, roof_texts
+from .layout import LINE, SMALL, Layout, Line, kernel_lines, roof_ends
 from .model import Chart, readable
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -194,7 +194,7 @@ def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
 def _texts(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     """Return the texts of roofs and memory levels at their places in the layout."""
     looks, rows = draw.roof_looks(chart), []
-    for one in roof_texts(layout):
+    for one in layout.texts:
         row = _vertex("", layout.plane.back_x(one.x), layout.plane.back_y(one.y) / layout.unit[0])
         color = draw.text_color(one, looks)
         rows.append({**row, "text": one.words, "angle": round(-one.angle, 2), "color": color, "align": one.align})

@@ -90,7 +90,7 @@ def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
     decade_x = layout.plane.px(10.0) - layout.plane.px(1.0)
     decade_y = layout.plane.py(1e9) - layout.plane.py(1e10)
     for slope in layout.slopes:
-        wide = slope.bandwidth
+        wide = slope.roof
         low, high = layout.plane.x[0] * 2, layout.plane.x[1] / 2
         middle = math.sqrt(low * high)
         rise = layout.plane.py(low * wide.bytes_s) - layout.plane.py(high * wide.bytes_s)

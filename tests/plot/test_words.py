@@ -231,7 +231,7 @@ def test_a_ceilings_words_keep_clear_of_points() -> None:
     row = {"gflops": 18500, "dtype": "fp32", "share": 20}
     made, layout = laid({**GPU, "kernels": [{**row, "name": f"k{at}", "intensity": 10.0**at} for at in range(3, 7)]})
     discs = [layout.plane.disc(one.intensity, one.rate, wide) for one, wide in zip(made.kernels, layout.diameters)]
-    (tag,) = (one for one in layout.tags if one.ceiling.name == "fp32 vector")
+    (tag,) = (one for one in layout.tags if one.roof.name == "fp32 vector")
     assert not any(tag.box.hits(disc) for disc in discs)
     assert tag.box.inside(layout.plane.frame)
 
@@ -241,7 +241,7 @@ def test_a_ceilings_words_keep_clear_of_slopes() -> None:
     full = [{"name": f"k{x}", "intensity": x, "gflops": 3400, "share": 30} for x in (30, 100)]  # no room on the right
     ceilings = [{"name": "top", "gflops": 7069}, {"name": "n", "gflops": 3536}]
     made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": full}, NARROW)
-    (tag,) = (one for one in layout.tags if one.ceiling.name == "n")
+    (tag,) = (one for one in layout.tags if one.roof.name == "n")
     assert not any(tag.box.hits(layout.plane.disc(one.intensity, one.rate, 22)) for one in made.kernels)
     lines = roof_lines(made, layout.plane)
     assert not any(tag.box.crossed(line) for line in lines if line[0][1] != line[1][1])

@@ -1,4 +1,4 @@
-"""The gates that fail a test: what each looks at, and what it said of a row."""
+"""The gates that fail a test: what each one checks, and its outcome for a row."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SKIPS = {
     "no_roof": "the roof of the row is unknown",
     "no_baseline": "the row has no baseline",
 }
-
-
+#: Gates on the percent of the roof: ``--roofline-fail-under`` and ``min_pct=`` of a test.
+LIMITS = ("fail_under", "min_pct")
 #: Rows named in one line.
 _NAMED = 3
 
@@ -71,20 +71,20 @@ def _unmodelled(row: Row) -> GateOutcome:
 
 
 def _exceeds_target(row: Row) -> GateOutcome:
-    return _of_speedup("exceeds_target", row, row.check.message if row.check.status == "exceeds_target" else "")
+    return _speedup_outcome("exceeds_target", row, row.check.message if row.check.status == "exceeds_target" else "")
 
 
 def _regression(row: Row) -> GateOutcome:
     if row.check.status == "regression":
         text = row.check.message
-    elif _is_slower(row):  # whatever the roof says of the row
+    elif _is_slower(row):  # also when the roof decided the status
         text = f"{row.check.speedup:.3f}x: slower than the baseline by more than noise ({row.check.status})"
     else:
         text = ""
-    return _of_speedup("regression", row, text)
+    return _speedup_outcome("regression", row, text)
 
 
-def _of_speedup(gate: str, row: Row, failure: str) -> GateOutcome:
+def _speedup_outcome(gate: str, row: Row, failure: str) -> GateOutcome:
     if row.check.speedup is None:
         return GateOutcome(gate, "skipped", "no_baseline")
     if failure and row.entry.confidence == "low" and row.entry.modeled:  # without a model, no doubtful peak is involved

@@ -1,6 +1,6 @@
-"""Every record as a pydantic model, made of the engine's own definitions, for validation and for ``roofline schema``.
+"""``roofline schema``: every record and document as a pydantic model, made from the engine's definitions.
 
-Types come from the records' annotations, meanings, units and closed sets from the engine's tables; nothing is listed twice.
+Types come from the annotations of the records; meanings, units and closed sets come from the engine's tables.
 """
 
 from __future__ import annotations
@@ -13,35 +13,31 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from roofline_engine import check, fields
 
-from .gate import TEST_KINDS
+from .gate import LIMITS, SKIPS, TEST_KINDS
 from .row import GATE_STATUSES, REPORT_SCHEMA, GateOutcome
 
-#: Record, closed sets of its fields, meanings of its fields, fields that the document leaves out.
-_RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]], Mapping[str, Any]]] = {
-    "byte-model": (fields.ByteModel, {}, {}),
-    "entry": (fields.Entry, fields.CLOSED_SETS, fields.FIELDS),
-    "measurement": (
-        check.Measurement,
-        {"source": check.SOURCES, "clock": check.CLOCKS, "cache": check.CACHES},
-        {},
-    ),
-    "overhead": (check.Overhead, {}, {}),
-    "baseline": (check.Baseline, {"kind": check.BASELINE_KINDS}, {}),
+#: Each record with the closed sets of its fields.
+_RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]]]] = {
+    "byte-model": (fields.ByteModel, {}),
+    "entry": (fields.Entry, fields.CLOSED_SETS),
+    "measurement": (check.Measurement, {"source": check.SOURCES, "clock": check.CLOCKS, "cache": check.CACHES}),
+    "overhead": (check.Overhead, {}),
+    "baseline": (check.Baseline, {"kind": check.BASELINE_KINDS}),
     "prediction": (
         check.Prediction,
         {"headroom_class": fields.HEADROOM_CLASSES, "confidence": fields.CONFIDENCES, "roof_axis": fields.ROOF_AXES},
-        {},
     ),
-    "gate": (GateOutcome, {"gate": (*TEST_KINDS, "fail_under", "min_pct"), "status": GATE_STATUSES}, {}),
-    "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}, {}),
+    "gate": (GateOutcome, {"gate": (*TEST_KINDS, *LIMITS), "status": GATE_STATUSES, "code": ("", *SKIPS)}),
+    "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}),
 }
+NAMES = (*_RECORDS, "peaks", "row", "artifact", "report")
 
 
 Stage: Any = Literal[fields.STAGES]
 
 
 class PeaksModel(BaseModel):
-    """The ``peaks`` object of an artifact or a report; rates are dense, bytes/s and FLOP/s."""
+    """The ``peaks`` of an artifact or a report: dense rates in B/s and FLOP/s."""
 
     model_config = ConfigDict(extra="allow", title="peaks")
 
@@ -58,18 +54,18 @@ class PeaksModel(BaseModel):
 
 
 class Degraded(BaseModel):
-    """A kernel that could not be judged, and why."""
+    """A kernel without a work model."""
 
     name: str
-    reason: str
+    reason: str  # why it has none
 
 
 @cache
 def model(name: str) -> type[BaseModel]:
-    """The model of a record or document by its name in ``NAMES``.
+    """Return the model of a record or document, by its name in ``NAMES``.
 
     Raises:
-        KeyError: for another name.
+        KeyError: for any other name.
     """
     if name in _RECORDS:
         return _of_record(name)
@@ -78,7 +74,8 @@ def model(name: str) -> type[BaseModel]:
 
 
 def _of_record(name: str) -> type[BaseModel]:
-    record, sets, meanings = _RECORDS[name]
+    record, sets = _RECORDS[name]
+    meanings = fields.FIELDS if record is fields.Entry else {}
     hints = get_type_hints(record)
     members: dict[str, Any] = {}
     for key in record._fields:
@@ -92,21 +89,21 @@ def _of_record(name: str) -> type[BaseModel]:
             closed: Any = Literal[sets[key]]
             kind = closed | None if type(None) in get_args(kind) else closed
         meaning = meanings.get(key)
-        extra = {"unit": meaning.unit} if meaning is not None and meaning.unit else None
-        members[key] = (kind, Field(default, description=meaning.doc if meaning else None, json_schema_extra=extra))
+        unit: Any = {"unit": meaning.unit} if meaning is not None and meaning.unit else None
+        members[key] = (kind, Field(default, description=meaning.doc if meaning else None, json_schema_extra=unit))
     doc = (record.__doc__ or "").partition("\n")[0]
     return create_model(name, __config__=ConfigDict(extra="forbid", title=name), __doc__=doc, **members)
 
 
 class Work(BaseModel):
-    """Where bytes and FLOPs come from, and the units the FLOPs run on."""
+    """Where bytes and FLOPs come from, and the units that the FLOPs run on."""
 
     source: str | None
     engine: Literal["matrix", "vector"] | None = None
 
 
 def _row() -> type[BaseModel]:
-    fields: dict[str, Any] = {
+    members: dict[str, Any] = {
         "nodeid": (str, ...),
         "kernel": (str | None, None),
         "group": (str | None, None),
@@ -120,11 +117,11 @@ def _row() -> type[BaseModel]:
         "line": (int, 0),
         **{key: (model(key) | None, None) for key in ("measurement", "overhead", "baseline", "prediction")},
     }
-    doc = "One test of a report: the entry of its kernel, with what was measured, predicted and checked."
-    return create_model("row", __base__=model("entry"), __doc__=doc, **fields)
+    doc = "One test of a report: the entry of its kernel, with its measurement, prediction and check."
+    return create_model("row", __base__=model("entry"), __doc__=doc, **members)
 
 
-def _document(name: str, doc: str, entries: type[BaseModel], **fields: Any) -> type[BaseModel]:
+def _document(name: str, doc: str, entries: type[BaseModel], **more: Any) -> type[BaseModel]:
     return create_model(
         name,
         __config__=ConfigDict(extra="allow", title=name),
@@ -136,7 +133,7 @@ def _document(name: str, doc: str, entries: type[BaseModel], **fields: Any) -> t
         ranking_by_expected_gain=(list[str], ...),
         degraded=(list[Degraded], ...),
         skill_errors=(list[str], ...),
-        **fields,
+        **more,
     )
 
 
@@ -168,6 +165,3 @@ def _report() -> type[BaseModel]:
         unmatched_predictions=(list[str], ...),
         unmatched_tests=(list[str], ...),
     )
-
-
-NAMES = (*_RECORDS, "peaks", "row", "artifact", "report")

@@ -170,7 +170,7 @@ def _parts(out: Path) -> Iterator[list[str]]:
     marked: list[str] = []
     table: list[str] = []
     tables = []
-    for line in itertools.chain(child.lines(out, b"|GRbtc"), [""]):
+    for line in itertools.chain(child.lines(out), [""]):
         if line.lstrip().startswith("|"):
             if len(table) < _MOST_LINES:
                 table.append(line)

@@ -168,7 +168,7 @@ def _read_output(out: Path) -> _HarnessRun:
     unread, result, incomplete, shapes = "", "", "", None
     singles: list[RecordRow] = []
     marked: list[str] = []
-    for number, line in enumerate(child.lines(out, b"GRU"), 1):
+    for number, line in enumerate(child.lines(out), 1):
         if line.lstrip().startswith(("GEAK_", "RESULT ")) and len(marked) < _MOST_LINES:
             marked.append(line)
         latency, used, why = _LATENCY.match(line), _SHAPES.match(line), _INCOMPLETE.match(line)

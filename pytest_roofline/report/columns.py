@@ -1,4 +1,4 @@
-"""The columns of a row for people, once for terminal and Markdown; formats and units are the entry's own (``FIELDS``)."""
+"""The columns of a row, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ ALARMS = ("beyond_roof", "exceeds_target", "near_roof", "regression")
 
 
 class Column(NamedTuple):
-    """One column. spare: the order in which columns go when the line is too narrow, 0 stays."""
+    """One column."""
 
     title: str
     text: Callable[[Row], str]
-    right: bool = True
-    spare: int = 0
+    right: bool = True  # whether the text is aligned right
+    spare: int = 0  # the order in which columns are left out of a narrow terminal; 0 stays
 
 
 def duration(seconds: float | None) -> str:
-    """A time with four significant digits and the unit that fits."""
+    """Format a time with four significant digits and the unit that fits."""
     if seconds is None:
         return "-"
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -32,17 +32,17 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e9:.4g} ns"
 
 
-def overhead_told(spent: Overhead) -> str:
-    """What launches and the host cost, and the most that one graph of the launches could win."""
-    count = f"{spent.launches:g} launches, " if spent.launches and spent.launches > 1 else ""
+def describe_overhead(overhead: Overhead) -> str:
+    """Describe the cost of launches and host, and the most that one graph of the launches could win."""
+    launches = f"{overhead.launches:g} launches, " if overhead.launches and overhead.launches > 1 else ""
     return (
-        f"{count}{100 * spent.share:.1f} % of {duration(spent.wall_s)} of wall time is no device time; as one graph it could "
-        f"be up to {spent.graph_speedup:.2f}x faster, whatever the roof says"
+        f"{launches}{100 * overhead.share:.1f} % of {duration(overhead.wall_s)} of wall time is not device time. As one graph "
+        f"the call could be up to {overhead.graph_speedup:.2f}x faster, whatever the roof says"
     )
 
 
 def percent(row: Row) -> str:
-    """The percent of the roof, with the mark of what is impossible."""
+    """Format the percent of the roof, with ``!`` for an impossible one."""
     entry = row.entry
     if entry.suspect and entry.roofline_pct_raw is not None:
         value = 100 * entry.roofline_pct_raw
@@ -63,15 +63,15 @@ def headroom(row: Row) -> str:
     entry = row.entry
     if entry.attainable_speedup is None:
         return "-"
-    shown = f"{entry.attainable_speedup:.2f}x"
+    text = f"{entry.attainable_speedup:.2f}x"
     span = entry.attainable_speedup_range
     if span and f"{span[0]:.2f}" != f"{span[1]:.2f}":
-        shown += f" ({span[0]:.2f}-{span[1]:.2f})"
-    return shown
+        text += f" ({span[0]:.2f}-{span[1]:.2f})"
+    return text
 
 
 def verdict(row: Row) -> str:
-    """The class; for unknown the reason, and what the class would be."""
+    """Format the class; for unknown the reason, or the class with ``?`` where only the confidence is low."""
     entry = row.entry
     if entry.headroom_class != "unknown":
         return entry.headroom_class
@@ -81,7 +81,7 @@ def verdict(row: Row) -> str:
 
 
 def outcome(row: Row) -> str:
-    """The check's status, the measured speedup with it."""
+    """Format the status of the check, with the measured speedup."""
     status, speedup = row.check.status, row.check.speedup
     if status == "not_checked" and speedup is None:
         return "-"
@@ -94,10 +94,10 @@ def _seconds(row: Row) -> float | None:
 
 def _intensity(row: Row) -> str:
     value = row.entry.arithmetic_intensity
-    return f"{value:.3g}" if value else "-"  # 0 is of a copy, and of a kernel whose FLOPs nobody counted
+    return f"{value:.3g}" if value else "-"  # 0 for a copy, and for a kernel with unknown FLOPs
 
 
-#: Behind the row's name, which depends on the other rows.
+#: The columns after the row's name, which depends on the other rows.
 COLUMNS = (
     Column("time", lambda row: duration(_seconds(row))),
     Column("FLOP/B", _intensity, spare=2),

@@ -19,26 +19,26 @@ from ..row import REPORT_SCHEMA, Row
 
 
 class Document:
-    """The rows of a run in the order in which they came, the peaks they were held against, and what went wrong."""
+    """The rows of a run in their order, the peaks of their devices, and the problems of the run."""
 
     def __init__(self, settings: Settings, predictions: Predictions | None) -> None:
         self.settings, self.predictions = settings, predictions
         self.problems: list[str] = []
         self.devices: dict[str, dict[str, Any]] = {}
-        self.written: list[str] = []
-        self._rows: dict[str, Row] = {}
-        self._names: dict[str, str] | None = None
-        self._of: dict[str, list[str]] = {}
+        self.written: list[str] = []  # paths of reports
+        self._rows: dict[str, Row] = {}  # by nodeid
+        self._names: dict[str, str] | None = None  # by nodeid
+        self._nodeids: dict[str, list[str]] = {}  # of the rows of each test
 
     @property
     def rows(self) -> list[Row]:
         return list(self._rows.values())
 
     def add(self, rows: Iterable[Row], problems: Iterable[str], devices: Mapping[str, dict[str, Any]], test: str = "") -> None:
-        """Take the rows of one test, which ``forget`` knows by its nodeid."""
-        taken = {row.nodeid: row for row in rows}
-        self._rows.update(taken)
-        self._of[test] = list(taken)
+        """Add the rows of one test. ``test``: its nodeid, for ``forget``."""
+        by_nodeid = {row.nodeid: row for row in rows}
+        self._rows.update(by_nodeid)
+        self._nodeids[test] = list(by_nodeid)
         self._names = None
         self.problems += [line for line in problems if line not in self.problems]
         self.devices.update(devices)
@@ -50,17 +50,17 @@ class Document:
         return printable(self._names[row.nodeid])
 
     def forget(self, nodeid: str) -> None:
-        """Drop the rows of a test, which starts another time; it may not come to measure again."""
-        for name in self._of.pop(nodeid, ()):
+        """Drop the rows of a test that starts again."""
+        for name in self._nodeids.pop(nodeid, ()):
             self._rows.pop(name, None)
         self._names = None
 
     def by_share(self) -> list[Row]:
-        """By share of GPU time where a prediction gives one, then by time."""
+        """Sort the rows by share of GPU time, where a prediction gives one, then by time."""
         return sorted(self.rows, key=lambda row: (-(row.entry.pct_gpu_time or 0.0), -(row.entry.t_unit_ms or 0.0)))
 
     def by_gain(self) -> list[Row]:
-        """Rankable rows by expected gain, where they have no share by what is left of their own time; then the rest."""
+        """Sort rankable rows by expected gain end to end, else by their own attainable speedup; then the others."""
 
         def key(row: Row) -> tuple[int, float]:
             entry = row.entry
@@ -73,7 +73,7 @@ class Document:
         return sorted(self.by_share(), key=key)
 
     def unmatched(self) -> tuple[list[str], list[str]]:
-        """Predictions that no test was of, and measured tests without a prediction."""
+        """Return the predictions without a test, and the measured tests without a prediction."""
         if self.predictions is None:
             return [], []
         used = {row.prediction.kernel for row in self.rows if row.prediction is not None}
@@ -81,14 +81,14 @@ class Document:
         return kernels, [row.nodeid for row in self.rows if row.prediction is None and row.measurement is not None]
 
     def header(self, devices: Devices) -> str:
-        """What the run is held against, as far as it is known before the first row."""
+        """Describe the device, the noise and the gates, as far as they are known before the first row."""
         chosen = self.settings.device
-        found = devices.resolved.get(chosen)
+        peaks = devices.resolved.get(chosen)
         parts = [printable(chosen)]
-        if found is not None and found.hbm_bw_bytes_s:
-            best = [f"{dtype} {quantity(found.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in found.flops]
-            parts = [printable(found.product or chosen), quantity(found.hbm_bw_bytes_s, "B/s"), *best]
-            parts.append(f"peaks: {found.source}, {found.confidence} confidence")
+        if peaks is not None and peaks.hbm_bw_bytes_s:
+            best = [f"{dtype} {quantity(peaks.flops[dtype], 'FLOP/s')}" for dtype in ("bf16", "fp8") if dtype in peaks.flops]
+            parts = [printable(peaks.product or chosen), quantity(peaks.hbm_bw_bytes_s, "B/s"), *best]
+            parts.append(f"peaks: {peaks.source}, {peaks.confidence} confidence")
         elif chosen in (AUTO, CPU):
             parts = [f"device {chosen}"]
         gates = sorted(self.settings.fail_on)
@@ -96,7 +96,7 @@ class Document:
         return ", ".join([*parts, f"noise {self.settings.noise:.1%}", *([f"fails on {', '.join(gates)}"] if gates else [])])
 
     def summary(self) -> dict[str, Any]:
-        """What goes to the top of a pytest-benchmark JSON."""
+        """Return what goes to the top level of a pytest-benchmark JSON."""
         counts: dict[str, int] = {}
         for row in self.rows:
             counts[row.check.status] = counts.get(row.check.status, 0) + 1
@@ -106,7 +106,7 @@ class Document:
         return next(iter(self.devices.values()), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report, ``roofline-report/1``."""
+        """Return the report, ``roofline-report/1``."""
         rows = self.rows
         peaks = self._peaks()
         kernels, tests = self.unmatched()
@@ -147,15 +147,18 @@ _JUNIT_FIELDS = (
 
 
 def properties(row: Row) -> list[tuple[str, str]]:
-    """``roofline_<field>`` of a row; what is not known is left out, and of an impossible ratio the 1 that it is clamped to."""
+    """Return the JUnit properties ``roofline_<field>`` of a row. Unknown fields are left out.
+
+    An impossible ratio is given as ``roofline_pct_raw``: ``roofline_pct`` is clamped to 1.
+    """
     fields = ["roofline_pct_raw" if name == "roofline_pct" and row.entry.suspect else name for name in _JUNIT_FIELDS]
-    found = [(f"roofline_{name.removeprefix('roofline_')}", getattr(row.entry, name)) for name in fields]
-    found += [
-        ("roofline_device", row.device),
-        ("roofline_work", row.work_source),
-        ("roofline_speedup", row.check.speedup),
-        ("roofline_check", row.check.status),
-    ]
+    values = {f"roofline_{name.removeprefix('roofline_')}": getattr(row.entry, name) for name in fields}
+    values |= {
+        "roofline_device": row.device,
+        "roofline_work": row.work_source,
+        "roofline_speedup": row.check.speedup,
+        "roofline_check": row.check.status,
+    }
     return [
-        (key, format(value, ".6g") if isinstance(value, float) else str(value)) for key, value in found if value is not None
+        (key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in values.items() if value is not None
     ]

@@ -1,4 +1,4 @@
-"""The report as Markdown: the table, the contradictions, both rankings, and the notes folded."""
+"""The report as Markdown, and GitHub's job summary and annotations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .columns import ALARMS, COLUMNS
 if TYPE_CHECKING:
     from .document import Document
 
-#: The interface shows ten annotations of a kind per step; the worst come first.
+#: GitHub shows ten annotations of a kind for each step; the worst come first.
 _MOST = 10
 _KINDS = ("beyond_roof", "exceeds_target")
 
 
 def text(document: Document) -> str:
-    """The whole report."""
+    """Return the whole report: the table, the contradictions, both rankings, and the notes folded."""
     measured = [row for row in document.rows if row.measurement is not None]
     parts = ["# Roofline headroom", *[f"- {plain_text(name)}: {_peaks(peaks)}" for name, peaks in document.devices.items()]]
     if measured:
@@ -33,7 +33,7 @@ def text(document: Document) -> str:
         parts.append("No measured kernel.")
     alarms = [row for row in document.rows if row.check.status in ALARMS or row.failed]
     if alarms:
-        parts += ["## Checks", "\n".join(f"- {code(document.name(row))} {plain_text(_said(row))}" for row in alarms)]
+        parts += ["## Checks", "\n".join(f"- {code(document.name(row))} {plain_text(_verdict(row))}" for row in alarms)]
     if len(measured) > 1 and any(row.entry.rankable for row in measured):
         parts.append("## The two rankings")
         shares, gains = document.by_share(), document.by_gain()
@@ -41,14 +41,14 @@ def text(document: Document) -> str:
         parts.append(table([["rank", "by measured share or time", "by expected gain"], *pairs]))
     notes = [f"- {code(row.nodeid)}: {plain_text(join_notes(row.entry.notes))}" for row in document.rows if row.entry.notes]
     if notes:
-        parts += ["<details><summary>What each figure rests on</summary>", "\n".join(notes), "</details>"]
+        parts += ["<details><summary>Notes on each row</summary>", "\n".join(notes), "</details>"]
     if document.problems:
-        parts += ["## What could not be done", *[f"- {plain_text(line)}" for line in document.problems]]
-    parts.append("roofline_pct says how well a kernel spends its byte and FLOP budget, not whether that budget is needed.")
+        parts += ["## Problems", *[f"- {plain_text(line)}" for line in document.problems]]
+    parts.append("roofline_pct says how well a kernel spends its byte and FLOP budget, not whether that budget is necessary.")
     return "\n\n".join(parts) + "\n"
 
 
-def _said(row: Row) -> str:
+def _verdict(row: Row) -> str:
     return f"fails: {row.failed}" if row.failed else f"{row.check.status}: {row.check.message}"
 
 
@@ -59,29 +59,30 @@ def _peaks(peaks: dict[str, object]) -> str:
 
 
 def append_summary(path: str, text: str) -> None:
-    """Append to ``$GITHUB_STEP_SUMMARY``, which other steps write to as well."""
+    """Append to ``$GITHUB_STEP_SUMMARY``, which other steps write to, too."""
     with open(path, "a", encoding="utf-8") as handle:
         handle.write(text + "\n")
 
 
 def annotate(rows: Iterable[Row]) -> None:
-    """Print workflow commands for contradictions, errors for rows that failed their test."""
-    told = [row for row in rows if row.failed or row.check.status in _KINDS]
-    told.sort(key=lambda row: (not row.failed, _KINDS.index(row.check.status) if row.check.status in _KINDS else len(_KINDS)))
-    for row in told[:_MOST]:
+    """Print workflow commands: errors for rows that failed their test, warnings for other contradictions."""
+    ranks = {status: rank for rank, status in enumerate(_KINDS)}
+    alarms = [row for row in rows if row.failed or row.check.status in ranks]
+    alarms.sort(key=lambda row: (not row.failed, ranks.get(row.check.status, len(ranks))))
+    for row in alarms[:_MOST]:
         level = "error" if row.failed else "warning"
-        text = row.failed or f"{row.check.status}: {row.check.message}"
-        place = (
-            f"file={escaped_property(row.path)},line={row.line},title={escaped_property('roofline: ' + row.entry.short_name)}"
-        )
-        line, encoding = f"\n::{level} {place}::{escaped(text)}\n", getattr(sys.stdout, "encoding", None) or "utf-8"
+        title = escaped_property(f"roofline: {row.entry.short_name}")
+        place = f"file={escaped_property(row.path)},line={row.line},title={title}"
+        line = f"\n::{level} {place}::{escaped(row.failed or _verdict(row))}\n"
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def escaped(text: str) -> str:
-    """Escaped as the runner's own toolkit does: ``%`` and line ends."""
+    """Escape ``%`` and line ends, as GitHub's own toolkit does."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def escaped_property(text: str) -> str:
+    """Escape the value of a property, in which ``:`` and ``,`` are special, too."""
     return escaped(text).replace(":", "%3A").replace(",", "%2C")

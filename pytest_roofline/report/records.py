@@ -13,7 +13,7 @@ from roofline_engine.units import printable
 
 from ..records.row import REFUSED_CODES
 from ..row import Row
-from .columns import duration, overhead_told
+from .columns import describe_overhead, duration
 
 #: Rows printed one by one: the worst, and of each kind of refusal and claim.
 _WORST = 10
@@ -110,7 +110,7 @@ class Tally:
                 yield f"    to confirm: {EXPERIMENTS[row.check.cause]}"
         for row in self._overhead.rows():
             if row.overhead:
-                yield f"launch overhead: {_place(row)}: {overhead_told(row.overhead)}"
+                yield f"launch overhead: {_place(row)}: {describe_overhead(row.overhead)}"
         for cause, count in self.claims.most_common():
             yield f"printed figures that differ, {count} by {cause}:"
             for row in self._examples["claim", cause]:

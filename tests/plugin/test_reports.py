@@ -202,7 +202,7 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(GATE)
     assert ran.code == 0
-    assert "no row has a baseline, so regression could fail none: --roofline-baseline" in ran.section
+    assert "regression checked nothing: no row has a baseline. Use --roofline-baseline" in ran.section
 
 
 # Settings that cannot be meant.
@@ -361,7 +361,7 @@ def test_launch_overhead_is_told_beside_the_roof(project: Project) -> None:
         "share": pytest.approx(0.5),
         "graph_speedup": pytest.approx(2.0),
     }
-    assert "launch overhead: test_stream: 12 launches, 50.0 % of 400 us of wall time is no device time" in ran.out
+    assert "launch overhead: test_stream: 12 launches, 50.0 % of 400 us of wall time is not device time" in ran.out
     assert "could be up to 2.00x faster, whatever the roof says" in ran.out
 
 

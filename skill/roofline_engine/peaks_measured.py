@@ -1,13 +1,12 @@
-"""Measured ceilings as other tools write them, told apart by content.
+"""Measured ceilings of other tools, recognized by content, checked and laid over the peaks of the run's device.
 
-``read_ceilings`` knows rocprof-compute's ``roofline.csv``, TraceLens' arch JSON (max-achievable FLOPs), the Empirical
-Roofline Tool's ``roofline.json`` and carm-roofline's ``benchmarks.jsonl``. ``lay_over`` checks every figure and lays it over
-the table's.
+``read_ceilings`` reads rocprof-compute's ``roofline.csv``, TraceLens' arch JSON (max-achievable FLOPs), the Empirical
+Roofline Tool's ``roofline.json`` and carm-roofline's ``benchmarks.jsonl``; ``lay_over`` checks each figure.
 
-A measured ceiling is a lower bound of the hardware's: the roof of an axis is the larger of table and measurement. The smaller
-measured ones are kept as *achievable*, beside the roof. A figure that cannot be right is not used, and one line says why:
-a benchmark at half rate (rocm-amdgpu-bench#24), one die of a package (rocprofiler-compute#712), more than the highest clock
-gives (rocprofiler-compute#691).
+A measured ceiling is a lower bound of what the hardware can do: the roof of an axis is the larger of table and measurement.
+Smaller measured figures are *achievable*, shown with the roof. A figure that cannot be right is not used, and one line gives
+the reason: a benchmark at half rate (rocm-amdgpu-bench#24), one die of a package (rocprofiler-compute#712), more than the
+highest clock gives (rocprofiler-compute#691).
 """
 
 from __future__ import annotations
@@ -37,38 +36,31 @@ CACHES = ("l2", "l1", "lds", "mall", "l3")
 
 
 class Ceiling(NamedTuple):
-    """One measured figure: bytes/s of ``memory`` or a cache, FLOP/s of an axis such as ``matrix.bf16``.
+    """One measured figure."""
 
-    where: file, row and column. best: of the rounds, whose middle ``value`` is; None where the file has no rounds.
-    """
-
-    axis: str
-    value: float
-    where: str
-    best: float | None = None
+    axis: str  # memory, a cache of CACHES, or a compute axis such as matrix.bf16
+    value: float  # bytes/s or FLOP/s, the middle of the rounds
+    where: str  # file, row and column
+    best: float | None = None  # of the rounds; None where the file has none
 
 
 class Overlay(NamedTuple):
-    """The ceilings of one file.
-
-    device: the device's name as the file gives it. gfx: the architecture, where a file beside it says. gemm: whole GEMMs were
-    timed, not instructions. host: a CPU was measured. narrow: why its bandwidth is not the whole device's.
-    """
+    """The ceilings of one file."""
 
     tool: str
-    label: str
+    label: str  # the file's name, for messages
     ceilings: tuple[Ceiling, ...]
-    device: str | None = None
-    gfx: str | None = None
-    gemm: bool = False
-    host: bool = False
-    narrow: str = ""
+    device: str | None = None  # the name that the file gives
+    gfx: str | None = None  # the architecture, where a neighboring file gives it
+    gemm: bool = False  # whole GEMMs were timed, not instructions
+    host: bool = False  # a CPU was measured
+    narrow: str = ""  # why the bandwidth is not of the whole device
 
 
 def read_ceilings(path: str, device: str | None = None) -> Overlay | None:
-    """The measured ceilings in ``path``; None where it holds none of the four formats (a peak table, perhaps).
+    """Return the measured ceilings in ``path``; None for another format, such as a peak table.
 
-    device: which one, where a file holds several that differ (rocprof-compute's device id, carm's machine).
+    device: which device, where the file has several that differ (rocprof-compute's device id, carm's machine).
 
     Raises:
         ValueError: one line naming the file and the place.
@@ -137,7 +129,7 @@ def _from_json(text: str, label: str, device: str | None) -> Overlay:
             return _from_tracelens(data, label)
         if isinstance(data.get("empirical"), dict):
             return _from_ert(data["empirical"], label)
-    raise ValueError(f"{label}: JSON of no kind known: expected TraceLens arch, ERT roofline.json or carm benchmarks.jsonl")
+    raise ValueError(f"{label}: unknown JSON: expected TraceLens arch, ERT roofline.json or carm benchmarks.jsonl")
 
 
 def _load(text: str, where: str) -> object:
@@ -147,15 +139,15 @@ def _load(text: str, where: str) -> object:
         raise ValueError(f"{where}: not JSON: {error}") from None
 
 
-def _some(ceilings: Iterable[Ceiling], label: str) -> tuple[Ceiling, ...]:
-    found = tuple(ceilings)
-    if not found:
+def _not_empty(ceilings: Iterable[Ceiling], label: str) -> tuple[Ceiling, ...]:
+    ceilings = tuple(ceilings)
+    if not ceilings:
         raise ValueError(f"{label}: no measured figure in it")
-    return found
+    return ceilings
 
 
 def _dtype(name: object, where: str) -> str:
-    """The table's name of a dtype; ValueError names the place."""
+    """Return the peak table's name of a dtype; ValueError names the place."""
     try:
         dtype = parse_dtype(name)
     except ValueError as error:
@@ -163,13 +155,13 @@ def _dtype(name: object, where: str) -> str:
     return dtype.peak or dtype.name
 
 
-#: Columns of rocprof-compute's roofline.csv (rocm-amdgpu-bench, utils/benchmark.py): GB/s and GFLOP/s; the mean over the
-#: experiments, beside it the ends of its confidence interval (``HBMBwLow``, ``hbmBwHigh``). 0 is a type the device lacks.
+#: Columns of rocprof-compute's roofline.csv (rocm-amdgpu-bench, utils/benchmark.py): GB/s and GFLOP/s, the mean over the
+#: experiments; ``HBMBwLow`` and ``hbmBwHigh`` are the ends of its confidence interval. 0 is a type that the device lacks.
 _ROCPROF = {"hbmbw": "memory", "mallbw": "mall", "l2bw": "l2", "l1bw": "l1", "ldsbw": "lds"}
 
 
 def _rocprof_axes(column: str) -> tuple[str, ...]:
-    """``MFMABF16Flops`` is matrix.bf16, ``FP32Flops`` vector.fp32, ``MFMAF6F4Flops`` both types, ``device`` none."""
+    """Return the axes of a column: ``MFMABF16Flops`` is matrix.bf16, ``FP32Flops`` vector.fp32, ``MFMAF6F4Flops`` two."""
     name = column.strip().lower()
     if name in _ROCPROF:
         return (_ROCPROF[name],)
@@ -179,14 +171,14 @@ def _rocprof_axes(column: str) -> tuple[str, ...]:
     name = name[: -len(kind)]
     engine = "matrix." if name.startswith(("mfma", "wmma")) else "vector."
     name = name[4:] if engine == "matrix." else name
-    found = []
-    for one in ("f6", "f4") if name == "f6f4" else (name[2:] if name.startswith("mx") else name,):
+    axes = []
+    for spelling in ("f6", "f4") if name == "f6f4" else (name[2:] if name.startswith("mx") else name,):
         try:
-            dtype = parse_dtype(one)
+            dtype = parse_dtype(spelling)
         except ValueError:
             continue
-        found.append(engine + (dtype.peak or dtype.name))
-    return tuple(found)
+        axes.append(engine + (dtype.peak or dtype.name))
+    return tuple(axes)
 
 
 def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overlay:
@@ -206,7 +198,7 @@ def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overl
     for column, name in enumerate(header):
         axes = _rocprof_axes(name)
         top = low.index(low[column] + "high") if low[column] + "high" in low else None
-        seen: list[tuple[float, float | None, str, str]] = []
+        figures: list[tuple[float, float | None, str, str]] = []
         for at, row in body if axes else ():
             where = f"{label}: line {at}, {name}"
             if column >= len(row):
@@ -215,10 +207,10 @@ def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overl
                 continue
             value = number(row[column], where, above=0) * 1e9
             best = number(row[top], f"{label}: line {at}, {header[top]}", above=0) * 1e9 if top and top < len(row) else None
-            seen.append((value, best, where, row[id_at].strip()))
-        if not seen:
+            figures.append((value, best, where, row[id_at].strip()))
+        if not figures:
             continue
-        most, least = max(seen, key=lambda item: item[0]), min(seen, key=lambda item: item[0])
+        most, least = max(figures, key=lambda item: item[0]), min(figures, key=lambda item: item[0])
         if most[0] > (1 + AGREEMENT) * least[0]:
             raise ValueError(
                 f"{label}: {name} is {least[0] / 1e9:.5g} on device {printable(least[3])} and {most[0] / 1e9:.5g} on device "
@@ -226,11 +218,11 @@ def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overl
             )
         ceilings += [Ceiling(axis, most[0], most[2], most[1]) for axis in axes]
     gfx, narrow = _sysinfo(os.path.join(os.path.dirname(path), "sysinfo.csv"))
-    return Overlay("rocprof-compute", label, _some(ceilings, label), gfx=gfx, narrow=narrow)
+    return Overlay("rocprof-compute", label, _not_empty(ceilings, label), gfx=gfx, narrow=narrow)
 
 
 def _sysinfo(path: str) -> tuple[str | None, str]:
-    """What rocprof-compute wrote beside its roofline: the architecture, and a memory partition that is not the whole."""
+    """Return the architecture in rocprof-compute's sysinfo.csv, and its memory partition where that is not the whole."""
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline="") as handle:
             row = next(csv.DictReader(handle))
@@ -242,7 +234,7 @@ def _sysinfo(path: str) -> tuple[str | None, str]:
 
 
 def _from_tracelens(data: Mapping[str, object], label: str) -> Overlay:
-    """``mem_bw_gbps`` in GB/s, ``max_achievable_tflops`` in TFLOP/s by ``matrix_`` or ``vector_`` and dtype."""
+    """Read ``mem_bw_gbps`` in GB/s, and ``max_achievable_tflops`` in TFLOP/s by ``matrix_`` or ``vector_`` and dtype."""
     ceilings = []
     if data.get("mem_bw_gbps") is not None:
         where = f"{label}: mem_bw_gbps"
@@ -259,11 +251,11 @@ def _from_tracelens(data: Mapping[str, object], label: str) -> Overlay:
         ceilings.append(Ceiling(f"{engine}.{_dtype(name, where)}", rate, where))
     device = data.get("name")
     named = device if isinstance(device, str) else None
-    return Overlay("TraceLens", label, _some(ceilings, label), device=named, gemm=True)
+    return Overlay("TraceLens", label, _not_empty(ceilings, label), device=named, gemm=True)
 
 
 def _from_ert(data: Mapping[str, object], label: str) -> Overlay:
-    """``{"gbytes": {"data": [["L1", GB/s], ["DRAM", ...]]}, "gflops": {"data": [["GFLOPs", ...]]}}``, the best of all trials.
+    """Read ``{"gbytes": {"data": [["L1", GB/s], ["DRAM", ...]]}, "gflops": {"data": [["GFLOPs", ...]]}}``, the best trials.
 
     ERT's kernels are in double precision, on the vector units; later versions put the precision before ``GFLOPs``.
     """
@@ -289,11 +281,11 @@ def _from_ert(data: Mapping[str, object], label: str) -> Overlay:
     config = meta.get("CONFIG") if isinstance(meta, dict) else None
     gpu = config.get("ERT_GPU") if isinstance(config, dict) else None
     on_gpu = str(gpu[0] if isinstance(gpu, list) and gpu else gpu).strip().lower() == "true"
-    return Overlay("ERT", label, _some(ceilings, label), host=not on_gpu)
+    return Overlay("ERT", label, _not_empty(ceilings, label), host=not on_gpu)
 
 
 def _from_carm(records: list[tuple[int, object]], label: str, device: str | None) -> Overlay:
-    """One benchmark a line: ``type`` memory has ``bandwidth_gbps`` at a ``cache_level``, arithmetic ``performance_gops``.
+    """Read one benchmark a line: ``type`` memory has ``bandwidth_gbps`` at a ``cache_level``, arithmetic ``performance_gops``.
 
     A roof is the best configuration (ISA, threads, load:store mix, operation); its repeats are the rounds.
     """
@@ -317,16 +309,16 @@ def _from_carm(records: list[tuple[int, object]], label: str, device: str | None
         names = ", ".join(sorted(map(printable, machines)))
         raise ValueError(f"{label}: several machines ({names}): name the run's with --peaks-device")
     best: dict[str, Ceiling] = {}
-    for (axis, *_), seen in rounds.items():
-        seen.sort()
-        value, where = seen[len(seen) // 2]
+    for (axis, *_), repeats in rounds.items():
+        repeats.sort()
+        value, where = repeats[len(repeats) // 2]
         if axis not in best or value > best[axis].value:
-            best[axis] = Ceiling(axis, value, where, seen[-1][0] if len(seen) > 1 else None)
-    return Overlay("carm-roofline", label, _some(best.values(), label), device=next(iter(machines), None), host=True)
+            best[axis] = Ceiling(axis, value, where, repeats[-1][0] if len(repeats) > 1 else None)
+    return Overlay("carm-roofline", label, _not_empty(best.values(), label), device=next(iter(machines), None), host=True)
 
 
 def carm_figure(row: Mapping[str, object], where: str) -> tuple[str, str, float] | None:
-    """Axis, key and figure (bytes/s or FLOP/s) of one of carm-roofline's records; None for one that is no roof.
+    """Return axis, key and figure (bytes/s or FLOP/s) of one of carm-roofline's records; None for one that is no roof.
 
     Raises:
         ValueError: naming ``where`` and the key.
@@ -337,7 +329,7 @@ def carm_figure(row: Mapping[str, object], where: str) -> tuple[str, str, float]
     elif row.get("type") == "arithmetic":
         axis, key = f"vector.{_dtype(row.get('data_type'), where)}", "performance_gops"
     else:
-        return None  # a mixed series shows the roof at chosen intensities, a sweep has sizes for levels
+        return None  # a mixed series shows the roof at chosen intensities, a sweep has sizes in place of levels
     return axis, key, number(row.get(key), f"{where}, {key}", above=0) * 1e9
 
 
@@ -354,35 +346,35 @@ _NOMINAL = 0.01
 
 
 def lay_over(peaks: Peaks, overlay: Overlay, table: Table | None) -> tuple[Peaks, list[str]]:
-    """Lay measured ceilings over ``peaks``: (the peaks, one line for each figure that was not used).
+    """Lay measured ceilings over ``peaks``: return the peaks, and one line for each figure that was not used.
 
     Raises:
-        ValueError: when the file as a whole is of another device.
+        ValueError: when the file is of another device.
     """
-    _same_device(peaks, overlay, table)
+    _check_device(peaks, overlay, table)
     listed = bool(peaks.hbm_bw_bytes_s or peaks.flops or peaks.vector)
-    right: dict[str, Ceiling] = {}
-    refused, strangers = [], []
+    valid: dict[str, Ceiling] = {}
+    refused, unlisted = [], []
     for ceiling in overlay.ceilings:
         if ceiling.axis in CACHES:
             continue
         rated = _rated(peaks, ceiling.axis)
         if listed and rated is None:
-            strangers.append(ceiling.axis)
+            unlisted.append(ceiling.axis)
             continue
-        wrong = _wrong(peaks, overlay, ceiling, rated)
-        if wrong:
-            refused.append(f"{ceiling.where}: {quantity(ceiling.value, _unit(ceiling.axis))} {wrong}; not used")
-        elif ceiling.axis not in right or ceiling.value > right[ceiling.axis].value:
-            right[ceiling.axis] = ceiling
-    refused += _unequal_halves(peaks, right)
-    if strangers:
-        names = ", ".join(sorted(set(strangers)))
+        fault = _find_fault(peaks, overlay, ceiling, rated)
+        if fault:
+            refused.append(f"{ceiling.where}: {quantity(ceiling.value, _unit(ceiling.axis))} {fault}; not used")
+        elif ceiling.axis not in valid or ceiling.value > valid[ceiling.axis].value:
+            valid[ceiling.axis] = ceiling
+    refused += _drop_unequal_half(peaks, valid)
+    if unlisted:
+        names = ", ".join(sorted(set(unlisted)))
         refused.append(f"{overlay.label}: no figure of {peaks.product or peaks.gfx} to check {names} against; not used")
-    if not right:
+    if not valid:
         first = refused[0] if refused else f"{overlay.label}: only caches were measured"
         raise ValueError(f"{first}; no figure of the file fits {peaks.product or peaks.gfx or 'this device'}")
-    return _laid(peaks, overlay, right, listed), refused
+    return _combine(peaks, overlay, valid, listed), refused
 
 
 def _unit(axis: str) -> str:
@@ -397,29 +389,30 @@ def _rated(peaks: Peaks, axis: str) -> float | None:
 
 
 def _highest(peaks: Peaks, axis: str, rated: float) -> float:
-    """The most that a right measurement of the axis can be."""
+    """Return the most that a right measurement of the axis can be."""
     if axis == "memory":
         return OVER_BUS * max(rated, peaks.hbm_bw_limit_bytes_s or 0.0)
     top = peaks.highest(axis)
     return OVER_CLOCK * max(rated, top) if top else rated * clock_margin(peaks.product)
 
 
-def _same_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:
+def _check_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:
     run = peaks.product or peaks.gfx
     if overlay.host and run:
         raise ValueError(f"{overlay.label}: {overlay.tool} measured a CPU, the run was made on {printable(run)}")
     if overlay.gfx and peaks.gfx and overlay.gfx.split(":")[0] != peaks.gfx:
         where = f"{overlay.label}: measured on {printable(overlay.gfx)} (sysinfo.csv)"
         raise ValueError(f"{where}, the run was made on {peaks.gfx}")
-    named = table.find(overlay.device) if table and overlay.device and not overlay.host else []
-    if named and peaks.product not in (None, *(block.id for block in named)):
-        raise ValueError(f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on {run}")
-    if named and peaks.gfx and peaks.gfx not in [block.text("gfx") for block in named]:
-        raise ValueError(f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on {peaks.gfx}")
+    products = table.find(overlay.device) if table and overlay.device and not overlay.host else []
+    where = f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on"
+    if products and peaks.product not in (None, *(block.id for block in products)):
+        raise ValueError(f"{where} {run}")
+    if products and peaks.gfx and peaks.gfx not in [block.text("gfx") for block in products]:
+        raise ValueError(f"{where} {peaks.gfx}")
 
 
-def _wrong(peaks: Peaks, overlay: Overlay, ceiling: Ceiling, rated: float | None) -> str:
-    """Why a figure cannot be the ceiling of its axis; empty when it can."""
+def _find_fault(peaks: Peaks, overlay: Overlay, ceiling: Ceiling, rated: float | None) -> str:
+    """Return why a figure cannot be the ceiling of its axis; empty when it can."""
     axis, value = ceiling.axis, ceiling.value
     if "." in axis:
         low, high = HOST_FLOPS_BOUNDS if overlay.host else FLOPS_BOUNDS
@@ -432,45 +425,46 @@ def _wrong(peaks: Peaks, overlay: Overlay, ceiling: Ceiling, rated: float | None
         if cache and value > cache.value:
             return f"is over the {quantity(cache.value, 'B/s')} of the L2: measured out of a cache"
         if overlay.narrow:
-            return f"is not the whole device's: {overlay.narrow}"
+            return f"is not of the whole device: {overlay.narrow}"
     if rated is None:
         return ""
     ratio, top = value / rated, _highest(peaks, axis, rated)
     if axis in peaks.unvalidated:
-        return "has nothing to be checked against: the table's own figure breaks a rule"
+        return "cannot be checked: the table's figure breaks a rule"
     if value > top:
         return f"is {ratio:.3g}x the rated {quantity(rated, _unit(axis))}, over what clock and bus allow{telltale(ratio)}"
     floor = UNDER_GEMM if overlay.gemm and axis.startswith("matrix.") else UNDER_ARITHMETIC
     if ratio < floor:
-        guess = telltale(ratio) or ": a faulty benchmark, or a part of the device?"
-        return f"is {ratio:.3g} of the rated {quantity(rated, _unit(axis))}, under {floor:g}{guess}"
+        cause = telltale(ratio) or ": a faulty benchmark, or a part of the device?"
+        return f"is {ratio:.3g} of the rated {quantity(rated, _unit(axis))}, under {floor:g}{cause}"
     if overlay.gemm and abs(ratio - 1) <= _NOMINAL:
-        return "is the data sheet's figure, no measurement"
+        return "is the figure of the data sheet, not a measurement"
     vector = peaks.vector.get(axis[len("matrix.") :]) if axis.startswith("matrix.") else None
     if overlay.gemm and vector and rated > 1.5 * vector and abs(value / vector - 1) <= 2 * _NOMINAL:
         return f"is the rated {quantity(vector, 'FLOP/s')} of the vector units"
     return ""
 
 
-def _unequal_halves(peaks: Peaks, right: dict[str, Ceiling]) -> list[str]:
-    """BF16 and FP16 where the device runs them alike: the slower of two that differ is a faulty benchmark."""
-    pair = [right[axis] for axis in ("matrix.bf16", "matrix.fp16") if axis in right]
+def _drop_unequal_half(peaks: Peaks, valid: dict[str, Ceiling]) -> list[str]:
+    """Drop the slower of BF16 and FP16 where they differ and the device runs them alike: its benchmark is faulty."""
+    pair = [valid[axis] for axis in ("matrix.bf16", "matrix.fp16") if axis in valid]
     rated = [peaks.flops.get(dtype) for dtype in ("bf16", "fp16")]
     if len(pair) < 2 or not (rated[0] and rated[1] and abs(rated[0] / rated[1] - 1) <= 0.01):
         return []
     slow, fast = sorted(pair, key=lambda item: item.value)
     if slow.value >= BF16_FP16 * fast.value:
         return []
-    del right[slow.axis]
-    told = f"is {slow.value / fast.value:.3g} of {fast.axis}, which this device runs at the same rate"
-    return [f"{slow.where}: {quantity(slow.value, 'FLOP/s')} {told}; not used"]
+    del valid[slow.axis]
+    fault = f"is {slow.value / fast.value:.3g} of {fast.axis}, which this device runs at the same rate"
+    return [f"{slow.where}: {quantity(slow.value, 'FLOP/s')} {fault}; not used"]
 
 
-def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: bool) -> Peaks:
+def _combine(peaks: Peaks, overlay: Overlay, valid: Mapping[str, Ceiling], listed: bool) -> Peaks:
+    """Return ``peaks`` with the valid ceilings; listed: the table has figures of this device."""
     roofs: dict[str, float] = {}
     achievable: dict[str, float] = {}
     doubtful = []
-    for axis, ceiling in right.items():
+    for axis, ceiling in valid.items():
         rated = _rated(peaks, axis)
         if rated is not None and ceiling.value <= rated:
             achievable[axis] = ceiling.value
@@ -480,14 +474,14 @@ def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: 
         agrees = ceiling.best is None and rated is not None and ceiling.value <= (1 + AGREEMENT) * rated
         if not (steady or agrees):
             doubtful.append(axis)
-    what = f"measured by {overlay.tool} ({overlay.label}): {', '.join(right)}"
+    what = f"measured by {overlay.tool} ({overlay.label}): {', '.join(valid)}"
     used = f"over the table and so the roof: {', '.join(roofs)}" if roofs else "none is over the table, which stays the roof"
     note = join_sentences(what, used if listed else "the only figures of this device", peaks.note if listed else "")
     if overlay.host and overlay.device:
         note = join_sentences(note, f"machine {printable(overlay.device)}")
-    laid = peaks._replace(achievable={**peaks.achievable, **achievable}, note=note)
+    combined = peaks._replace(achievable={**peaks.achievable, **achievable}, note=note)
     if not roofs:
-        return laid
+        return combined
     flops, vector = ({**values} for values in (peaks.flops, peaks.vector))
     for axis, value in roofs.items():
         engine, dot, dtype = axis.partition(".")
@@ -495,16 +489,15 @@ def _laid(peaks: Peaks, overlay: Overlay, right: Mapping[str, Ceiling], listed: 
             (flops if engine == "matrix" else vector)[dtype] = value
     bandwidth = roofs.get("memory", peaks.hbm_bw_bytes_s)
     limit = max(bandwidth or 0.0, peaks.hbm_bw_limit_bytes_s or 0.0) or None
-    laid = laid._replace(flops=flops, vector=vector, hbm_bw_bytes_s=bandwidth, hbm_bw_limit_bytes_s=limit, source="measured")
-    if not (listed or overlay.host) and (
-        overlay.gfx is None or peaks.gfx is None
-    ):  # nothing says that the run's device was measured
-        return laid._replace(
-            confidence="low", note=join_sentences(laid.note, "nothing shows that they are of the run's device")
-        )
+    combined = combined._replace(
+        flops=flops, vector=vector, hbm_bw_bytes_s=bandwidth, hbm_bw_limit_bytes_s=limit, source="measured"
+    )
+    if not (listed or overlay.host or (overlay.gfx and peaks.gfx)):
+        note = join_sentences(note, "nothing shows that they are of the run's device")
+        return combined._replace(confidence="low", note=note)
     if not listed:
         partly = tuple(doubtful) if len(doubtful) < len(roofs) else ()
-        return laid._replace(confidence="low" if doubtful else "high", low_axes=partly)
+        return combined._replace(confidence="low" if doubtful else "high", low_axes=partly)
     if doubtful and (peaks.confidence == "high" or peaks.low_axes):
-        return laid._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *doubtful))))
-    return laid
+        return combined._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *doubtful))))
+    return combined

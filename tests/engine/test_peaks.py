@@ -328,7 +328,7 @@ def test_a_default_block_is_held_to_the_product_it_uses(old: str, new: str, says
 def test_the_audit_finds_misspelt_and_repeated_lines() -> None:
     at = TEXT.index("product: mi300x\n")
     for old, new, says in (
-        ("matrix.fp8:", "matrx.fp8:", "matrx.fp8 is no key of a product block"),
+        ("matrix.fp8:", "matrx.fp8:", "matrx.fp8 is not a key of a product block"),
         ("matrix.fp16:", "matrix.bf16:", "matrix.bf16 is given twice"),
     ):
         broken = TEXT[:at] + TEXT[at:].replace(old, new, 1)

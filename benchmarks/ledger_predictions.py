@@ -1,9 +1,9 @@
-"""How far predicted speedups are from realised ones, and whether the ledger's expected speedup is nearer.
+"""How far predicted speedups are from realized ones, and whether the ledger's expected speedup is nearer.
 
     python benchmarks/ledger_predictions.py PAIRS.csv
 
 Leave one out: each pair with an isolated measurement is predicted from the others. The error is the mean of
-|ln(realised / predicted)|, with a 95 % bootstrap interval over pairs (fixed seed). ``power law`` is the rule that was fixed
+|ln(realized / predicted)|, with a 95 % bootstrap interval over pairs (fixed seed). ``power law`` is the rule that was fixed
 first and dropped for its result, see docs/ledger.md. The last column leaves out the pairs whose source calls its own
 measurement unresolvable.
 """

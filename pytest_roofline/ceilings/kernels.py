@@ -84,13 +84,7 @@ def measure(
 ) -> tuple[Ceiling, ...]:
     """Return a ceiling of each kernel, after one untimed call that maps its pages and starts its threads.
 
-    Args:
-        kernels: what to time.
-        method: named in the ceilings.
-        seconds: the budget.
-        clock: returns wall-clock seconds.
-        cpu: returns the seconds of CPU time that all threads of this process have had.
-        tick: called with the share of the budget that is spent.
+    seconds: the budget. clock, cpu: return seconds of wall clock, and of the CPU time of all threads of this process.
     """
     for kernel in kernels:
         kernel.call()

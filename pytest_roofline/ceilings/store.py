@@ -105,20 +105,14 @@ class Ceilings:
     items: tuple[Ceiling, ...]
     notes: tuple[str, ...] = ()  # refused ceilings with the reason, and remarks
 
-    def best(self, axis: str) -> Ceiling | None:
-        """Return the ceiling behind ``memory`` or ``vector.<dtype>``; None where it was not measured."""
-        _, dot, dtype = axis.partition(".")
-        if dot:
-            items = [item for item in self.items if item.name in ("vector_fma", "gemm") and item.dtype == dtype]
-        else:
-            items = [item for item in self.items if item.level == "DRAM"]
-        return max(items, key=lambda item: item.value, default=None)
-
     def axes(self) -> dict[str, Ceiling]:
-        """Return the ceiling of every axis that has one."""
-        dtypes = dict.fromkeys(item.dtype for item in self.items if item.kind == "compute")
-        best = {axis: self.best(axis) for axis in ("memory", *(f"vector.{dtype}" for dtype in dtypes))}
-        return {axis: item for axis, item in best.items() if item is not None}
+        """Return the best ceiling behind ``memory`` and behind each ``vector.<dtype>`` that was measured."""
+        best: dict[str, Ceiling] = {}
+        for item in sorted(self.items, key=lambda item: item.kind):  # bandwidth first
+            if item.level == "DRAM" or item.name in ("vector_fma", "gemm"):
+                axis = "memory" if item.level else f"vector.{item.dtype}"
+                best[axis] = max(best.get(axis, item), item, key=lambda one: one.value)
+        return best
 
     def disturbed(self) -> str:
         """Name the axes that are too low because other programs used the cores; empty where none is."""

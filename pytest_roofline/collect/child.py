@@ -81,12 +81,12 @@ def run(
 
     Args:
         file: the file; None for ``child_main``.
-        arguments: its command line.
+        arguments: the command line.
         folder: the place of the file's folder on ``sys.path``, as in ``child_boot``.
-        cwd: its working directory.
+        cwd: the working directory.
         limit: the time limit in seconds.
-        scratch: an empty folder for its output.
-        paths: folders for its ``PYTHONPATH``.
+        scratch: an empty folder for the output.
+        paths: folders for ``PYTHONPATH``.
 
     Raises:
         OSError: if the process cannot be started.

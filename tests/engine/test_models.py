@@ -340,11 +340,11 @@ def test_keys_that_serve_as_values_too_are_the_longer_of_the_two() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"seq_lens": [4, 4], "seq_q": 4}, "seq_lens has 2 sequences, and seq_q beside it"),
+        ({"seq_lens": [4, 4], "seq_q": 4}, "seq_lens has 2 sequences, and seq_q is given too"),
         ({"seq_lens": [4, 4], "batch": 3}, "seq_lens has 2 sequences, and batch is 3"),
         ({"seq_lens": [4.5]}, "seq_lens is 4.5, expected a whole number"),
-        ({"batch": 1, "seq_q": 4, "window": 2, "window_left": 2}, "window_left is 2 beside causal and window 2"),
-        ({"batch": 1, "seq_q": 4, "window_right": 1}, "window_right is 1 beside causal"),
+        ({"batch": 1, "seq_q": 4, "window": 2, "window_left": 2}, "window_left is 2, which contradicts causal and window 2"),
+        ({"batch": 1, "seq_q": 4, "window_right": 1}, "window_right is 1, which contradicts causal"),
     ],
 )
 def test_sizes_of_prefill_that_contradict_each_other_are_refused(more: dict[str, object], says: str) -> None:

@@ -1,8 +1,11 @@
-"""Work models of attention: paged decode (MHA, GQA, MLA), prefill with its masks, backward."""
+"""Work models of attention: paged decode (MHA, GQA, MLA), prefill with its masks, backward; and linear attention.
+
+Linear attention and state-space layers are counted in their recurrent form. Chunked kernels compute more, to use the matrix
+units; the FLOPs here are those of the definition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ..fields import ByteModel, note
@@ -11,7 +14,7 @@ from ..work import REQUIRED, Params, Work, op
 
 
 def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int | None = None) -> int:
-    """(query, key) pairs of one head under a mask aligned at the bottom right: the last query sees the last key.
+    """Return the (query, key) pairs of one head under a mask aligned at the bottom right: the last query sees the last key.
 
     A query at position p sees the keys from p - left to p + right; None is no limit, so ``right=0`` is causal: with
     n_q = n_kv = N that is N(N+1)/2, and n_q n_kv - n_q(n_q-1)/2 for n_q <= n_kv.
@@ -19,7 +22,7 @@ def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int 
     first, last = n_kv - n_q, n_kv - 1  # positions of the first and the last query
 
     def ramp(x: int, cap: int | None = None) -> int:
-        """Sum of min(max(t, 0), cap) over t up to x."""
+        """Return the sum of min(max(t, 0), cap) over t up to x."""
         if x <= 0:
             return 0
         if cap is None or x <= cap:
@@ -32,9 +35,9 @@ def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int 
 
 
 def keys_seen(n_q: int, n_kv: int, *, left: int | None = None) -> int:
-    """Keys that some query sees under the same mask; the others need not be read.
+    """Return the keys that some query sees under the same mask; a kernel need not read the others.
 
-    The first query reaches back to n_kv - n_q - left and the last one always to the last key, whatever ``right`` is.
+    The first query sees back to n_kv - n_q - left, the last one sees the last key, whatever ``right`` is.
     """
     if n_q == 0:
         return 0
@@ -48,34 +51,28 @@ def _heads(p: Params) -> tuple[int, int]:
     return q_heads, kv_heads
 
 
-def _seen(p: Params) -> Callable[[float], tuple[float, float]]:
-    """What one sequence of a decode step sees of its context: keys that are read, and (query, key) pairs of one head.
+def _visible_context(queries: int, window: int | None, tokens: float) -> tuple[float, float]:
+    """Return the keys that one sequence of a decode step reads, and the (query, key) pairs of one head.
 
-    Its queries are the last positions, causal among themselves, each within the window. Both are linear in the length between
-    whole numbers, so a mean length of a fraction is in between.
+    The queries are the last positions, causal among themselves, each within the window. Both results are linear in the length
+    between whole numbers, so a fractional mean length is interpolated.
     """
-    queries = p.size("seq_q")
-    window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
-
-    def of_one(tokens: float) -> tuple[float, float]:
+    if queries == 1:
         keys = tokens if window is None else min(tokens, window)
         return keys, keys
-
-    def of_several(tokens: float) -> tuple[float, float]:
-        if window == 0:
-            return 0.0, 0.0
-        left = None if window is None else window - 1
-        below = int(tokens)
-        ends = [(keys_seen(queries, n, left=left), attention_pairs(queries, n, left=left, right=0)) for n in (below, below + 1)]
-        part = tokens - below
-        (keys, pairs), (more_keys, more_pairs) = ends
-        return keys + part * (more_keys - keys), pairs + part * (more_pairs - pairs)
-
-    return of_one if queries == 1 else of_several
+    if window == 0:
+        return 0.0, 0.0
+    left = None if window is None else window - 1
+    below = int(tokens)
+    (keys, pairs), (more_keys, more_pairs) = (
+        (keys_seen(queries, n, left=left), attention_pairs(queries, n, left=left, right=0)) for n in (below, below + 1)
+    )
+    part = tokens - below
+    return keys + part * (more_keys - keys), pairs + part * (more_pairs - pairs)
 
 
 def _context(p: Params) -> tuple[tuple[float, ...], tuple[float, ...], str]:
-    """Context of a decode step: the lengths, or their mean, the lengths of the range, words for the note."""
+    """Return the context of a decode step: the lengths or their mean, the ends of the range, and words for the note."""
     if "seq_lens" in p.raw:
         lengths = p.sizes("seq_lens", minimum=0)
         if len(lengths) != p.size("batch"):
@@ -96,23 +93,22 @@ def _context(p: Params) -> tuple[tuple[float, ...], tuple[float, ...], str]:
 
 
 def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: float, text: str) -> Work:
-    """A decode step: KV of the context once for all query heads; Q and output in the range while a cache may hold them."""
+    """Return a decode step: KV of the context once for all query heads; Q and output in the range, a cache may hold them."""
     batch, queries = p.size("batch"), p.size("seq_q")
     a = p.dtype("dtype")
     kv = p.dtype("kv_dtype", a)
     window = p.maybe_size("window", minimum=0) if "window" in p.op.parameters else None
-    seen = _seen(p)
 
-    def at(model: str, lengths: tuple[float, ...], extra: float = 0.0) -> ByteModel:
-        each = [seen(length) for length in lengths]  # the sum of what each sees, not what the mean sees
-        keys, pairs = (batch * sum(item[which] for item in each) / len(each) for which in (0, 1))
-        return ByteModel(model, keys * kv_elements * kv.nbytes + extra, pairs * flops_per_token)
+    def model_at(name: str, lengths: tuple[float, ...], extra: float = 0.0) -> ByteModel:
+        visible = [_visible_context(queries, window, length) for length in lengths]  # of each sequence, not of the mean
+        keys, pairs = (batch * sum(values) / len(lengths) for values in zip(*visible))
+        return ByteModel(name, keys * kv_elements * kv.nbytes + extra, pairs * flops_per_token)
 
-    lengths, span, said = _context(p)
-    candidates = [at("kv_cache", lengths), at("kv_cache_q_and_out", lengths, q_and_out)]
-    candidates += [at(f"kv_cache_at_{length:g}", (length,)) for length in span]
-    said += f", {queries} queries a sequence" if queries > 1 else ""
-    texts = [f"{text}, {said}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
+    lengths, span, context = _context(p)
+    candidates = [model_at("kv_cache", lengths), model_at("kv_cache_q_and_out", lengths, q_and_out)]
+    candidates += [model_at(f"kv_cache_at_{length:g}", (length,)) for length in span]
+    context += f", {queries} queries a sequence" if queries > 1 else ""
+    texts = [f"{text}, {context}" + (f", window={window}" if window is not None else "") + f", KV in {kv.name}"]
     if "kv_dtype" not in p.raw:
         texts.append(f"kv_dtype not given: {kv.name} assumed")
     cached = (q_and_out, 0.0)
@@ -175,13 +171,13 @@ def _mla_decode(p: Params) -> Work:
 
 
 class _Prefill(NamedTuple):
-    """What the mask leaves of a batch, per head: (query, key) pairs, query rows, key rows and those that a query sees."""
+    """A batch of sequences under a mask, per head."""
 
-    pairs: int
+    pairs: int  # (query, key) pairs that the mask leaves
     rows_q: int
     rows_kv: int
-    seen_kv: int
-    said: str
+    visible_kv: int  # key rows that some query sees
+    text: str  # for the note
 
 
 def _prefill_pairs(p: Params) -> _Prefill:
@@ -190,9 +186,8 @@ def _prefill_pairs(p: Params) -> _Prefill:
     left, right = p.maybe_size("window_left", minimum=0), p.maybe_size("window_right", minimum=0)
     if causal:
         if right or (window is not None and left not in (None, window - 1)):
-            said = "window_right" if right else "window_left"
-            beside = "causal" if right else f"causal and window {window}"
-            raise ValueError(f"{p.name(said)} is {p.raw[said]!r:.40} beside {beside}: which is meant?")
+            key, mask = ("window_right", "causal") if right else ("window_left", f"causal and window {window}")
+            raise ValueError(f"{p.name(key)} is {p.raw[key]!r:.40}, which contradicts {mask}")
         right = 0
         left = window - 1 if window is not None else left
     elif window is not None:
@@ -205,33 +200,33 @@ def _prefill_pairs(p: Params) -> _Prefill:
             raise ValueError(f"{p.name('seq_lens')} is {raw!r:.40}, expected lengths or [queries, keys] per sequence")
         other = [key for key in ("seq_q", "seq_kv") if key in p.raw]
         if other or p.maybe_size("batch") not in (None, len(lengths)):
-            said = f"{other[0]} beside it" if other else f"batch is {p.raw['batch']}"
+            conflict = f"{other[0]} is given too" if other else f"batch is {p.raw['batch']}"
             raise ValueError(
-                f"{p.name('seq_lens')} has {len(lengths)} sequences, and {said}: give [queries, keys] per sequence"
+                f"{p.name('seq_lens')} has {len(lengths)} sequences, and {conflict}: give [queries, keys] per sequence"
             )
         sequences = [tuple(whole(size, p.name("seq_lens"), minimum=0) for size in item) for item in lengths]
-        said = f"{len(sequences)} sequences of captured lengths"
+        text = f"{len(sequences)} sequences of captured lengths"
     else:
         missing = [key for key in ("batch", "seq_q") if key not in p.raw]
         if missing:
             raise ValueError(f"{p.op.name}: missing {', '.join(missing)}")
         n_q = p.size("seq_q")
         sequences = [(n_q, p.maybe_size("seq_kv") or n_q)] * p.size("batch")
-        said = f"batch={len(sequences)} seq_q={n_q} seq_kv={sequences[0][1]}"
+        text = f"batch={len(sequences)} seq_q={n_q} seq_kv={sequences[0][1]}"
     counts: dict[tuple[int, ...], int] = {}
     for sequence in sequences:
         counts[sequence] = counts.get(sequence, 0) + 1
     empty = causal and window == 0
     pairs = 0 if empty else sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
-    seen = 0 if empty else sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
+    visible = 0 if empty else sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
     mask = ("causal" if causal else "full") + (f" window={window}" if window is not None else "")
     given = p.maybe_size("pairs", minimum=0)
     if given is not None:
         if given > pairs:
             raise ValueError(f"{p.name('pairs')} is {given}, expected at most the {pairs} that the {mask} mask leaves")
-        pairs, mask = given, f"{mask}, {given} pairs of it"
+        pairs, mask = given, f"{mask}, {given} of its pairs"
     rows_q, rows_kv = (sum(item[at] for item in sequences) for at in (0, 1))
-    return _Prefill(pairs, rows_q, rows_kv, seen, f"{said} {mask}")
+    return _Prefill(pairs, rows_q, rows_kv, visible, f"{text} {mask}")
 
 
 _PREFILL = {
@@ -266,14 +261,13 @@ def _attn_prefill(p: Params) -> Work:
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
     kv = p.dtype("kv_dtype", a)
-    left = _prefill_pairs(p)
-    flops = 2.0 * left.pairs * q_heads * (dim + dim_v)
-    nbytes = left.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
-    nbytes += left.seen_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    text = f"attention prefill: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work(
-        "attn_prefill", "attn", (ByteModel("q_k_v_out", nbytes, flops),), "matrix", wider_dtype(a, kv), kv, (note(text),)
-    )
+    batch = _prefill_pairs(p)
+    flops = 2.0 * batch.pairs * q_heads * (dim + dim_v)
+    nbytes = batch.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
+    nbytes += batch.visible_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    text = f"attention prefill: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    model = ByteModel("q_k_v_out", nbytes, flops)
+    return Work("attn_prefill", "attn", (model,), "matrix", wider_dtype(a, kv), kv, (note(text),))
 
 
 _ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
@@ -294,25 +288,18 @@ def _attn_backward(p: Params) -> Work:
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
     kv, out = p.dtype("kv_dtype", a), p.dtype("out_dtype", a)
-    left = _prefill_pairs(p)
-    again = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0
-    flops = 2.0 * left.pairs * q_heads * (again + 2 * dim + 2 * dim_v)
-    rows_kv = left.seen_kv + left.rows_kv  # read; gradients written, those of unseen keys as zeros
-    nbytes = 2 * left.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    text = f"attention backward: {left.said} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work(
-        "attn_backward",
-        "attn",
-        (ByteModel("inputs_and_grads", nbytes, flops),),
-        "matrix",
-        wider_dtype(a, kv),
-        kv,
-        (note(text),),
-    )
+    batch = _prefill_pairs(p)
+    scores = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0  # computed again
+    flops = 2.0 * batch.pairs * q_heads * (scores + 2 * dim + 2 * dim_v)
+    rows_kv = batch.visible_kv + batch.rows_kv  # read; gradients written, those of unseen keys as zeros
+    nbytes = 2 * batch.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    text = f"attention backward: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    model = ByteModel("inputs_and_grads", nbytes, flops)
+    return Work("attn_backward", "attn", (model,), "matrix", wider_dtype(a, kv), kv, (note(text),))
 
 
 def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:
-    """One step runs on the vector units in fp32; a sequence runs chunked on the matrix units."""
+    """Return the work of a recurrence: one step runs on the vector units in fp32, a sequence chunked on the matrix units."""
     a = p.dtype("dtype")
     one_step = p.size("seq") == 1
     engine, dtype = ("vector", parse_dtype("fp32")) if one_step else ("matrix", a)
@@ -325,7 +312,7 @@ def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:
     op_class="unknown",
     source="gated delta rule (arXiv:2412.06464): decay, k^T S, the rank-one update and q S on a key_dim x value_dim state, "
     "1 + 2 + 2 + 2 FLOPs per state element and token; q, k, v, gates and output once, the fp32 state read and written",
-    leaves_out="the chunked form's extra products, the causal convolution, normalisation of q and k",
+    leaves_out="the chunked form's extra products, the causal convolution, normalization of q and k",
     batch=REQUIRED,
     seq=REQUIRED,
     heads=REQUIRED,

@@ -10,12 +10,12 @@ from ..work import LEFT_TO_CACHE, REQUIRED, Params, Work, op
 
 
 def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flops: float) -> tuple[ByteModel, ...]:
-    """A + B + C, and where the output of a narrow GEMM is not given, also with the 16-bit output it usually writes."""
+    """Return A + B + C; for a narrow GEMM without out_dtype also with the 16-bit output that it usually writes."""
     out = p.dtype("out_dtype", a)
-    figure = ByteModel("a_b_c", nbytes + elements * out.nbytes, flops)
+    primary = ByteModel("a_b_c", nbytes + elements * out.nbytes, flops)
     if "out_dtype" in p.raw or a.value_bits >= 16:
-        return (figure,)
-    return figure, ByteModel("a_b_c_16bit_out", nbytes + elements * 2.0, flops)
+        return (primary,)
+    return primary, ByteModel("a_b_c_16bit_out", nbytes + elements * 2.0, flops)
 
 
 @op(
@@ -61,9 +61,9 @@ def _gemm(p: Params) -> Work:
 @op(
     "grouped_gemm",
     op_class="gemm",
-    source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's own accounting); "
+    source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's accounting); "
     "without group_sizes every group has rows while there are enough, and those that uniform draws hit are in the range",
-    leaves_out="padding of groups to tiles, block scales, empty groups' launches, skew that group_sizes does not say",
+    leaves_out="padding of groups to tiles, block scales, empty groups' launches, skew without group_sizes",
     M=REQUIRED,
     N=REQUIRED,
     K=REQUIRED,
@@ -93,7 +93,7 @@ def _grouped_gemm(p: Params) -> Work:
 
 
 def experts_hit(experts: float, pairs: float) -> float:
-    """Distinct experts that ``pairs`` independent uniform draws touch: E(1 - (1 - 1/E)^pairs).
+    """Return the distinct experts that ``pairs`` independent uniform draws touch: E(1 - (1 - 1/E)^pairs).
 
     Source: specification section 4 (the coupon-collector expectation). Never above min(pairs, E) for pairs >= 1.
     """
@@ -103,7 +103,7 @@ def experts_hit(experts: float, pairs: float) -> float:
 
 
 def experts_hit_distinct(experts: float, tokens: float, top_k: float) -> float:
-    """The same when each token's ``top_k`` experts are distinct, as top-k routing draws them: E(1 - (1 - k/E)^tokens)."""
+    """Return the same for ``top_k`` distinct experts a token, as top-k routing draws them: E(1 - (1 - k/E)^tokens)."""
     if top_k >= experts:
         return float(experts)
     return -experts * math.expm1(tokens * math.log1p(-top_k / experts))
@@ -142,31 +142,30 @@ def _moe(p: Params) -> Work:
     out = p.dtype("out_dtype", a)
 
     def elements(width: int) -> int:
-        """Weights of one expert in this stage."""
+        """Return the weights of one expert in this stage."""
         up = hidden * width * (2 if p.flag("gated") else 1)
         return {"1": up, "2": width * hidden, "both": up + width * hidden}[stage]
 
     pairs = tokens * top_k
-    # An expert that every token passes, in the same launch.
     shared_width = p.maybe_size("shared_inter") or inter
-    always = shared * elements(shared_width)
-    flops = 2.0 * pairs * elements(inter) + 2.0 * tokens * always
+    shared_elements = shared * elements(shared_width)  # of experts that every token passes, in the same launch
+    flops = 2.0 * pairs * elements(inter) + 2.0 * tokens * shared_elements
 
-    between = pairs * inter + tokens * shared * shared_width  # from stage 1 to stage 2
-    rows_in = tokens * hidden if stage != "2" else between
-    rows_out = between if stage == "1" else tokens * hidden
+    stage_1_out = pairs * inter + tokens * shared * shared_width
+    rows_in = tokens * hidden if stage != "2" else stage_1_out
+    rows_out = stage_1_out if stage == "1" else tokens * hidden
     activations = rows_in * a.nbytes + rows_out * out.nbytes
-    intermediate = between * a.nbytes if stage == "both" else 0.0
+    intermediate = stage_1_out * a.nbytes if stage == "both" else 0.0
 
-    weights, fixed = elements(inter) * w.nbytes, always * w.nbytes
+    weights, fixed = elements(inter) * w.nbytes, shared_elements * w.nbytes
     if "routing" in p.raw:
         hit = _routed(p, experts, pairs)
-        said = f"{hit} experts hit by the captured routing"
+        experts_text = f"{hit} experts hit by the captured routing"
         candidates = [ByteModel("experts_routed", hit * weights + fixed, flops)]
         largest = hit * weights
     else:
         expected, distinct = experts_hit(experts, pairs), experts_hit_distinct(experts, tokens, top_k)
-        said = f"{expected:.1f} distinct experts expected ({distinct:.1f} with distinct draws per token)"
+        experts_text = f"{expected:.1f} distinct experts expected ({distinct:.1f} with distinct draws per token)"
         candidates = [
             ByteModel("experts_hit", expected * weights + fixed, flops),
             ByteModel("experts_hit_distinct", distinct * weights + fixed, flops),
@@ -176,14 +175,14 @@ def _moe(p: Params) -> Work:
     every = ByteModel("all_experts", experts * weights + fixed, flops, in_range=p.flag("streams_all_experts"))
     what = {"1": "stage 1 (gate and up)", "2": "stage 2 (down)", "both": "both stages"}[stage]
     sizes = f"hidden={hidden} inter={inter}" + (f", {shared} shared" if shared else "")
-    notes = (note(f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {said}, {sizes}"), LEFT_TO_CACHE)
+    notes = (note(f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {experts_text}, {sizes}"), LEFT_TO_CACHE)
     launches = None if stage == "both" else 1
     cached = (activations, intermediate)
     return Work("moe", "moe", (*candidates, every), "matrix", wider_dtype(a, w), w, notes, launches, cached)
 
 
 def _routed(p: Params, experts: int, pairs: int) -> int:
-    """Experts with tokens in a captured histogram: tokens per expert."""
+    """Return the number of experts with tokens in a captured histogram of tokens per expert."""
     histogram = p.sizes("routing", minimum=0)
     if len(histogram) != experts or sum(histogram) != pairs:
         raise ValueError(
@@ -203,10 +202,9 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     op_class="gemm",
     source="2 x batch x out_channels x outputs x in_channels/groups x taps, the same forward, by data and by weight "
     "(torch.utils.flop_counter conv_flop_count); input, weight and output once, a bias (by weight its gradient) once; of the "
-    "input only the "
-    "positions that a tap meets: a stride beyond the kernel skips some",
-    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs than these), the FLOPs of a bias, taps that meet "
-    "padding alone (counted as FLOPs and as weights), skipped positions that share a sector with others",
+    "input only the positions that a tap meets: a stride beyond the kernel skips some",
+    leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs), the FLOPs of a bias, taps that meet only "
+    "padding (counted as FLOPs and as weights), skipped positions that share a sector with others",
     batch=REQUIRED,
     in_channels=REQUIRED,
     out_channels=REQUIRED,
@@ -255,10 +253,10 @@ def _conv(p: Params) -> Work:
 
 
 def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> int:
-    """How many of the ``size`` positions of an axis a window of ``taps`` meets in ``outputs`` steps; padding is none of them.
+    """Return how many of the ``size`` positions of an axis a window of ``taps`` meets in ``outputs`` steps, without padding.
 
-    Tap t meets the positions t x dilation - padding + i x stride for i < outputs. Those with one remainder by the stride are
-    neighbours of each other, so they are counted as stretches.
+    Tap t meets the positions t x dilation - padding + i x stride for i < outputs. Positions with the same remainder by the
+    stride are neighbors, so they are counted as stretches.
     """
     met = 0
     ends: dict[int, int] = {}
@@ -273,7 +271,7 @@ def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int
 
 
 def _per_axis(p: Params, key: str, dims: int) -> list[int]:
-    """One size for every axis, or one each."""
+    """Return the sizes of a parameter that has one size for every axis, or one for each."""
     minimum = 0 if key == "padding" else 1
     value = p.raw.get(key, p.op.parameters[key])
     if not isinstance(value, (list, tuple)):

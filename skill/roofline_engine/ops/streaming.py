@@ -10,7 +10,7 @@ from ..units import Dtype, parse_dtype, whole
 from ..work import REQUIRED, Params, Work, op
 
 
-def _streaming(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
+def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
     a = p.dtype("dtype")
     candidate = ByteModel("inputs_and_outputs", nbytes, flops)
     name = op_name or p.op.name
@@ -18,15 +18,15 @@ def _streaming(p: Params, nbytes: float, flops: float, text: str, *, op_name: st
 
 
 def _rows(p: Params, flops_per_element: float) -> Work:
-    """Rows read and written once."""
+    """Return the work of rows that are read and written once."""
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
     nbytes = rows * cols * (a.nbytes + p.dtype("out_dtype", a).nbytes)
-    return _streaming(p, nbytes, flops_per_element * rows * cols, f"{p.op.name}: {rows} rows x {cols} columns")
+    return _stream_work(p, nbytes, flops_per_element * rows * cols, f"{p.op.name}: {rows} rows x {cols} columns")
 
 
 def _norm(p: Params, flops_per_element: float) -> Work:
-    """Rows read and written once, with rows of parameters, of which each is a FLOP per element.
+    """Return the work of rows that are read and written once, with rows of parameters: one FLOP per element each.
 
     A fused add reads the residual and writes the sum, in the type of the input also where the result is quantized.
     """
@@ -35,7 +35,7 @@ def _norm(p: Params, flops_per_element: float) -> Work:
     a = p.dtype("dtype")
     nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
     text = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
-    return _streaming(p, nbytes, (flops_per_element + weights + added) * rows * cols, text)
+    return _stream_work(p, nbytes, (flops_per_element + weights + added) * rows * cols, text)
 
 
 @op(
@@ -52,7 +52,7 @@ def _elementwise(p: Params) -> Work:
     a = p.dtype("dtype")
     nbytes = numel * (inputs * a.nbytes + outputs * p.dtype("out_dtype", a).nbytes)
     text = f"elementwise: {numel} elements, {inputs} read and {outputs} written"
-    return _streaming(p, nbytes, float(numel * outputs), text)
+    return _stream_work(p, nbytes, float(numel * outputs), text)
 
 
 @op(
@@ -107,7 +107,7 @@ def _softmax(p: Params) -> Work:
     rows=REQUIRED,
     cols=REQUIRED,
 )
-def _moved(p: Params) -> Work:
+def _copy(p: Params) -> Work:
     return _rows(p, 0)
 
 
@@ -123,7 +123,7 @@ def _reduce(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
     nbytes = rows * cols * a.nbytes + rows * p.dtype("out_dtype", a).nbytes
-    return _streaming(p, nbytes, float(rows * cols), f"reduce: {rows} rows x {cols} columns to one value each")
+    return _stream_work(p, nbytes, float(rows * cols), f"reduce: {rows} rows x {cols} columns to one value each")
 
 
 @op(
@@ -143,8 +143,8 @@ def _gather(p: Params) -> Work:
     index = p.dtype("index_dtype", parse_dtype("int64"))
     table = p.maybe_size("table_rows") or rows
     nbytes = min(rows, table) * cols * a.nbytes + rows * (cols * p.dtype("out_dtype", a).nbytes + index.nbytes)
-    said = f" from a table of {table}" if table < rows else ""
-    return _streaming(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{said}")
+    source = f" from a table of {table}" if table < rows else ""
+    return _stream_work(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{source}")
 
 
 @op(
@@ -166,11 +166,11 @@ def _rope(p: Params) -> Work:
     a = p.dtype("dtype")
     elements = tokens * heads * rotated
     nbytes = elements * (a.nbytes + p.dtype("out_dtype", a).nbytes) + tokens * rotated * a.nbytes
-    return _streaming(p, nbytes, 3.0 * elements, f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}")
+    return _stream_work(p, nbytes, 3.0 * elements, f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}")
 
 
 def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
-    """Bytes of one scale per group of ``group_size`` columns (the whole row when it is not given)."""
+    """Return the bytes of one scale per group of ``group_size`` columns, by default the whole row."""
     if narrow.bits != narrow.value_bits:
         if "scale_dtype" in p.raw and p.dtype("scale_dtype").bits != 8:
             raise ValueError(f"{p.name('scale_dtype')} is {p.raw['scale_dtype']!r:.40}, but {narrow.name} has scales of 8 bits")
@@ -201,15 +201,15 @@ def _quantize(p: Params) -> Work:
     nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, narrow, rows, cols)
     text = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
     flops = {"quantize": 3.0, "dequantize": 1.0}[p.op.name] * rows * cols
-    return _streaming(p, nbytes, flops, text, op_name="quantize")
+    return _stream_work(p, nbytes, flops, text, op_name="quantize")
 
 
 @op(
     "cross_entropy",
     op_class="elementwise",
     source="the logits once and a loss per row (fp32 unless out_dtype says otherwise); with_grad: the gradient is written in "
-    "place after a second read "
-    "(Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per element and pass",
+    "place after a second read (Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per "
+    "element and pass",
     leaves_out="label smoothing, the target indices",
     rows=REQUIRED,
     cols=REQUIRED,
@@ -221,8 +221,8 @@ def _cross_entropy(p: Params) -> Work:
     passes = 3 if p.flag("with_grad") else 1
     nbytes = rows * cols * passes * a.nbytes + rows * p.dtype("out_dtype", parse_dtype("fp32")).nbytes
     flops = 4.0 * rows * cols * (2 if passes == 3 else 1)
-    said = "with the gradient written in place" if passes == 3 else "forward"
-    return _streaming(p, nbytes, flops, f"cross-entropy {said}: {rows} rows x {cols} classes")
+    direction = "with the gradient written in place" if passes == 3 else "forward"
+    return _stream_work(p, nbytes, flops, f"cross-entropy {direction}: {rows} rows x {cols} classes")
 
 
 @op(
@@ -240,11 +240,11 @@ def _topk(p: Params) -> Work:
         raise ValueError(f"topk: k {k} is more than cols {cols}")
     a = p.dtype("dtype")
     nbytes = rows * (cols * a.nbytes + k * (p.dtype("out_dtype", a).nbytes + 4.0))
-    return _streaming(p, nbytes, float(rows * cols), f"top-{k} of {rows} rows x {cols}")
+    return _stream_work(p, nbytes, float(rows * cols), f"top-{k} of {rows} rows x {cols}")
 
 
-#: Optimiser: (state tensors, FLOPs per parameter). Adam: two moments, their corrections, root, divide, decay.
-_OPTIMISERS: dict[object, str] = {"sgd": "sgd", "momentum": "momentum", "adam": "adam", "adamw": "adam"}
+#: Optimizers: (state tensors, FLOPs per parameter). Adam: two moments, their corrections, root, divide, decay.
+_OPTIMIZERS: dict[object, str] = {"sgd": "sgd", "momentum": "momentum", "adam": "adam", "adamw": "adam"}
 _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
 
 
@@ -262,7 +262,7 @@ _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
 )
 def _optimizer(p: Params) -> Work:
     numel = whole(p.raw["numel"], p.name("numel"))
-    states, flops = _STEPS[p.choice("algorithm", _OPTIMISERS)]
+    states, flops = _STEPS[p.choice("algorithm", _OPTIMIZERS)]
     a = p.dtype("dtype")
     if p.dtype("out_dtype", a) != a:
         raise ValueError(f"{p.name('out_dtype')} is {p.raw['out_dtype']!r:.40}, but the step writes the parameter, in {a.name}")
@@ -270,4 +270,4 @@ def _optimizer(p: Params) -> Work:
     per_parameter += 2 * states * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
     if "master_dtype" in p.raw:  # the low-precision copy is then only written
         per_parameter += 2 * p.dtype("master_dtype").nbytes - a.nbytes
-    return _streaming(p, numel * per_parameter, float(flops * numel), f"{p.raw['algorithm']} step over {numel} parameters")
+    return _stream_work(p, numel * per_parameter, float(flops * numel), f"{p.raw['algorithm']} step over {numel} parameters")

@@ -30,14 +30,14 @@ def total(
     how: str,
     traces: Sequence[OpTrace],
     *,
-    made: Collection[int] = (),
-    kept: Collection[int] = (),
+    allocations: Collection[int] = (),
+    survivors: Collection[int] = (),
     notes: Iterable[Note] = (),
 ) -> CapturedWork:
     """Combine the operations of a call into one ``Work``.
 
-    made: storages that the call made; every other is an input.
-    kept: those of them that outlive the call.
+    allocations: storages that the call made; every other is an input.
+    survivors: those of them that outlive the call.
 
     One operation alone is the engine's work of it. The figure of several is the compulsory traffic of the whole, ``fused``:
     each input read once unless the call wrote it before, each result that outlives the call written once, and nothing in
@@ -60,20 +60,22 @@ def total(
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         return base._replace(reason=f"no FLOP count for {', '.join(unknown[:3])}{more}")
-    made, kept = frozenset(made), frozenset(kept)
-    if not kept and not any(region.storage not in made for trace in traces for region in trace.writes + trace.either):
-        kept = _unused_results(traces, made)
-        remarks += [DROPPED] if kept and len(traces) > 1 else []
-    nbytes, exact = _traffic(traces, made, kept)
+    allocations, survivors = frozenset(allocations), frozenset(survivors)
+    if not survivors and not any(
+        region.storage not in allocations for trace in traces for region in trace.writes + trace.either
+    ):
+        survivors = _unused_results(traces, allocations)
+        remarks += [DROPPED] if survivors and len(traces) > 1 else []
+    nbytes, exact = _traffic(traces, allocations, survivors)
     if not exact:
         remarks.append(OVERLAP)
-    either = len({region for trace in traces for region in trace.either if region.storage not in made})
+    either = len({region for trace in traces for region in trace.either if region.storage not in allocations})
     if either:
         remarks.append(note(f"{either} kernel arguments are read or written, unknown which: each counts once"))
     if len(traces) == 1:
-        work = _work_of_one(traces[0], nbytes, kept)
+        work = _work_of_one(traces[0], nbytes, survivors)
     else:
-        work, more_remarks = _work_of_several(traces, nbytes, made, kept)
+        work, more_remarks = _work_of_several(traces, nbytes, allocations, survivors)
         remarks += more_remarks
     if not work.bytes > 0:
         return base._replace(reason="it reads no input and leaves no result", notes=_unique(remarks))
@@ -85,24 +87,24 @@ def total(
     )
 
 
-def traffic(traces: Iterable[OpTrace], made: Collection[int], kept: Collection[int]) -> float:
+def traffic(traces: Iterable[OpTrace], allocations: Collection[int], survivors: Collection[int]) -> float:
     """Return the compulsory bytes: inputs read before the call wrote them, and results that outlive it, each byte once."""
-    return _traffic(traces, made, kept)[0]
+    return _traffic(traces, allocations, survivors)[0]
 
 
-def _traffic(traces: Iterable[OpTrace], made: Collection[int], kept: Collection[int]) -> tuple[float, bool]:
+def _traffic(traces: Iterable[OpTrace], allocations: Collection[int], survivors: Collection[int]) -> tuple[float, bool]:
     """Return the compulsory bytes, and whether they are exact: views that may overlap are an upper bound."""
     touched, written = _Views(), _Views()
     read = 0.0
     for trace in traces:
         for region in (*trace.reads, *trace.either):
-            if region.storage not in made:
+            if region.storage not in allocations:
                 read += touched.add(region)
-        for region in (*trace.writes, *(region for region in trace.either if region.storage in made)):
+        for region in (*trace.writes, *(region for region in trace.either if region.storage in allocations)):
             written.add(region)
-            if region.storage not in made:
+            if region.storage not in allocations:
                 touched.add(region)
-    results = [views for storage, views in written.storages.items() if storage not in made or storage in kept]
+    results = [views for storage, views in written.storages.items() if storage not in allocations or storage in survivors]
     exact = all(views.exact for views in (*results, *touched.storages.values()))
     return read + sum(views.nbytes for views in results), exact
 
@@ -148,21 +150,21 @@ def _own_bytes(trace: OpTrace) -> float:
     return trace.work.bytes if trace.work is not None else distinct(trace.reads, trace.writes, trace.either)
 
 
-def _unused_results(traces: Sequence[OpTrace], made: frozenset[int]) -> frozenset[int]:
-    """Return what a call that keeps nothing made and did not read: a benchmark need not return the result of its kernel."""
+def _unused_results(traces: Sequence[OpTrace], allocations: frozenset[int]) -> frozenset[int]:
+    """Return what a call without results allocated and did not read: a benchmark need not return its kernel's result."""
     unused: set[int] = set()
     for trace in traces:
         unused -= {region.storage for region in trace.reads}
-        unused |= {region.storage for region in trace.writes if region.storage in made}
+        unused |= {region.storage for region in trace.writes if region.storage in allocations}
     return frozenset(unused)
 
 
-def _work_of_one(trace: OpTrace, nbytes: float, kept: frozenset[int]) -> Work:
+def _work_of_one(trace: OpTrace, nbytes: float, survivors: frozenset[int]) -> Work:
     if trace.work is None:
         dtype = _dtype(trace.dtype)
         candidate = ByteModel("inputs_and_outputs", nbytes, float(trace.flops or 0.0))
         return Work("unknown", "unknown", (candidate,), "matrix", dtype, dtype, ())
-    results = [region for region in trace.writes if region.storage in kept]
+    results = [region for region in trace.writes if region.storage in survivors]
     if 0 < len(results) < len(trace.writes) and trace.work.bytes == distinct(trace.reads, trace.writes):
         # A second result that the caller drops, such as the places of the maxima, need not be written.
         (first, *others) = trace.work.candidates
@@ -171,7 +173,7 @@ def _work_of_one(trace: OpTrace, nbytes: float, kept: frozenset[int]) -> Work:
 
 
 def _work_of_several(
-    traces: Sequence[OpTrace], nbytes: float, made: Collection[int], kept: Collection[int]
+    traces: Sequence[OpTrace], nbytes: float, allocations: Collection[int], survivors: Collection[int]
 ) -> tuple[Work, list[Note]]:
     units: dict[str, dict[Dtype, float]] = {"matrix": {}, "vector": {}}  # FLOPs by dtype
     for trace in traces:
@@ -196,7 +198,7 @@ def _work_of_several(
         rest = ", ".join(sorted(one.name for one in by_dtype if one != dtype))
         remarks.append(note(f"FLOPs in {rest} counted as {dtype.name}, which most are in"))
     separate, flops = sum(_own_bytes(trace) for trace in traces), sum(by_dtype.values())
-    main = _main(traces, engine, nbytes, separate, made, kept)
+    main = _main(traces, engine, nbytes, separate, allocations, survivors)
     candidates = (ByteModel(FUSED, nbytes, flops), ByteModel(OP_BY_OP, separate, flops, in_range=False))
     summary = note(f"{len(traces)} operations as one: {_count_names(traces)}; {quantity(separate, 'B')} one by one")
     if main is None:
@@ -205,7 +207,12 @@ def _work_of_several(
 
 
 def _main(
-    traces: Sequence[OpTrace], engine: str, nbytes: float, separate: float, made: Collection[int], kept: Collection[int]
+    traces: Sequence[OpTrace],
+    engine: str,
+    nbytes: float,
+    separate: float,
+    allocations: Collection[int],
+    survivors: Collection[int],
 ) -> Work | None:
     """Return the work of the op that makes up nearly all of the work.
 
@@ -220,7 +227,7 @@ def _main(
             nearly_all = sum(work.bytes for work in works) >= NEARLY_ALL * separate
         else:
             nearly_all = sum(work.flops for work in works) >= NEARLY_ALL * flops
-            nearly_all = nearly_all and traffic(same, made, kept) >= MOST * nbytes
+            nearly_all = nearly_all and traffic(same, allocations, survivors) >= MOST * nbytes
         if nearly_all:
             return max(works, key=lambda work: work.bytes)
     return None
@@ -268,8 +275,10 @@ def under_test(name: str, traces: Sequence[OpTrace], problem: str = "") -> Captu
     main = {op for op in ops if op == named or (op[:5] == named[:5] == "attn_")} or ops - set(_AUXILIARY)
     if len(main) != 1:
         what = f"{', '.join(sorted(main))} ran" if main else "only elementwise operations and copies ran"
-        return CapturedWork("torch", reason=f"{what} in its own call: which is under test is unknown", operations=len(traces))
+        return CapturedWork(
+            "torch", reason=f"{what} in the test's own call: which is under test is unknown", operations=len(traces)
+        )
     alike = [trace for trace in traces if trace.work is not None and trace.work.op in main]
     largest = max(alike, key=lambda trace: (trace.work.bytes, trace.work.flops) if trace.work else (0.0, 0.0))
-    remark = note(f"the largest {largest.name} of the {len(traces)} operations of its own call")
+    remark = note(f"the largest {largest.name} of the {len(traces)} operations of the test's own call")
     return total("torch", [largest], notes=[remark])._replace(certain=False, operations=len(traces))

@@ -88,7 +88,7 @@ class JaxprReader:
         self.platform = platform
         self.compiled = compiled  # the jaxpr is of a compiled function, so that its constants are part of the program
         self.traces: list[OpTrace] = []
-        self.made: set[int] = set()  # storages that the jaxpr makes
+        self.allocations: set[int] = set()  # storages that the jaxpr makes
         self.has_loops = False
         self.donates = False  # a function in it takes over the memory of an argument
         self.constant_only: list[OpTrace] = []  # what depends on constants of a compiled function only
@@ -104,17 +104,19 @@ class JaxprReader:
         if self.compiled:
             self._fixed.update(self._constant(value).storage for value in constants)
         results = self._read(jaxpr, constants, inputs, 1, arguments if len(arguments) == len(inputs) else ())
-        kept = set()
+        survivors = set()
         for variable, result in zip(jaxpr.outvars, results):
             if variable in jaxpr.invars or variable in jaxpr.constvars:  # returned as it is
                 continue
-            if result is None or result.storage not in self.made or result.nbytes < nbytes(variable.aval):  # copied after all
+            if (
+                result is None or result.storage not in self.allocations or result.nbytes < nbytes(variable.aval)
+            ):  # copied after all
                 out = self._new(variable.aval)
                 trace = OpTrace("copy", *_regions([] if result is None else [result], [out]))
                 self._add(trace._replace(work=resize(_copy_work(variable.aval), trace, 0.0)), 1)
                 result = out
-            kept.add(result.storage)
-        return kept
+            survivors.add(result.storage)
+        return survivors
 
     def _read(
         self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Buffer | None], times: int, values: Sequence[Any] = ()
@@ -132,7 +134,7 @@ class JaxprReader:
 
     def _new(self, aval: Any) -> Buffer:
         buffer = Buffer(next(self._number), nbytes(aval))
-        self.made.add(buffer.storage)
+        self.allocations.add(buffer.storage)
         return buffer
 
     def _constant(self, value: Any) -> Buffer:
@@ -451,8 +453,8 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
         return CapturedWork("jax", reason=f"JAX cannot trace it: {raised(error)}")
     reader = JaxprReader(_platform(jax, devices), compiled=traced.is_jitted)
     try:
-        kept = reader.read_call(traced.jaxpr.jaxpr, traced.jaxpr.consts, traced.arguments)
-        captured = total("jax", reader.traces, made=reader.made, kept=kept)._replace(launches=None)
+        survivors = reader.read_call(traced.jaxpr.jaxpr, traced.jaxpr.consts, traced.arguments)
+        captured = total("jax", reader.traces, allocations=reader.allocations, survivors=survivors)._replace(launches=None)
     except Exception as error:  # a jaxpr of another version
         return CapturedWork("jax", reason=f"the capture failed: {raised(error)}")
     if (any(traced.donated) or reader.donates) and any(trace.name in _UPDATES for trace in reader.traces):

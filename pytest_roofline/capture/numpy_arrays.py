@@ -74,7 +74,7 @@ class _Watch:
     def __init__(self, np: Any) -> None:
         self.np = np
         self.traces: list[OpTrace] = []
-        self.made: set[int] = set()  # storages that the call made
+        self.allocations: set[int] = set()  # storages that the call made
         self.is_partial = False  # an array comes from a function that is not recorded
         self.kind = _subclass(np, self)
         self._owners: dict[int, tuple[Any, int]] = {}  # a weak reference to the owner of memory and its number, by ``id``
@@ -195,7 +195,7 @@ class _Watch:
         unrecorded = any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh)
         if name == "empty_like":
             for array in results:
-                self.region(array, made=True)
+                self.region(array, is_new=True)
         elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
             self.add(label, self.arrays([args, options]), results, lambda: ops.UNKNOWN)
         return self.result(result)
@@ -279,7 +279,7 @@ class _Watch:
         reads = self.arrays(self._bare(given)) if name.startswith(("as", "arr")) else []
         if name != "empty" and (reads or name not in ("array", "asarray", "asanyarray", "ascontiguousarray")):
             self.add(f"numpy.{name}", reads, [result], lambda: ops.move(result))
-        self.region(result, made=True)
+        self.region(result, is_new=True)
         return self.result(result)
 
     def result(self, value: Any) -> Any:
@@ -331,7 +331,7 @@ class _Watch:
             return
         whole = Part(0.0, None, True)
         inputs = [used.get(id(array), whole).of(self.region(array)) for array in reads]
-        outputs = [used.get(id(array), whole).of(self.region(array, made=target is None)) for array in writes]
+        outputs = [used.get(id(array), whole).of(self.region(array, is_new=target is None)) for array in writes]
         is_bound = not all(part.exact for part in used.values())
         trace = OpTrace(name, tuple(inputs), tuple(outputs), flops=None, is_bound=is_bound)
         try:
@@ -357,13 +357,13 @@ class _Watch:
         reference, number = self._owners.get(id(owner), (None, -1))
         return number if reference is not None and reference() is owner else -1
 
-    def region(self, array: Any, *, made: bool = False) -> Region:
+    def region(self, array: Any, *, is_new: bool = False) -> Region:
         owner, number = _owner(self.np, array), self.number(array)
         if number < 0:
             number = next(self._number)
             self._owners[id(owner)] = (weakref.ref(owner), number)
-            if made:
-                self.made.add(number)
+            if is_new:
+                self.allocations.add(number)
             elif isinstance(owner, self.kind):  # of a method that is not recorded
                 self.is_partial = True
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
@@ -380,8 +380,8 @@ class _Watch:
             self.is_partial = self.is_partial or (id(array) not in known and self.number(array) < 0)
         if self.is_partial:
             return failed._replace(reason="an array comes from a function that is not recorded")
-        kept = {number for reference, number in self._owners.values() if reference() is not None}
-        return total("numpy", self.traces, made=self.made, kept=kept)._replace(launches=None)
+        survivors = {number for reference, number in self._owners.values() if reference() is not None}
+        return total("numpy", self.traces, allocations=self.allocations, survivors=survivors)._replace(launches=None)
 
 
 def _subclass(np: Any, watch: _Watch) -> Any:

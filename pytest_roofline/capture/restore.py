@@ -57,7 +57,7 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
     """Yield mappings in which a function finds values or puts them, each with the keys; None for every key.
 
     These are its closure, the arguments of a partial, the attributes of its object and the globals that it names, also for the
-    functions of its own module that it names.
+    functions of its module that it names.
     """
     waiting, visited = [fn], set()
     scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}

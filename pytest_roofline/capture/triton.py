@@ -59,7 +59,7 @@ def watch_launches(
 
 
 def _has_kernels() -> bool:
-    """Return whether the user has kernels; torch imports Triton for itself, with kernels of its own."""
+    """Return whether the user has kernels; torch imports Triton for itself, with its own kernels."""
     kinds = [
         getattr(loaded(f"triton.runtime.{module}"), name, None)
         for module, name in (("jit", "JITFunction"), ("interpreter", "InterpretedFunction"))

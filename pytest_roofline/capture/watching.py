@@ -1,4 +1,4 @@
-"""Capture of a test while it runs: the work of what it times, else of its own call.
+"""Capture of a test while it runs: the work of what the test times, else of the test's own call.
 
 A marker, the fixture or a glob takes precedence; nothing is captured then.
 """

@@ -40,8 +40,8 @@ def places(*objects: object) -> set[Place]:
 
 def device_kind(*objects: object) -> str | None:
     """Return ``gpu`` where an array among these objects is on an accelerator, ``cpu`` where all are on the host, else None."""
-    found = {place.platform == "cpu" for place in places(*objects)}
-    return None if not found else "cpu" if False not in found else "gpu"
+    platforms = {place.platform for place in places(*objects)}
+    return None if not platforms else "cpu" if platforms == {"cpu"} else "gpu"
 
 
 def array_libraries(*objects: object) -> set[str]:

@@ -163,13 +163,13 @@ def _doubts(clock: Clock, candidate: Candidate, values: list[float], settled: bo
 # Which clock and which eviction a call gets, from where its arrays lie.
 
 
-def choose(found: set[Place], settings: Settings) -> Setup:
+def choose(array_places: set[Place], settings: Settings) -> Setup:
     """Choose a device's own events, JAX's own wait, or the host with a wait for several devices or one without events."""
-    devices = found - {HOST}
+    devices = array_places - {HOST}
     if settings.graph and {place[:2] for place in devices} != {("torch", "cuda")}:
-        return choose(found, replace(settings, graph=False)).add_note(NO_GRAPH)
+        return choose(array_places, replace(settings, graph=False)).add_note(NO_GRAPH)
     if not devices:
-        return _host(HOST in found, settings)
+        return _host(HOST in array_places, settings)
     if {place.framework for place in devices} == {"jax"}:
         return _jax(devices, settings)
     if len(devices) == 1:
@@ -204,22 +204,22 @@ def _cupy(device: int, settings: Settings) -> Setup:
     return _with_eviction(setup, settings, lambda: cupy_flush(cupy, device, settings.llc_bytes))
 
 
-def _jax(found: set[Place], settings: Settings) -> Setup:
+def _jax(array_places: set[Place], settings: Settings) -> Setup:
     jax = loaded("jax")
     setup = Setup(HostClock(ready=jax.block_until_ready))
-    if all(place.platform == "cpu" for place in found):
+    if all(place.platform == "cpu" for place in array_places):
         return _with_host_eviction(setup, settings)
-    if len(found) > 1:
+    if len(array_places) > 1:
         return _without_eviction(setup, settings)
-    (place,) = found
+    (place,) = array_places
     (device,) = [device for device in jax.devices(place.platform) if device.id == place.number]
     return _with_eviction(setup, settings, lambda: jax_flush(jax, device, settings.llc_bytes))
 
 
-def _waiting(found: set[Place], settings: Settings) -> Setup:
-    waits = [wait for place in sorted(found) if place.framework != "jax" and (wait := _wait_for(place)) is not None]
-    ready = loaded("jax").block_until_ready if any(place.framework == "jax" for place in found) else None
-    devices = ", ".join(f"{place.framework} {place.platform}:{place.number}" for place in sorted(found))
+def _waiting(array_places: set[Place], settings: Settings) -> Setup:
+    waits = [wait for place in sorted(array_places) if place.framework != "jax" and (wait := _wait_for(place)) is not None]
+    ready = loaded("jax").block_until_ready if any(place.framework == "jax" for place in array_places) else None
+    devices = ", ".join(f"{place.framework} {place.platform}:{place.number}" for place in sorted(array_places))
     note = f"arrays on {devices}: timed by the host with a wait for each"
     if not (waits or ready):
         note = f"arrays on {devices}, and no loaded library can wait for it: the time may be that of the launch alone"

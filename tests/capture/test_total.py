@@ -35,14 +35,14 @@ A, B, C, D = (tensor(number) for number in range(4))
 
 
 def test_one_operation_is_the_engines_work_of_it() -> None:
-    done = total("torch", [mapped([A, B], [C])], made={2}, kept={2})
+    done = total("torch", [mapped([A, B], [C])], allocations={2}, survivors={2})
     assert done.work == work("elementwise", numel=1000, inputs=2, dtype="fp32")
     assert (done.how, done.operations, done.launches, done.certain, done.notes) == ("torch", 1, 1, True, ())
 
 
 def test_what_is_in_between_is_free() -> None:
     """d = f(a) * b: a and b read, d written; c is made and gone."""
-    done = total("torch", [mapped([A], [C]), mapped([C, B], [D])], made={2, 3}, kept={3})
+    done = total("torch", [mapped([A], [C]), mapped([C, B], [D])], allocations={2, 3}, survivors={3})
     assert done.work is not None
     assert [(model.model, model.bytes, model.in_range) for model in done.work.candidates] == [
         ("fused", 3 * 4000, True),
@@ -53,20 +53,20 @@ def test_what_is_in_between_is_free() -> None:
 
 def test_what_outlives_the_call_is_written() -> None:
     steps = [mapped([A], [C]), mapped([C, B], [D])]
-    assert traffic(steps, made={2, 3}, kept={2, 3}) == 4 * 4000
+    assert traffic(steps, allocations={2, 3}, survivors={2, 3}) == 4 * 4000
 
 
 def test_what_is_read_twice_is_read_once() -> None:
-    assert traffic([mapped([A, B], [C]), mapped([A], [D])], made={2, 3}, kept={2, 3}) == 4 * 4000
+    assert traffic([mapped([A, B], [C]), mapped([A], [D])], allocations={2, 3}, survivors={2, 3}) == 4 * 4000
 
 
 def test_in_place_is_read_and_written() -> None:
-    assert traffic([mapped([A], [A])], made=(), kept=()) == 2 * 4000
-    assert traffic([mapped([A], [A]), mapped([A], [A])], made=(), kept=()) == 2 * 4000
+    assert traffic([mapped([A], [A])], allocations=(), survivors=()) == 2 * 4000
+    assert traffic([mapped([A], [A]), mapped([A], [A])], allocations=(), survivors=()) == 2 * 4000
 
 
 def test_what_the_call_wrote_outside_itself_it_need_not_read_again() -> None:
-    assert traffic([mapped([A], [B]), mapped([B], [C])], made={2}, kept={2}) == 3 * 4000
+    assert traffic([mapped([A], [B]), mapped([B], [C])], allocations={2}, survivors={2}) == 3 * 4000
 
 
 def test_views_of_a_storage_never_add_up_to_more_than_it() -> None:
@@ -80,11 +80,11 @@ def test_views_of_a_storage_never_add_up_to_more_than_it() -> None:
 def test_arguments_of_which_the_direction_is_unknown() -> None:
     """Made in the call: written. From outside: once, with a note."""
     kernel = OpTrace("kernel", either=(A, C), flops=1e6, dtype="bf16")
-    done = total("triton", [kernel], made={2}, kept={2})
+    done = total("triton", [kernel], allocations={2}, survivors={2})
     assert done.work is not None
     assert (done.work.bytes, done.work.flops, done.work.dtype.name, done.work.op) == (8000, 1e6, "bf16", "unknown")
     assert done.notes == (note("1 kernel arguments are read or written, unknown which: each counts once"),)
-    assert traffic([kernel, mapped([C], [D])], made={2, 3}, kept={3}) == 2 * 4000
+    assert traffic([kernel, mapped([C], [D])], allocations={2, 3}, survivors={3}) == 2 * 4000
 
 
 def test_a_region_used_in_part_is_no_sure_figure() -> None:
@@ -92,7 +92,7 @@ def test_a_region_used_in_part_is_no_sure_figure() -> None:
 
 
 def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
-    done = total("torch", [mapped([A], [C]), OpTrace("aten.sort", (C,), (D,), flops=None)], made={2, 3}, kept={3})
+    done = total("torch", [mapped([A], [C]), OpTrace("aten.sort", (C,), (D,), flops=None)], allocations={2, 3}, survivors={3})
     assert done.work is None
     assert done.reason == "no FLOP count for aten.sort"
     assert done.operations == 2
@@ -109,7 +109,7 @@ def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
     ],
 )
 def test_nothing_to_count(seen: list[OpTrace], reason: str) -> None:
-    assert total("torch", seen, made={0}).reason == reason
+    assert total("torch", seen, allocations={0}).reason == reason
 
 
 @pytest.mark.parametrize(("views", "nbytes", "exact"), [
@@ -150,7 +150,7 @@ def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[in
 
 def test_parts_that_may_overlap_are_a_bound_for_display() -> None:
     parts = [Region(0, Unknown((at,)), 100.0, 1000.0) for at in range(2)]
-    done = total("torch", [mapped([parts[0]], [C]), mapped([parts[1], C], [D])], made={2, 3}, kept={3})
+    done = total("torch", [mapped([parts[0]], [C]), mapped([parts[1], C], [D])], allocations={2, 3}, survivors={3})
     assert done.work is not None
     assert (done.work.bytes, done.certain) == (200 + 4000, False)
     assert OVERLAP in done.notes
@@ -158,14 +158,14 @@ def test_parts_that_may_overlap_are_a_bound_for_display() -> None:
 
 def test_a_call_that_returns_nothing_has_its_last_results() -> None:
     """c = f(a), d = f(c), and nothing kept: a read and d written."""
-    done = total("torch", [mapped([A], [C]), mapped([C], [D])], made={2, 3}, kept=())
+    done = total("torch", [mapped([A], [C]), mapped([C], [D])], allocations={2, 3}, survivors=())
     assert done.work is not None
     assert (done.work.bytes, done.notes) == (8000, (DROPPED,))
 
 
 def test_a_result_that_nobody_keeps_beside_another_is_not_written() -> None:
     both = OpTrace("max", (A,), (C, D), work=work("elementwise", numel=1000, outputs=2, dtype="fp32"))
-    done = total("torch", [both], made={2, 3}, kept={2})
+    done = total("torch", [both], allocations={2, 3}, survivors={2})
     assert done.work is not None
     assert done.work.bytes == 2 * 4000
 
@@ -175,7 +175,7 @@ def test_a_result_that_nobody_keeps_beside_another_is_not_written() -> None:
 
 def test_an_epilogue_does_not_hide_the_product() -> None:
     """2 x 32^3 = 65,536 FLOPs against 1,000 of the map, and two of the three tensors outside."""
-    done = total("torch", [product([A, B], [C]), mapped([C], [D])], made={2, 3}, kept={3})
+    done = total("torch", [product([A, B], [C]), mapped([C], [D])], allocations={2, 3}, survivors={3})
     assert done.work is not None
     assert (done.work.op, done.work.op_class, done.work.engine, done.work.flops) == ("gemm", "gemm", "matrix", 65536)
     assert done.notes == (note("1 kFLOP of the vector units left out"),)
@@ -184,7 +184,7 @@ def test_an_epilogue_does_not_hide_the_product() -> None:
 def test_a_small_product_beside_a_large_map_names_no_op() -> None:
     """The product's FLOPs are most, the map's bytes are."""
     steps = [product([A, B], [C], size=512), mapped([tensor(5, 4e6)], [tensor(6, 4e6)])]
-    done = total("torch", steps, made={2, 6}, kept={2, 6})
+    done = total("torch", steps, allocations={2, 6}, survivors={2, 6})
     assert done.work is not None
     assert (done.work.op, done.work.op_class, done.work.engine) == ("unknown", "unknown", "matrix")
     assert done.work.flops == 2 * 512**3
@@ -192,7 +192,7 @@ def test_a_small_product_beside_a_large_map_names_no_op() -> None:
 
 def test_products_of_two_dtypes_run_at_the_one_most_are_in() -> None:
     steps = [product([A, B], [C], size=64, dtype="bf16"), product([C, B], [D], dtype="fp32")]
-    done = total("torch", steps, made={2, 3}, kept={3})
+    done = total("torch", steps, allocations={2, 3}, survivors={3})
     assert done.work is not None
     assert (done.work.dtype.name, done.work.flops) == ("bf16", 2 * 64**3 + 2 * 32**3)
     assert done.notes == (note("FLOPs in fp32 counted as bf16, which most are in"),)
@@ -203,7 +203,7 @@ def test_an_op_is_named_where_it_is_nearly_all_of_the_bytes(cols: int, op: str) 
     rows = OpTrace(
         "softmax", (tensor(0, cols * 4.0),), (tensor(1, cols * 4.0),), work=work("softmax", rows=1, cols=cols, dtype="fp32")
     )
-    done = total("torch", [rows, mapped([B], [D])], made={1, 3}, kept={1, 3})
+    done = total("torch", [rows, mapped([B], [D])], allocations={1, 3}, survivors={1, 3})
     share = cols * 8 / (cols * 8 + 8000)
     assert (share >= NEARLY_ALL) == (op == "softmax")
     assert done.work is not None

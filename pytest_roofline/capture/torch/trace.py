@@ -186,7 +186,7 @@ class Storages:
     """
 
     def __init__(self) -> None:
-        self.made: set[int] = set()  # storages that the call made
+        self.allocations: set[int] = set()  # storages that the call made
         self._refs: list[int] = []
         self._whole: list[int] = []
         self._numbers: dict[int, int] = {}
@@ -199,21 +199,21 @@ class Storages:
     def __len__(self) -> int:
         return len(self._refs)
 
-    def number(self, tensor: Any, made: bool = False) -> int:
-        """Return the number of a tensor's allocation; made: the call has just made it, if it is new."""
+    def number(self, tensor: Any, is_new: bool = False) -> int:
+        """Return the number of a tensor's allocation; is_new: the call has just made the storage, if it has no number."""
         storage = tensor.untyped_storage()
         number = self._numbers.get(storage._cdata)
         if number is None:
             self._numbers[storage._cdata] = number = len(self._refs)
             self._refs.append(storage._weak_ref())
             self._whole.append(storage.nbytes())
-            if made:
-                self.made.add(number)
+            if is_new:
+                self.allocations.add(number)
         return number
 
-    def region(self, tensor: Any, made: bool = False) -> Region:
+    def region(self, tensor: Any, is_new: bool = False) -> Region:
         """Return what a tensor covers, each byte once. Two views of the same bytes are one region, whatever their shapes."""
-        number = self.number(tensor, made)
+        number = self.number(tensor, is_new)
         width = tensor.element_size()
         start = tensor.storage_offset() * width
         if tensor.is_contiguous():
@@ -223,9 +223,9 @@ class Storages:
         view, nbytes = strided(start, width, [(size, stride * width) for size, stride in dims])
         return Region(number, view, nbytes, self._whole[number])
 
-    def kept(self) -> set[int]:
+    def survivors(self) -> set[int]:
         """Return the storages that the call made and that still exist."""
-        return {number for number in self.made if not torch.UntypedStorage._expired(self._refs[number])}
+        return {number for number in self.allocations if not torch.UntypedStorage._expired(self._refs[number])}
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -166,21 +166,21 @@ class Watch:
         if not self.problem:
             try:
                 traces = merge_backward(self.traces, self._decomposed)
-                kept = self._storages.kept()
-                notes, accumulates = self._remarks(value, kept)
-                captured = total("torch", traces, made=self._storages.made, kept=kept, notes=notes)
+                survivors = self._storages.survivors()
+                notes, accumulates = self._remarks(value, survivors)
+                captured = total("torch", traces, allocations=self._storages.allocations, survivors=survivors, notes=notes)
                 captured = captured._replace(certain=captured.certain and not accumulates)
                 return captured._replace(launches=None) if self._compiled else captured
             except Exception as error:
                 self._fail(error)
         return CapturedWork("torch", reason=self.problem, operations=len(self.traces))
 
-    def _remarks(self, value: Any, kept: set[int]) -> tuple[list[Note], bool]:
+    def _remarks(self, value: Any, survivors: set[int]) -> tuple[list[Note], bool]:
         """Return notes on the whole call, and whether the call leaves something for the next one."""
         notes, accumulates = [], False
         results = result_tensors(value)
         returned = {self._storages.number(tensor) for tensor in results}
-        extra = [region for trace in self.traces for region in trace.writes if region.storage in kept - returned]
+        extra = [region for trace in self.traces for region in trace.writes if region.storage in survivors - returned]
         if value is not None and extra:
             accumulates = not any(tensor.requires_grad for tensor in results)
             text = ACCUMULATED if accumulates else FOR_BACKWARD
@@ -254,7 +254,7 @@ class Watch:
         finally:
             self._depth -= 1
         if isinstance(out, torch.Tensor):
-            self._safely(lambda: self._checks.add(self._storages.number(out, made=True)))
+            self._safely(lambda: self._checks.add(self._storages.number(out, is_new=True)))
         return out
 
     def _is_in_check(self) -> bool:
@@ -283,7 +283,7 @@ class Watch:
         if schema.is_free or self._depth:
             # The arguments first: a storage that only a result has, the call has made.
             self._number(schema.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
-            self._number(schema.label, results, made=True)
+            self._number(schema.label, results, is_new=True)
             return
         values = dict(zip(schema.arguments, args))
         values.update(kwargs)
@@ -297,7 +297,7 @@ class Watch:
         regions: dict[int, Region] = {}
         self._regions(schema.label, [tensor for _, tensor in given], regions)
         inputs = {region.storage for region in regions.values()}
-        self._regions(schema.label, results, regions, made=True)
+        self._regions(schema.label, results, regions, is_new=True)
         fresh = [tensor for tensor in results if regions[id(tensor)].storage not in inputs]
         written = [tensor for name, tensor in given if name in schema.written] if schema.written else []
         if not (written or fresh):  # a view, or a value for the host
@@ -317,21 +317,21 @@ class Watch:
         for spec in built if isinstance(built, list) else (built,):
             self.traces.append(trace_op(schema.label, call, spec))
 
-    def _number(self, label: str, tensors: Sequence[Any], *, made: bool = False) -> None:
+    def _number(self, label: str, tensors: Sequence[Any], *, is_new: bool = False) -> None:
         """Number the storages of tensors whose regions are not needed."""
         try:
             for tensor in tensors:
-                self._storages.number(tensor, made)
+                self._storages.number(tensor, is_new)
         except (RuntimeError, NotImplementedError):
             raise ValueError(f"{label} on {unsupported(tensors) or 'a tensor without a storage'}") from None
 
-    def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, made: bool = False) -> None:
+    def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, is_new: bool = False) -> None:
         """Put what the tensors cover into ``regions``."""
         try:
             for tensor in tensors:
                 if type(tensor) is not torch.Tensor and has_own_dispatch(tensor):
                     break
-                regions[id(tensor)] = self._storages.region(tensor, made)
+                regions[id(tensor)] = self._storages.region(tensor, is_new)
             else:
                 return
         except (RuntimeError, NotImplementedError):
@@ -351,7 +351,7 @@ class Watch:
 
     def _record_composite(self, composite: Composite, inputs: _Inputs, out: Any, first: int) -> None:
         (values, reads, regions), writes = inputs, [out] if type(out) is torch.Tensor else tensors_of(out)
-        self._regions(composite.name, writes, regions, made=True)
+        self._regions(composite.name, writes, regions, is_new=True)
         for region in regions.values():
             if not region.nbytes:
                 return

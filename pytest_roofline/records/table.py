@@ -25,7 +25,7 @@ _MOST_COLUMNS = 2_000
 _SHOWN = 60
 #: The default of a column that every file of the format has.
 REQUIRED: Any = ...
-#: The default of a column without which its field is left out.
+#: The default of a column whose field is left out when the file lacks the column.
 ABSENT: Any = object()
 
 #: Seconds of one, by the spelling of a unit of time in lower case.
@@ -104,10 +104,10 @@ class Table:
                 cells.append((column.field, column.read, place, self.names[place]))
 
         def values(fields: Fields) -> dict[str, Any]:
-            found = fixed.copy()
+            row = fixed.copy()
             for field, read, place, name in cells:
-                found[field] = read(fields[place], name)
-            return found
+                row[field] = read(fields[place], name)
+            return row
 
         return values
 
@@ -130,9 +130,9 @@ class Table:
             t_s, refused = duration(text, name, unit)
             rounding = half_digit(text, t_s / unit) if t_s else 0.0
             claims = [claim(fields[at], axis, base, rounding) for at, axis, base in printed]
-            found: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit}
-            found["claims"] = tuple([item for item in claims if item is not None])
-            return found | {"refused": refused, "refused_code": "time"} if refused else found
+            row: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit}
+            row["claims"] = tuple([item for item in claims if item is not None])
+            return row | {"refused": refused, "refused_code": "time"} if refused else row
 
         return values
 

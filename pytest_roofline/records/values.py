@@ -23,12 +23,12 @@ _LONGEST_SHOWN = 40
 def seconds(value: object, key: str, unit: str) -> float:
     """Return a time above zero in seconds. Raises ValueError with key and value, also for a string, since JSON has numbers."""
     if isinstance(value, str):
-        raise ValueError(f"{key} is {shown(value)}, expected a number of {unit}")
+        raise ValueError(f"{key} is {short_repr(value)}, expected a number of {unit}")
     if value is None:
         raise ValueError(f"no time: {key} is missing")
     t_s = number(value, key, above=0.0) / _PER_SECOND[unit]
     if not t_s:
-        raise ValueError(f"{key} is {shown(value)}, too small for a time in {unit}")
+        raise ValueError(f"{key} is {short_repr(value)}, too small for a time in {unit}")
     return t_s
 
 
@@ -50,7 +50,7 @@ def ratio(value: object) -> float | None:
         return None
 
 
-def timed(
+def build_row(
     row: str, value: object, key: str, unit: str, work: tuple[Mapping[str, Any] | None, str] = (None, ""), **fields: Any
 ) -> RecordRow:
     """Return the record of a row, refused without a time. ``work`` is its keywords, or None and the reason."""
@@ -69,7 +69,7 @@ def label(value: object) -> str:
     return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 3] + "..."
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value as messages show it."""
     text = ascii(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
@@ -100,7 +100,7 @@ def first(values: Mapping[str, Any], *keys: str) -> Any:
     return next((values[key] for key in keys if values.get(key) is not None), None)
 
 
-def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+def check_work(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
     """Return the keywords when work can be built from them; else None and the reason."""
     try:
         build_work(keywords)
@@ -111,7 +111,7 @@ def buildable(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
 
 def claims(row: Mapping[str, Any]) -> tuple[Claim, ...]:
     """Return the rates that a row prints, by the unit in their key; a value that is not a number claims nothing."""
-    found = []
+    rates = []
     for key, value in row.items():
         rate = RATES.get(key.lower().removeprefix("bandwidth_")) if isinstance(key, str) else None
         if rate is None or isinstance(value, str) or value is None:
@@ -121,5 +121,5 @@ def claims(row: Mapping[str, Any]) -> tuple[Claim, ...]:
         except ValueError:
             continue
         axis, base = rate
-        found.append(Claim(axis, printed * base, half_digit(repr(printed), printed)))
-    return tuple(found)
+        rates.append(Claim(axis, printed * base, half_digit(repr(printed), printed)))
+    return tuple(rates)

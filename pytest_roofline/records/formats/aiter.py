@@ -282,8 +282,8 @@ def _op_test_shape(table: Table) -> Callable[[Fields], tuple[dict[str, Any] | No
 
         return decode
     first_time = next(place for place, name in enumerate(table.names) if _backend_and_unit(name))
-    known = ", ".join(table.names[:first_time])
-    return lambda fields: (None, f"no work model for the columns {known}")
+    shape = ", ".join(table.names[:first_time])
+    return lambda fields: (None, f"no work model for the columns {shape}")
 
 
 TUNED_GEMM = TableFormat(

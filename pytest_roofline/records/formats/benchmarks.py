@@ -16,7 +16,7 @@ from ...timing.plugins import of_benchmark_json
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source
 from ..table import TIMES
-from ..values import NO_FLOPS, buildable, count, items, label, mapping, maybe_seconds, seconds, shown, timed
+from ..values import NO_FLOPS, build_row, check_work, count, items, label, mapping, maybe_seconds, seconds, short_repr
 
 _Work = tuple["dict[str, Any] | None", str]  # keywords, or None and why
 
@@ -30,8 +30,8 @@ def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
     return whole, listed
 
 
-# pytest-benchmark, every schema since 2015: seconds. Work is what the file says: the row that a run with ``--roofline`` left
-# under ``extra_info.roofline``, or totals under known keys of ``extra_info``. Names of tests are no evidence here.
+# pytest-benchmark, every schema since 2015. Times are seconds. Work comes from the row that a run with ``--roofline`` left in
+# ``extra_info.roofline``, or from totals under known keys of ``extra_info``. Names of tests are not used.
 
 
 def _is_pytest_benchmark(sample: Sample) -> bool:
@@ -58,7 +58,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     elif not no_work:
         try:
             keywords = declare.read_extra_info(extra)
-            work, no_work = buildable(keywords) if keywords else (None, "extra_info has no bytes")
+            work, no_work = check_work(keywords) if keywords else (None, "extra_info has no bytes")
         except ValueError as error:
             no_work = str(error)
     return RecordRow(
@@ -142,11 +142,11 @@ def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> Recor
         return RecordRow(row=where, name=name, refused=refused, refused_code=code)
     unit = row.get("time_unit", "ns")
     if not isinstance(unit, str) or unit.lower() not in TIMES:
-        refused = f"time_unit is {shown(unit)}, expected ns, us, ms or s"
+        refused = f"time_unit is {short_repr(unit)}, expected ns, us, ms or s"
         return RecordRow(row=where, name=name, refused=refused, refused_code="time")
     unit = unit.lower()
     work, notes = _google_work(row, name, unit)
-    return timed(
+    return build_row(
         where,
         row.get("real_time"),
         "real_time",
@@ -189,7 +189,7 @@ def _google_work(row: Mapping[str, Any], name: str, unit: str) -> tuple[_Work, t
         nbytes = number(rate, "bytes_per_second", above=0.0) * seconds(row.get(key), key, unit)
     except ValueError as error:
         return (None, str(error)), ()
-    work = buildable({"bytes": nbytes})
+    work = check_work({"bytes": nbytes})
     return work, (f"bytes are bytes_per_second times {key}; {NO_FLOPS}",) if work[0] else ()
 
 
@@ -216,14 +216,14 @@ def _is_nvbench(sample: Sample) -> bool:
 
 def _read_nvbench(source: Source) -> Iterator[RecordRow]:
     whole, listed = _benchmarks(source)
-    devices = {shown(mapping(item).get("id")): mapping(item) for item in items(whole.get("devices"))}
+    devices = {short_repr(mapping(item).get("id")): mapping(item) for item in items(whole.get("devices"))}
     for at, benchmark in enumerate(listed):
         states, name = mapping(benchmark).get("states"), label(mapping(benchmark).get("name"))
         if not isinstance(states, list):
             yield RecordRow(row=f"benchmarks[{at}]", name=name, refused="the list 'states' is missing", refused_code="row")
             continue
         for place, state in enumerate(map(mapping, states)):
-            device = devices.get(shown(state.get("device")), {})
+            device = devices.get(short_repr(state.get("device")), {})
             yield _nvbench_row(state, name, f"benchmarks[{at}].states[{place}]", device)
 
 
@@ -244,7 +244,7 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
         notes += (f"the device's own bus clock and width give {quantity(bus, 'B/s')}",)
     # CPU Time, of the same launches until the device is done.
     wall = summaries.get(tag.replace("/gpu/", "/cpu/"), ("", None))[1] if "/cold/" in tag else None
-    return timed(
+    return build_row(
         where,
         summaries[tag][1],
         tag,
@@ -263,7 +263,7 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
 
 def _summaries(listed: Any) -> _Summaries:
     """Return the summaries of a state. The file has numbers as strings, so that no digit is lost."""
-    found: dict[str, tuple[str, Any]] = {}
+    summaries: dict[str, tuple[str, Any]] = {}
     for summary in map(mapping, items(listed)):
         values = map(mapping, items(summary.get("data")))
         value = next((item.get("value") for item in values if item.get("name") == "value"), None)
@@ -271,8 +271,8 @@ def _summaries(listed: Any) -> _Summaries:
             with suppress(ValueError):
                 value = number(value, "value")
         if isinstance(summary.get("tag"), str):
-            found[summary["tag"]] = (label(summary.get("hint")), value)
-    return found
+            summaries[summary["tag"]] = (label(summary.get("hint")), value)
+    return summaries
 
 
 def _nvbench_work(summaries: _Summaries) -> tuple[_Work, tuple[str, ...]]:
@@ -292,7 +292,7 @@ def _nvbench_work(summaries: _Summaries) -> tuple[_Work, tuple[str, ...]]:
             return (None, "no global memory reads or writes are declared"), ()
     except (KeyError, ValueError, OverflowError) as error:
         return (None, f"no bytes: {error}"), ()
-    work = buildable({"bytes": nbytes})
+    work = check_work({"bytes": nbytes})
     return work, notes if work[0] else ()
 
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, outline, parse, read_json_lines
 from ..table import RATES, TIMES, Fields, Rate, Table, TableFormat, clean, dtype, flag, real, size
-from ..values import NO_FLOPS, buildable, label, mapping, maybe_seconds, ratio, shown, timed
+from ..values import NO_FLOPS, build_row, check_work, label, mapping, maybe_seconds, ratio, short_repr
 from .aiter import mistakes_of
 
 # The benchmarks' CSV: one row a routine, backend and shape. All routines share one header, which repeats a name where two of
@@ -216,7 +217,7 @@ def _trace(line: Mapping[str, Any], where: str, definitions: Definitions) -> Rec
     times = mapping(evaluation.get("performance"))
     baseline, problem = maybe_seconds(times.get("reference_latency_ms"), "reference_latency_ms", "ms")
     fields["notes"] += problem
-    return timed(
+    return build_row(
         where,
         times.get("latency_ms"),
         "latency_ms",
@@ -290,9 +291,9 @@ class Definitions:
             # Most files are named after their definition, so those are read first.
             paths = sorted(self._paths, key=lambda path: path.stem != name) if name else [self._folder / "definition.json"]
             read = (self._read(path) for path in paths)
-            self._by_name[name] = next((found for found in read if name is None or found.get("name") == name), {})
+            self._by_name[name] = next((one for one in read if name is None or one.get("name") == name), {})
         if not self._by_name[name]:
-            missing = f"definition {shown(name)}" if name else "definition.json (the trace names no definition)"
+            missing = f"definition {short_repr(name)}" if name else "definition.json (the trace names no definition)"
             raise ValueError(f"shapes are not known: {missing} is missing next to the traces")
         return self._by_name[name]
 
@@ -300,10 +301,10 @@ class Definitions:
     def _paths(self) -> list[Path]:
         """Return the JSON files next to the traces, then those of ``definitions`` folders above."""
         above = list(self._folder.resolve().parents)[:_LEVELS_ABOVE]
-        found = [path for path in sorted(self._folder.glob("*.json")) if path.is_file()]
+        paths = [path for path in sorted(self._folder.glob("*.json")) if path.is_file()]
         for root in (self._folder, *above):
-            found += sorted(itertools.islice((root / "definitions").rglob("*.json"), _MOST_FILES))
-        return found[:_MOST_FILES]
+            paths += sorted(itertools.islice((root / "definitions").rglob("*.json"), _MOST_FILES))
+        return paths[:_MOST_FILES]
 
     def _read(self, path: Path) -> Mapping[str, Any]:
         if path not in self._by_path:
@@ -342,8 +343,8 @@ def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any
     """
     kind = label(definition.get("op_type")).lower()
     sizes = _axes(mapping(definition.get("axes")), mapping(workload.get("axes")))
-    given = workload.get("inputs")
-    inputs = _tensors(definition, "inputs", sizes, given if isinstance(given, dict) else None)
+    names = workload.get("inputs")
+    inputs = _tensors(definition, "inputs", sizes, names if isinstance(names, dict) else None)
     outputs = _tensors(definition, "outputs", sizes, None)
     if not inputs or not outputs:
         raise ValueError("the definition has no input or no output with a shape")
@@ -357,21 +358,21 @@ def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any
         raise ValueError(f"its operands have {nbytes:.3g} bytes, more than any memory holds")
     shaped = _SHAPED.get(kind)
     keywords = shaped(inputs, outputs, nbytes) if shaped else None
-    return buildable(keywords or {"bytes": nbytes}), () if keywords else (NO_FLOPS,)
+    return check_work(keywords or {"bytes": nbytes}), () if keywords else (NO_FLOPS,)
 
 
-def _axes(declared: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
+def _axes(axes: Mapping[str, Any], workload: Mapping[str, Any]) -> dict[str, int]:
     """Return every axis as a number. Raises ValueError with the axis."""
     sizes: dict[str, int] = {}
     formulas = {}
-    for name, axis in declared.items():
+    for name, axis in axes.items():
         kind = mapping(axis).get("type")
         if kind == "const":
             sizes[name] = whole(mapping(axis).get("value"), f"axis {label(name)}")
         elif kind == "expr":
             formulas[name] = mapping(axis).get("expression", mapping(axis).get("value"))
-        elif name in given:
-            sizes[name] = whole(given[name], f"axis {label(name)}")
+        elif name in workload:
+            sizes[name] = whole(workload[name], f"axis {label(name)}")
         else:
             raise ValueError(f"axis {label(name)} has no value in the workload")
     for name, formula in formulas.items():
@@ -397,7 +398,7 @@ def _size(formula: object, sizes: Mapping[str, int], what: str) -> int:
     if isinstance(formula, str) and formula in sizes:
         return sizes[formula]
     if not isinstance(formula, str) or len(formula) > _LONGEST_FORMULA:
-        raise ValueError(f"{what} is {shown(formula)}, expected a short formula over axes")
+        raise ValueError(f"{what} is {short_repr(formula)}, expected a short formula over axes")
 
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -406,28 +407,28 @@ def _size(formula: object, sizes: Mapping[str, int], what: str) -> int:
             return sizes[node.id]
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             return float(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
-        raise ValueError(f"{what} is {shown(formula)}, expected arithmetic over axes that come before it")
+        raise ValueError(f"{what} is {short_repr(formula)}, expected arithmetic over axes that come before it")
 
     try:
         result = value(ast.parse(formula, mode="eval").body)
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError, OverflowError):
-        raise ValueError(f"{what} is {shown(formula)}, expected arithmetic over axes") from None
+        raise ValueError(f"{what} is {short_repr(formula)}, expected arithmetic over axes") from None
     return whole(result, what)
 
 
 def _tensors(
-    definition: Mapping[str, Any], side: str, sizes: Mapping[str, int], given: Mapping[str, Any] | None
+    definition: Mapping[str, Any], side: str, sizes: Mapping[str, int], workload: Mapping[str, Any] | None
 ) -> list[_Tensor]:
     """Return the operands of one side, without scalars and without optional inputs that the workload leaves out."""
     tensors = []
     for name, spec in mapping(definition.get(side)).items():
         spec, what = mapping(spec), f"{side}.{label(name)}"
         shape = spec.get("shape")
-        left_out = given is not None and name not in given and spec.get("optional") is True
-        if shape is None or shape == [] or left_out:
+        is_left_out = workload is not None and name not in workload and spec.get("optional") is True
+        if shape is None or shape == [] or is_left_out:
             continue
         if not isinstance(shape, list):
-            raise ValueError(f"{what}: shape is {shown(shape)}, expected a list of axes")
+            raise ValueError(f"{what}: shape is {short_repr(shape)}, expected a list of axes")
         dims = tuple(_size(item, sizes, what) for item in shape)
         try:
             dtype = parse_dtype(spec.get("dtype"))
@@ -451,10 +452,11 @@ def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
     if wider_dtype(a.dtype, b.dtype).peak is None:
         return None
     if a.dtype.pack == b.dtype.pack == c.dtype.pack == 1:
-        keywords = {"op": "gemm", "M": m, "N": n, "K": k, "dtype": a.dtype.name}
+        keywords: dict[str, Any] = {"op": "gemm", "M": m, "N": n, "K": k, "dtype": a.dtype.name}
         keywords |= {"weight_dtype": b.dtype.name, "out_dtype": c.dtype.name} | ({"batch": count} if count > 1 else {})
-        if _same(keywords, nbytes):
-            return keywords
+        with suppress(ValueError):
+            if abs(work(**keywords).bytes - nbytes) <= 1e-9 * nbytes:
+                return keywords
     flops = 2.0 * count * m * n * k
     dtype = wider_dtype(a.dtype, b.dtype).name
     return {"op": "gemm", "bytes": nbytes, "flops": flops, "dtype": dtype, "weight_dtype": b.dtype.name, "engine": "matrix"}
@@ -469,18 +471,8 @@ def _shaped_rmsnorm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float
         return None
     if any(tensor.shape != x.shape for tensor in outputs):
         return None
-    cols = x.shape[-1]
-    keywords = {
-        "op": "rmsnorm",
-        "rows": x.numel // cols,
-        "cols": cols,
-        "dtype": x.dtype.name,
-        "out_dtype": outputs[0].dtype.name,
-    }
-    if len(whole_rows) == 2:
-        keywords["residual"] = True
     flops = 5.0 if len(whole_rows) == 2 else 4.0  # of an element, as the engine counts them
-    return keywords if _same(keywords, nbytes) else _streamed("rmsnorm", nbytes, flops * x.numel, x.dtype)
+    return _streamed("rmsnorm", nbytes, flops * x.numel, x.dtype)
 
 
 def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:
@@ -495,14 +487,6 @@ def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
 def _streamed(op: str, nbytes: float, flops: float, dtype: Dtype) -> dict[str, Any]:
     """Return declared bytes with the FLOPs of an op whose math is in fp32 on the vector units."""
     return {"op": op, "bytes": nbytes, "flops": flops, "dtype": "fp32", "weight_dtype": dtype.name, "engine": "vector"}
-
-
-def _same(keywords: Mapping[str, Any], nbytes: float) -> bool:
-    """Return whether the engine's model of the op moves the bytes that the definition declares."""
-    try:
-        return abs(work(**keywords).bytes - nbytes) <= 1e-9 * nbytes
-    except ValueError:
-        return False
 
 
 _SHAPED: Mapping[str, Callable[[list[_Tensor], list[_Tensor], float], dict[str, Any] | None]] = {

@@ -18,7 +18,7 @@ from roofline_engine.units import number, parse_dtype
 
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, parse
-from ..values import buildable, count, first, flag, items, label, mapping, maybe_seconds, ratio, shown, timed
+from ..values import build_row, check_work, count, first, flag, items, label, mapping, maybe_seconds, ratio, short_repr
 
 META = "meta.json"
 
@@ -90,7 +90,7 @@ def _case_row(case: Any, where: str, task: Task) -> RecordRow:
     baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
     workload = _same_case(task.case(name), case.get("m"))
     printed = ratio(case.get("speedup"))
-    record = timed(
+    record = build_row(
         where,
         case.get("optimized_ms"),
         "optimized_ms",
@@ -108,7 +108,7 @@ def _case_row(case: Any, where: str, task: Task) -> RecordRow:
         if baseline == record.t_s:
             record.notes += ("baseline_ms and optimized_ms are equal to the last digit: was the same leg timed twice?",)
         if printed is not None and abs(printed * record.t_s / baseline - 1) > _ROUNDING:
-            record.notes += (f"speedup is {shown(case['speedup'])}, its own times give {baseline / record.t_s:.4g}",)
+            record.notes += (f"speedup is {short_repr(case['speedup'])}, its own times give {baseline / record.t_s:.4g}",)
     return record
 
 
@@ -116,7 +116,7 @@ def _same_case(workload: Workload, m: object) -> Workload:
     """Return the case, without work when its M is not the printed one: the task may have been extracted again since."""
     if workload.work is None or m is None or workload.work.get("M", m) == m:
         return workload
-    reason = f"{META} has M = {workload.work['M']} for this case, and m is {shown(m)} here"
+    reason = f"{META} has M = {workload.work['M']} for this case, and m is {short_repr(m)} here"
     return workload._replace(work=None, reason=reason)
 
 
@@ -156,7 +156,7 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
     if whole.get("harness_suspect") is True:
         notes += ("the harness calls its own run suspect",)
     mode, is_winner = whole.get("measurement_mode"), backend == label(whole.get("winner_backend"))
-    return timed(
+    return build_row(
         where,
         result.get(key),
         key,
@@ -284,11 +284,11 @@ def _workload(case: _Case, at: int) -> Workload:
             op = op_name(kind)
             keywords = _by_name(case, op, {key: (key,) for key in OPS[op].parameters})
         else:
-            raise ValueError(f"op_kind is {shown(kind)}, expected gemm, attn, moe or an op with a work model")
+            raise ValueError(f"op_kind is {short_repr(kind)}, expected gemm, attn, moe or an op with a work model")
         notes = tuple(keywords.pop("notes", ()))
     except ValueError as error:
         return Workload(name, None, f"{META}: {error}")
-    work, why = buildable(keywords)
+    work, why = check_work(keywords)
     return Workload(name, work, f"{META}: {why}" if why else "", notes)
 
 
@@ -312,7 +312,7 @@ def _gemm(case: _Case) -> dict[str, Any]:
     batch = a[0] if len(a) == 3 else case.of_case("batch", "b")
     grouped = next((key for key in _GROUPS if case.case.get(key) not in (None, 1)), None)
     if grouped:
-        raise ValueError(f"{grouped} is {shown(case.case[grouped])} in a case of one GEMM: which GEMMs were timed is unknown")
+        raise ValueError(f"{grouped} is {short_repr(case.case[grouped])} in a case of one GEMM: which was timed is unknown")
     return _with_dtypes(case, {"op": "gemm", **sizes} | ({} if batch is None else {"batch": batch}))
 
 
@@ -328,7 +328,7 @@ def _shapes(case: _Case) -> list[list[Any]]:
     )
     for shape, key in zip(pair, ("a_shape", "b_shape")):
         if shape is not None and not (isinstance(shape, list) and 2 <= len(shape) <= 3):
-            raise ValueError(f"{key} is {shown(shape)}, expected two sizes, or three with a batch")
+            raise ValueError(f"{key} is {short_repr(shape)}, expected two sizes, or three with a batch")
     return [shape or [None, None] for shape in pair]
 
 
@@ -355,7 +355,7 @@ def _with_dtypes(case: _Case, work: dict[str, Any]) -> dict[str, Any]:
             if key in work and parse_dtype(work[key]).value_bits == _BLOCK_FORMATS[name]:
                 work[key] = name
     elif "weight_dtype" not in work and any(word in name for word in _WEIGHTS_ALONE):
-        raise ValueError(f"quant_scheme is {shown(scheme)}, and no weight_dtype says how wide the weights are")
+        raise ValueError(f"quant_scheme is {short_repr(scheme)}, and no weight_dtype says how wide the weights are")
     blocks = case.get("weight_block_size")
     if blocks in (None, [], ""):
         return work
@@ -363,7 +363,7 @@ def _with_dtypes(case: _Case, work: dict[str, Any]) -> dict[str, Any]:
     if work["op"] == "gemm" and square:
         return {**work, "scale_block": blocks[0]}
     why = "its model has no block scales" if square else "the model's blocks are square"
-    return {**work, "notes": (f"weight_block_size {shown(blocks)} is not counted: {why}",)}
+    return {**work, "notes": (f"weight_block_size {short_repr(blocks)} is not counted: {why}",)}
 
 
 _MOE = {
@@ -405,7 +405,7 @@ def _moe(case: _Case) -> dict[str, Any]:
         for key in keys:
             ranks = case.get(key)
             if ranks is not None and ranks != whole:
-                raise ValueError(f"{key} is {shown(ranks)}: how many tokens reach the experts of one rank is unknown")
+                raise ValueError(f"{key} is {short_repr(ranks)}: how many tokens reach the experts of one rank is unknown")
     return work
 
 
@@ -415,7 +415,7 @@ def _attention(case: _Case) -> dict[str, Any]:
         return _by_name(case, "attn_decode", _DECODE)
     if regime == "prefill":
         return _by_name(case, "attn_prefill", _PREFILL)
-    raise ValueError(f"regime is {shown(regime)}, expected decode or prefill")
+    raise ValueError(f"regime is {short_repr(regime)}, expected decode or prefill")
 
 
 _KINDS = {"gemm": _gemm, "moe": _moe, "attn": _attention}

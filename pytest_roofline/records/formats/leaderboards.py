@@ -1,6 +1,6 @@
 """Leaderboards and harnesses of generated kernels: KernelBench and robust-kbench, gpu-mode's POPCORN, AgentKernelArena.
 
-Times are ms but for POPCORN's ns. Sizes come from the parameters that a record gives; a GEMM alone is known by its names.
+Times are in ms, in POPCORN in ns. Sizes come from the parameters in a record, where only a GEMM has names that are clear.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..row import RecordRow
 from ..source import DocumentFormat, RefusedError, Sample, Source, parse
-from ..values import buildable, claims, count, first, flag, label, mapping, maybe_seconds, ratio, shown, timed
+from ..values import build_row, check_work, claims, count, first, flag, label, mapping, maybe_seconds, ratio, short_repr
 
 #: Spellings of the parameters that give a GEMM.
 _GEMM: dict[str, tuple[str, ...]] = {
@@ -48,7 +48,7 @@ def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
         return None, f"{names}: {batched} may be part of M or a batch of GEMMs"
     op = next((lower[name] for name in _OP if name in lower), "gemm")
     if not isinstance(op, str) or classify(op).op != "gemm":
-        return None, f"op {shown(op)}: only a GEMM is known by the names of its sizes"
+        return None, f"op {short_repr(op)}: only a GEMM is known by the names of its sizes"
     work = {"op": "gemm"} | {key: value for key, names_ in _GEMM.items() if (value := first(lower, *names_)) is not None}
     if not work.keys() >= {"M", "N", "K"}:
         return None, f"{names}: no op is known by these sizes"
@@ -62,12 +62,12 @@ def work_of(params: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
 
 def _with_weights(gemm: dict[str, Any], bits: object) -> tuple[dict[str, Any] | None, str]:
     """Return the GEMM with weights of ``bits`` when they are narrower than the activations."""
-    work, why = buildable(gemm)
+    work, why = check_work(gemm)
     if work is None or bits is None or "weight_dtype" in gemm or bits == parse_dtype(gemm["dtype"]).value_bits:
         return work, why
     if not isinstance(bits, int) or bits not in _WEIGHT_BITS:
-        return None, f"weight_bits is {shown(bits)}, expected 4 or 8"
-    return buildable({**gemm, "weight_dtype": _WEIGHT_BITS[bits]})
+        return None, f"weight_bits is {short_repr(bits)}, expected 4 or 8"
+    return check_work({**gemm, "weight_dtype": _WEIGHT_BITS[bits]})
 
 
 # KernelBench: results of samples and baseline timings by level; robust-kbench's timings and profile extracts. ``runtime`` is ms
@@ -145,7 +145,7 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     baseline, notes = (None, ()) if reference == -1 else maybe_seconds(reference, "ref_runtime", "ms")
     if metadata.get("excessive_speedup"):
         notes += ("KernelBench itself flags the speedup as excessive",)
-    return timed(
+    return build_row(
         where,
         value,
         key,
@@ -161,7 +161,7 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
 
 
 def _level(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
-    return timed(
+    return build_row(
         where,
         row.get("mean"),
         "mean",
@@ -181,7 +181,7 @@ def _robust_settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
     device = mapping(next(iter(devices.values()), None))
     for name, times in mapping(whole["eval_settings"]).items():
         key = "median_time" if "median_time" in mapping(times) else "mean_time"
-        yield timed(
+        yield build_row(
             f"eval_settings/{label(name)}",
             mapping(times).get(key),
             key,
@@ -217,9 +217,9 @@ def _robust_task(row: Mapping[str, Any], where: str) -> RecordRow:
             notes = (str(error),)
     rate = mapping(mapping(row.get("ncu_metrics")).get("Memory Throughput"))
     if (count(rate.get("n")) or 0) > 1:
-        mean = f"ncu's {shown(rate.get('avg_value'))} B/s is a plain mean over {rate['n']} launches of different lengths"
+        mean = f"ncu's {short_repr(rate.get('avg_value'))} B/s is a plain mean over {rate['n']} launches of different lengths"
         notes = (*notes, f"{mean}: not the rate of this row")
-    return timed(
+    return build_row(
         where,
         row.get("runtime_ms"),
         "runtime_ms",
@@ -264,7 +264,7 @@ def _popcorn_row(run: Mapping[str, str], where: str, passed: bool | None) -> Rec
     pairs = (part.partition(":") for part in spec.split(";"))
     params = {key.strip(): _figure(value.strip()) for key, colon, value in pairs if colon}
     runs = run.get("runs", "")
-    return timed(
+    return build_row(
         where,
         _figure(run.get("mean")),
         f"{where}.mean",
@@ -295,20 +295,12 @@ def _figure(text: Any) -> Any:
 # ``opt_time``, which the format has in ms, as the three times of ``task_result.yaml``. Before and after are the task's own
 # kernel, so that baseline is ``previous``.
 
-#: Keys of a time in the order in which they are trusted: the clock each implies.
+#: Keys of a time, the most trusted first, with the clock that each implies.
 _TIMES = {
-    "device_time_ms": "device-event",
-    "gpu_time_ms": "device-event",
-    "kernel_time_ms": "device-event",
-    "cuda_event_time_ms": "device-event",
+    **dict.fromkeys(("device_time_ms", "gpu_time_ms", "kernel_time_ms", "cuda_event_time_ms"), "device-event"),
     "cuda_graph_time_ms": "device-graph",
-    "execution_time_ms": "",
-    "opt_time": "",
-    "execution_time": "",
-    "time_ms": "",
-    "time": "",
-    "host_time_ms": "host",
-    "wall_time_ms": "host",
+    **dict.fromkeys(("execution_time_ms", "opt_time", "execution_time", "time_ms", "time"), ""),
+    **dict.fromkeys(("host_time_ms", "wall_time_ms"), "host"),
 }
 _METHODS = {"cuda_graph": "device-graph", "cuda_event": "device-event", "cuda_events": "device-event", "wall": "host"}
 _TASK = ("base_execution_time", "best_optimized_execution_time")
@@ -368,9 +360,9 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
     method = case.get("benchmark_method")
     baseline, notes = maybe_seconds(case.get("ori_time"), "ori_time", "ms")
     if method is not None and not isinstance(method, str):
-        notes += (f"benchmark_method is {shown(method)}, expected text",)
+        notes += (f"benchmark_method is {short_repr(method)}, expected text",)
     verdicts = [flag(case.get(name)) for name in ("correctness", "correct", "pass_correctness", "passed")]
-    return timed(
+    return build_row(
         where,
         case[key],
         key,
@@ -394,7 +386,7 @@ def _arena_task(task: Mapping[str, Any]) -> RecordRow:
     if task.get("pass_compilation") is False:
         return RecordRow(row="task", name=name, correct=correct, refused="pass_compilation is false: nothing was timed")
     baseline, notes = maybe_seconds(task.get("base_execution_time"), "base_execution_time", "ms")
-    return timed(
+    return build_row(
         "task",
         task.get("best_optimized_execution_time"),
         "best_optimized_execution_time",

@@ -92,7 +92,7 @@ def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
 
 # Liger-Kernel: a row a kernel, provider, mode and size; ``speed`` in ms and ``memory`` in MB share one column. Times are the
 # medians of triton's do_bench, which empties the cache before each run, with the 20th and 80th percentile. Another provider's
-# row with the same sizes, GPU and mode is the baseline, wherever it is, so the rows are held in memory.
+# row with the same sizes, GPU and mode is the baseline, wherever it is in the file, so the rows are kept in memory.
 
 _MISSING = ("", "nan", "none", "null")
 _LIGER = ("kernel_name", "kernel_provider", "kernel_operation_mode", "metric_name", "metric_unit", "x_name", "x_value")

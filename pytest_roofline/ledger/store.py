@@ -101,16 +101,18 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
     lines.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{lines}.lock").acquire(timeout=_LOCK_S, poll_interval=0.005):
-            before = _bytes(lines)
+            content = before = _bytes(lines)
             if once or not before:
-                ledger = read(path)
+                known = read(path).pairs
                 if once:
-                    added = [pair for pair in dict.fromkeys(added) if pair not in ledger.pairs]
-                if not before:
-                    before = _lines(ledger.pairs)
-            if added:
-                newline = b"\n" if before and not before.endswith(b"\n") else b""
-                write_whole(str(lines), before + newline + _lines(added))
+                    existing = set(known)
+                    added = [pair for pair in dict.fromkeys(added) if pair not in existing]
+                content = before or _lines(known)
+            if added and content and not content.endswith(b"\n"):
+                content += b"\n"
+            content += _lines(added)
+            if content != before:
+                write_whole(str(lines), content)
     except Timeout as error:
         raise OSError(f"{printable(str(lines))}: locked by another process for {_LOCK_S:.0f} s") from error
     return len(added)

@@ -310,6 +310,10 @@ def test_an_old_ledger_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture
     Path("old.md").write_bytes(OLD)
     assert run(capsys, monkeypatch, "ledger", "import", "old.md") == (0, f"{jsonl}: 9 pairs added\n", "")
     assert read(jsonl).pairs[0] == FIRST
+    status, out, _ = run(capsys, monkeypatch, "ledger", "import", "old.md", "--ledger", "old.md")  # into itself
+    assert (status, out) == (0, "old.jsonl: 0 pairs added, 9 already there\n")
+    assert read(Path("old.jsonl")).pairs == read(jsonl).pairs
+    Path("old.jsonl").unlink()
     status, out, err = run(capsys, monkeypatch, "ledger", "show", "--ledger", "old.md")
     assert status == 0
     assert "my_gemm" in out

@@ -98,7 +98,6 @@ _GEMM = (
 )
 
 
-@lru_cache(maxsize=256)
 def _dtype_of_kernel(name: str) -> str:
     return next((spelling for word, spelling in _NAMED_DTYPES if word in name.lower()), "")
 

@@ -21,7 +21,7 @@ from roofline_engine.fields import note
 
 from ..declare import Declaration, matches
 from ..records.cases import cases_of_records
-from ..records.registry import choose
+from ..records.formats import choose
 from ..records.row import RecordRow
 from ..records.source import RefusedError, open_source
 from ..testcase import Case

@@ -18,7 +18,7 @@ from ..declare import Declaration, build_work
 from ..evaluate import times
 from ..testcase import Case
 from ..values import plain
-from .registry import read_rows
+from .formats import read_rows
 from .row import RecordRow
 from .source import RefusedError
 from .table import column_of_key

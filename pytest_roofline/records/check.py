@@ -32,7 +32,7 @@ from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
 from ..report.records import Tally
 from ..row import Refusal, Row
-from .registry import ADAPTERS, choose
+from .formats import ADAPTERS, choose
 from .row import RecordRow
 from .source import Adapter, RefusedError, open_source
 

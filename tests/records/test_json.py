@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_roofline.declare import build_work
-from pytest_roofline.records.registry import ADAPTERS, choose
+from pytest_roofline.records.formats import ADAPTERS, choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import SAMPLE, Adapter, RefusedError, Sample, Source, outline
 

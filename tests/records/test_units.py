@@ -11,7 +11,7 @@ import pytest
 
 from pytest_roofline.collect.child_main import read_result
 from pytest_roofline.records.cases import returned_records
-from pytest_roofline.records.registry import choose
+from pytest_roofline.records.formats import choose
 from pytest_roofline.records.row import RecordRow
 from pytest_roofline.records.source import Source
 from roofline_engine.check import Claim

@@ -206,40 +206,37 @@ class _Watch:
         target = named.get("out")
         reads = self.arrays([given, {key: item for key, item in named.items() if key != "out"}])
         writes = self.arrays([result] if target is None else [target])
-        name = func.__name__
+        build: Callable[[], ops.OpSpec] = lambda: ops.UNKNOWN  # noqa: E731
+        name, used = func.__name__, _NONE
         if name == "copyto":
             mask = given[3] if len(given) > 3 else named.get("where")
             reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            used = self._part(ops.masked_parts, mask, [*reads, *writes])
-            self.add(label, reads, writes, lambda: ops.move(writes[0]), target, used=used)
-        elif name in ("concatenate", "where"):
-            self.add(label, reads, writes, lambda: ops.move(writes[0]) if writes else ops.UNKNOWN, target)
+            build, used = partial(ops.move, writes[0]), self._part(ops.masked_parts, mask, [*reads, *writes])
+        elif name in ("concatenate", "where") and writes:
+            build = partial(ops.move, writes[0])
         elif name == "einsum" and given and isinstance(given[0], str):
-            self.add(label, reads, writes, lambda: ops.einsum(given[0], reads, *_shape(writes, reads)), target)
-        elif len(reads) == 2:
-            self.add(label, reads, writes, lambda: ops.contraction(reads[0], reads[1], *_shape(writes, reads)), target)
-        else:
-            self.add(label, reads, writes, lambda: ops.UNKNOWN, target)
+            build = partial(ops.einsum, given[0], reads, *_shape(writes, reads))
+        elif name not in ("concatenate", "where") and len(reads) == 2:
+            build = partial(ops.contraction, reads[0], reads[1], *_shape(writes, reads))
+        self.add(label, reads, writes, build, target, used)
         return options["out"] if target is not None and "out" in options else self.result(result)
 
     def method(self, name: str, array: Any, *args: Any, **options: Any) -> Any:
         base = self.bare(array)
         result = getattr(base, name)(*self._bare(list(args)), **self._bare(dict(options)))
         results = self.arrays(result)
-        if name in _MOVES:
-            if results and self.number(results[0]) < 0:
-                key = (args[0] if args else options.get("indices")) if name == "take" else None
-                axis = args[1] if len(args) > 1 else options.get("axis")
-                used = (
-                    {} if key is None else {id(base): self._part(ops.taken_part, base, self._bare(key), axis, results[0].size)}
-                )
-                if name == "compress":
-                    used = {id(base): ops.some_elements(base, results[0].size)}
-                self.add(f"ndarray.{name}", [base], results, lambda: ops.move(results[0]), used=used)
-        elif name in _REDUCES:
-            self.add(f"ndarray.{name}", [base], results, lambda: ops.reduce(base, results))
-        else:
-            self.add(f"ndarray.{name}", [base], results, lambda: ops.UNKNOWN)
+        if name not in _MOVES:
+            build = partial(ops.reduce, base, results) if name in _REDUCES else lambda: ops.UNKNOWN
+            self.add(f"ndarray.{name}", [base], results, build)
+        elif results and self.number(results[0]) < 0:
+            key = (args[0] if args else options.get("indices")) if name == "take" else None
+            axis = args[1] if len(args) > 1 else options.get("axis")
+            used = {}
+            if key is not None:
+                used[id(base)] = self._part(ops.taken_part, base, self._bare(key), axis, results[0].size)
+            elif name == "compress":
+                used[id(base)] = ops.some_elements(base, results[0].size)
+            self.add(f"ndarray.{name}", [base], results, partial(ops.move, results[0]), used=used)
         return self.result(result)
 
     def dot(self, array: Any, other: Any, out: Any = None) -> Any:

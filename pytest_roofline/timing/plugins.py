@@ -6,11 +6,13 @@ operands on the host's clock and do not wait for a device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from roofline_engine.check import Measurement
+from roofline_engine.units import finite, short_repr, whole
+
+from ..values import plain
 
 #: Functions of ``time`` that give elapsed time on the host. Any other timer may give a device's time, or CPU time.
 HOST_TIMERS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "default_timer"}
@@ -74,7 +76,7 @@ def of_benchmark_json(benchmark: Mapping[str, Any]) -> Measurement:
     """
     stats = benchmark.get("stats")
     if not isinstance(stats, Mapping):
-        raise ValueError(f"stats is {_shown(stats)}; expected an object of times in seconds")
+        raise ValueError(f"stats is {short_repr(stats)}; expected an object of times in seconds")
     options = benchmark.get("options")
     timer = options.get("timer") if isinstance(options, Mapping) else None
     times = {"iterations": 1, **dict.fromkeys(("median", "q1", "q3", "rounds")), **stats}
@@ -93,29 +95,14 @@ def _measurement(source: str, times: Mapping[str, Any], where: str, clock: str) 
         raise ValueError(f"{where}.median is {median!r}; expected a time above 0")
     if not 0 <= q1 <= median * (1 + ROUNDING) or q3 < median * (1 - ROUNDING):
         raise ValueError(f"{where}.q1, median, q3 are {q1!r}, {median!r}, {q3!r}; expected them from 0 up in this order")
-    rounds, batch = _count(times["rounds"], f"{where}.rounds"), _count(times["iterations"], f"{where}.iterations")
+    rounds, batch = (whole(plain(times[key]), f"{where}.{key}") for key in ("rounds", "iterations"))
     notes = (f"{batch} calls a round",) if batch > 1 else ()
     return Measurement(source, median, min(q1, median), max(q3, median), rounds, clock, "warm", notes)
 
 
 def _number(value: Any, key: str) -> float:
-    """Return an exact float of a number of any library; refuse booleans, text, NaN and infinities."""
-    try:
-        number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{key} is {_shown(value)}; expected a finite number")
+    """Read a number of any library; refuse booleans, text, NaN and infinities."""
+    number = finite(plain(value))
+    if number is None:
+        raise ValueError(f"{key} is {short_repr(value)}; expected a finite number")
     return number
-
-
-def _count(value: Any, key: str) -> int:
-    number = _number(value, key)
-    if number < 1 or number != int(number):
-        raise ValueError(f"{key} is {_shown(value)}; expected a whole number of 1 or more")
-    return int(number)
-
-
-def _shown(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:57] + "..."

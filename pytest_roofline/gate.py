@@ -46,92 +46,61 @@ class Gates(NamedTuple):
     fail_under: float | None = None  # percent of the roof
 
     def evaluate(self, row: Row, min_pct: float | None = None) -> tuple[GateOutcome, ...]:
-        """Return what each gate says of a row; the first failure is the one to report.
+        """Return the outcome of each gate for a row; the first failure is the one to report.
 
         A row of low confidence can fail ``unmodelled`` and ``beyond_roof`` only: its ratio is for display.
 
         min_pct: percent of the roof that the test itself asks for.
         """
-        outcomes = [_GATES[kind](row) for kind in _GATES if kind in self.kinds]
-        limits = [("min_pct", min_pct), ("fail_under", self.fail_under)]
-        for name, limit in sorted(((name, limit) for name, limit in limits if limit is not None), key=lambda item: -item[1]):
-            outcomes.append(_limit(row, name, limit))
+        entry, status, message = row.entry, row.check.status, row.check.message
+        is_low = entry.confidence == "low"
+        no_roof = "no_roof" if row.measurement is not None and row.roof_s is None else ""
+        no_baseline = "no_baseline" if row.check.speedup is None else ""
+        # Without a model a speedup is only two times, which no doubtful peak can change.
+        low_speedup = "low_confidence" if is_low and entry.modeled else ""
+        regression = message if status == "regression" else ""
+        if not regression and _is_slower(row):  # the roof decided the status
+            regression = f"{row.check.speedup:.3f}x: slower than the baseline by more than noise ({status})"
+        ratio = f"{entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof"
+        findings = {  # the failure, why the row is spared, why nothing was checked; in the order of reporting
+            "beyond_roof": (message if status == "beyond_roof" else "", "", no_roof),
+            "unmodelled": ("" if entry.modeled else row.reason, "", ""),
+            "exceeds_target": (message if status == "exceeds_target" else "", low_speedup, no_baseline),
+            "regression": (regression, low_speedup, no_baseline),
+            "infeasible": (ratio if entry.unknown_reason == "infeasible" else "", "low_confidence" if is_low else "", ""),
+        }
+        outcomes = [
+            _outcome(kind, f"{kind}: {failure}" if failure else "", spared, unchecked)
+            for kind, (failure, spared, unchecked) in findings.items()
+            if kind in self.kinds
+        ]
+        limits = {"min_pct": min_pct, "fail_under": self.fail_under}
+        for name, limit in sorted(limits.items(), key=lambda item: -(item[1] or 0.0)):
+            outcomes += [] if limit is None else [_limit(row, name, limit)]
         return tuple(outcomes)
 
 
-def _beyond_roof(row: Row) -> GateOutcome:
-    if row.check.status == "beyond_roof":
-        return _failed("beyond_roof", row.check.message)
-    unknown = row.measurement is not None and row.roof_s is None
-    return GateOutcome("beyond_roof", "skipped", "no_roof") if unknown else GateOutcome("beyond_roof", "passed")
-
-
-def _unmodelled(row: Row) -> GateOutcome:
-    return GateOutcome("unmodelled", "passed") if row.entry.modeled else _failed("unmodelled", row.reason)
-
-
-def _exceeds_target(row: Row) -> GateOutcome:
-    return _speedup_outcome("exceeds_target", row, row.check.message if row.check.status == "exceeds_target" else "")
-
-
-def _regression(row: Row) -> GateOutcome:
-    if row.check.status == "regression":
-        text = row.check.message
-    elif _is_slower(row):  # also when the roof decided the status
-        text = f"{row.check.speedup:.3f}x: slower than the baseline by more than noise ({row.check.status})"
-    else:
-        text = ""
-    return _speedup_outcome("regression", row, text)
-
-
-def _speedup_outcome(gate: str, row: Row, failure: str) -> GateOutcome:
-    if row.check.speedup is None:
-        return GateOutcome(gate, "skipped", "no_baseline")
-    if failure and row.entry.confidence == "low" and row.entry.modeled:  # without a model, no doubtful peak is involved
-        return GateOutcome(gate, "skipped", "low_confidence")
-    return _failed(gate, failure) if failure else GateOutcome(gate, "passed")
-
-
-def _infeasible(row: Row) -> GateOutcome:
-    entry = row.entry
-    if entry.unknown_reason != "infeasible":
-        return GateOutcome("infeasible", "passed")
-    if entry.confidence == "low":
-        return GateOutcome("infeasible", "skipped", "low_confidence")
-    return _failed("infeasible", f"{entry.roofline_pct_raw or 0:.4g} of the {entry.roof_axis or 'known'} roof")
-
-
-def _failed(gate: str, text: str) -> GateOutcome:
-    return GateOutcome(gate, "failed", text=f"{gate}: {text}")
-
-
-#: In the order in which the first failure is reported.
-_GATES = {
-    "beyond_roof": _beyond_roof,
-    "unmodelled": _unmodelled,
-    "exceeds_target": _exceeds_target,
-    "regression": _regression,
-    "infeasible": _infeasible,
-}
+def _outcome(gate: str, failure: str, spared: str, unchecked: str) -> GateOutcome:
+    """Return a failure unless the row is spared; without a failure, passed unless nothing was checked."""
+    skip = spared if failure else unchecked
+    if skip:
+        return GateOutcome(gate, "skipped", skip)
+    return GateOutcome(gate, "failed", text=failure) if failure else GateOutcome(gate, "passed")
 
 
 def _limit(row: Row, gate: str, limit: float) -> GateOutcome:
     entry = row.entry
-    no_evidence = entry.suspect or entry.unknown_reason in ("unvalidated_peak", "dispatch_bound")
-    if entry.roofline_pct is None or no_evidence:
+    if entry.roofline_pct is None or entry.suspect or entry.unknown_reason in ("unvalidated_peak", "dispatch_bound"):
         return GateOutcome(gate, "skipped", "no_percent")
-    is_under = 0 < 100 * entry.roofline_pct < limit
-    if entry.confidence == "low":
-        return GateOutcome(gate, "skipped", "low_confidence" if is_under else "no_percent")
-    if is_under:
-        text = (
+    is_low, failure = entry.confidence == "low", ""
+    if 0 < 100 * entry.roofline_pct < limit:
+        failure = (
             f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {limit:g} % is asked for "
             f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
         )
-        return GateOutcome(gate, "failed", text=text)
-    if entry.unknown_reason == "cache_resident":  # a percent out of a cache is no percent of the memory roof
-        return GateOutcome(gate, "skipped", "no_percent")
-    return GateOutcome(gate, "passed")
+    # A pass out of a cache proves nothing: such a percent is no percent of the memory roof.
+    unproven = is_low or entry.unknown_reason == "cache_resident"
+    return _outcome(gate, failure, "low_confidence" if is_low else "", "no_percent" if unproven else "")
 
 
 def _is_slower(row: Row) -> bool:

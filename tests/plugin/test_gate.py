@@ -448,7 +448,7 @@ def test_a_gate_says_what_it_could_not_look_at(project: Project, where: str, gat
 @pytest.mark.parametrize(("t_s", "told"), [(101 * ROOF_S, False), (1e3 * 2 * ROOF_S, True)])
 def test_a_time_that_may_be_in_another_unit_is_pointed_out(project: Project, t_s: float, told: bool) -> None:
     project.write(test_a=streaming(t_s))
-    assert ("(seconds are meant): test_stream (200 ms)" in project.run().out) is told
+    assert ("Is the time in seconds? test_stream (200 ms)" in project.run().out) is told
 
 
 def test_an_impossible_ratio_is_no_hundred_percent_in_junit(project: Project) -> None:

@@ -1,7 +1,7 @@
 """Every field of a result: its type in ``Entry``, its meaning, unit, format and closed set in ``FIELDS``.
 
-The JSON artifact, the Markdown report, ``validate`` and (in the pytest plugin) the terminal, JUnit and the figure read
-these definitions; none keeps a second list. The field names of the specification are kept as they are.
+The JSON artifact, the Markdown report, ``validate`` and, in the pytest plugin, the terminal, JUnit and the figure read these
+definitions. The field names are those of the specification.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-#: The version of the artifact's format, the specification's; it changes with the format, not with the package.
+#: The version of the artifact's format, from the specification; it changes with the format, not with the package.
 ARTIFACT_VERSION = "1"
 
-# Closed sets: nothing else may be emitted (``validate`` names whatever is).
+# Closed sets: no other value may be emitted; ``validate`` reports one.
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
 REGIMES = ("decode", "prefill")
 BOUND_TYPES = ("memory", "compute", "latency", "unknown")
 ROOF_AXES = ("memory", "compute")
 HEADROOM_CLASSES = ("underperforming", "moderate", "saturated", "unknown")
-UNKNOWN_REASONS = (  # in the order in which the first that applies is taken
+UNKNOWN_REASONS = (  # the first that applies
     "not_measured",
     "unmodelled",
     "infeasible",
@@ -148,21 +148,17 @@ class Degradation(NamedTuple):
 
 
 class ByteModel(NamedTuple):
-    """One candidate for the work of one unit: bytes that must cross the memory roof, and the FLOPs that go with them.
-
-    in_range: whether the candidate counts for the range of the verdict, or is only listed.
-    feasible: bytes <= peak bandwidth x time; None where there is no peak or no time.
-    """
+    """One candidate for the work of one unit."""
 
     model: str
-    bytes: float
+    bytes: float  # between memory and the device
     flops: float
-    in_range: bool = True
-    feasible: bool | None = None
+    in_range: bool = True  # whether it counts for the range of the verdict, or is only listed
+    feasible: bool | None = None  # bytes <= peak bandwidth x time; None without a peak or a time
 
 
 class Entry(NamedTuple):
-    """One kernel of the Top-N with what the roofline says of it. ``None`` means not known, never zero."""
+    """One kernel of the Top-N with its roofline; FIELDS has the meaning of each field. None means unknown, never zero."""
 
     name: str = ""
     short_name: str = ""
@@ -217,22 +213,22 @@ class Entry(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The definition of one field: meaning, unit, format for people, closed set."""
+    """The definition of one field."""
 
-    doc: str
+    doc: str  # its meaning
     unit: str = ""
-    fmt: str = ""
-    choices: tuple[str, ...] = ()
+    fmt: str = ""  # the format for people
+    choices: tuple[str, ...] = ()  # its closed set
 
 
 FIELDS: dict[str, Field] = {
     "name": Field("kernel name as the profiler gave it"),
     "short_name": Field("name for display"),
-    "pct_gpu_time": Field("share of GPU time, copied from the Top-N; none of a unit test", unit="%", fmt=".2f"),
+    "pct_gpu_time": Field("share of GPU time, copied from the Top-N; null for a unit test", unit="%", fmt=".2f"),
     "regime": Field("the regime that carries the launches", choices=REGIMES),
     "op_class": Field("coarse class of the op", choices=OP_CLASSES),
     "op": Field("finer name of the op, the work model used"),
-    "modeled": Field("whether bytes and FLOPs could be modelled"),
+    "modeled": Field("whether bytes and FLOPs are known"),
     "stage": Field("A: profile and config, B: captured shapes, C: counters", choices=STAGES),
     "editable": Field("whether the kernel has an editable call site, from the Top-N"),
     "dtype": Field("dtype whose compute peak is used"),
@@ -251,7 +247,7 @@ FIELDS: dict[str, Field] = {
     "arithmetic_intensity": Field("flops_est / bytes_est", unit="FLOP/B", fmt=".3g"),
     "ridge_point": Field("peak FLOP/s / peak bandwidth", unit="FLOP/B", fmt=".4g"),
     "roof_axis": Field("the roof roofline_pct is taken on", choices=ROOF_AXES),
-    "bound_type": Field("what binds; latency: neither roof is near", choices=BOUND_TYPES),
+    "bound_type": Field("the limiter; latency: neither roof is near", choices=BOUND_TYPES),
     "roofline_pct": Field("achieved / peak on roof_axis, a fraction, shown <= 1", fmt=".3f"),
     "roofline_pct_raw": Field("the same, not clamped", fmt=".4f"),
     "roofline_pct_range": Field("over the feasible byte models in range", fmt=".3f"),
@@ -272,7 +268,7 @@ FIELDS: dict[str, Field] = {
     "bytes_upper_bound": Field("peak bandwidth x t_unit", unit="B", fmt=".4g"),
     "stage_c_candidate": Field("counters would settle this one"),
     "falsifiable": Field("false: the roof time is under the dispatch floor"),
-    "route": Field("where the work goes", choices=ROUTES),
+    "route": Field("which kind of work to do", choices=ROUTES),
     "byte_reduction_levers": Field("ways to move fewer bytes; only when saturated"),
     "host_side_levers": Field("ways that need no kernel edit; only when not editable"),
     "notes": Field("the unit, the assumptions, what would sharpen this"),
@@ -301,13 +297,13 @@ def to_dict(entry: Entry) -> dict[str, object]:
 
 
 def show(entry: Entry, name: str) -> str:
-    """One field for people, by its definition: ``unknown`` for None, its format and unit otherwise."""
+    """Return one field for people: ``unknown`` for None, else the value in its format and unit."""
     value = getattr(entry, name)
     if value is None:
         return "unknown"
-    form = FIELDS[name]
-    text = format(value, form.fmt) if form.fmt else str(value)
-    return f"{text}{form.unit}" if form.unit in ("%", "x") else f"{text} {form.unit}".rstrip()
+    field = FIELDS[name]
+    text = format(value, field.fmt) if field.fmt else str(value)
+    return f"{text}{field.unit}" if field.unit in ("%", "x") else f"{text} {field.unit}".rstrip()
 
 
-CLOSED_SETS = {name: form.choices for name, form in FIELDS.items() if form.choices}
+CLOSED_SETS = {name: field.choices for name, field in FIELDS.items() if field.choices}

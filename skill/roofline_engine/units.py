@@ -1,4 +1,4 @@
-"""Numbers and dtypes as other people's tools write them, understood exactly or refused by name."""
+"""Numbers, dtypes and units as other tools write them, understood exactly or refused by name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Tesla-to-Blackwell and MI50-to-MI355X all lie well inside these; a figure outside is a unit error (GB read as bytes,
-#: kHz as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
+#: Tesla to Blackwell and MI50 to MI355X are well inside these bounds; a figure outside is a unit error (GB read as bytes, kHz
+#: as MHz, a 1000x typo: pytorch/ao roofline_utils RTX 5090, pytorch#196372).
 BANDWIDTH_BOUNDS = (0.05e12, 20e12)  # bytes/s of one device
 FLOPS_BOUNDS = (0.1e12, 200e15)  # FLOP/s of one device, any dtype
 #: A CPU, from one core of a phone to two sockets with HBM.
@@ -52,7 +52,7 @@ def number(
 
 
 def finite(value: object) -> float | None:
-    """Return ``value`` as a float where it is a finite number, else None: of JSON, where text and booleans are no numbers."""
+    """Return ``value`` as a float where it is a finite number, else None; text and booleans are no numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -71,7 +71,7 @@ def _number_from_text(text: str, what: str) -> float:
         if not (grouped and all(_is_digits(group) for group in groups) and (not dot or _is_digits(fraction))):
             raise ValueError(f"{what} is {short_repr(text)}, expected a number (thousands groups of three, a decimal point)")
         plain = sign + "".join(groups) + dot + fraction
-    if "_" in plain:  # Python would read 1_000; no profiler writes it, so it is a typo
+    if "_" in plain:  # Python reads 1_000; no profiler writes it, so it is a typo
         raise ValueError(f"{what} is {short_repr(text)}, expected a number")
     try:
         return int(plain)
@@ -87,13 +87,13 @@ def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-#: No tensor dimension comes near this; it keeps products of dimensions inside a double.
+#: Far over any tensor dimension; products of dimensions stay inside a double.
 _LARGEST_SIZE = 10**15
 
 
 def whole(value: object, what: str, *, minimum: int = 1) -> int:
     """Return ``value`` as an int of at least ``minimum``; 64.0 is 64, 64.5 raises ValueError."""
-    if type(value) is int and minimum <= value <= _LARGEST_SIZE:  # nearly every size of nearly every row
+    if type(value) is int and minimum <= value <= _LARGEST_SIZE:  # most sizes of most rows
         return value
     result = number(value, what, minimum=minimum)
     if result > _LARGEST_SIZE:
@@ -110,25 +110,20 @@ def short_repr(value: object, limit: int = 60) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape control characters and terminal escapes; kernel names come from other people's binaries."""
+    """Return the text with control characters and terminal escapes escaped; kernel names come from unknown binaries."""
     if text.isprintable():
         return text
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape", "backslashreplace").decode() for ch in text)
 
 
 class Dtype(NamedTuple):
-    """One element type.
+    """One element type."""
 
-    name: canonical spelling. value_bits: width of one value. bits: the same with its share of block scales.
-    peak: the row of a peak table it runs on, or None where no matrix or vector rate is published for it.
-    pack: values held by one storage element (2 for ``float4_e2m1fn_x2``, whose tensor shape is already halved).
-    """
-
-    name: str
-    value_bits: float
-    bits: float
-    peak: str | None
-    pack: int = 1
+    name: str  # the canonical spelling
+    value_bits: float  # the width of one value
+    bits: float  # the same with its share of block scales
+    peak: str | None  # its row of a peak table; None where no matrix or vector rate is published
+    pack: int = 1  # values in one storage element (2 for float4_e2m1fn_x2, whose tensor shape is halved)
 
     @property
     def nbytes(self) -> float:
@@ -194,8 +189,8 @@ def parse_dtype(text: object) -> Dtype:
     """Return the dtype that ``text`` spells: torch, JAX, HIP, CUDA, C++, MLIR and profiler names are understood.
 
     Raises:
-        ValueError: for a spelling that is not known. A width is never guessed from a part of a name, since a wrong one
-            moves every figure by 2x or more.
+        ValueError: for an unknown spelling. A width is never guessed from a part of a name: a wrong one moves every figure
+            by 2x or more.
     """
     if isinstance(text, Dtype):
         return text
@@ -223,12 +218,12 @@ def parse_dtype(text: object) -> Dtype:
 
 
 def wider_dtype(first: Dtype, second: Dtype) -> Dtype:
-    """The operand type that sets the matrix rate of a mixed product: the wider value (W4A16 runs at the 16-bit rate)."""
+    """Return the operand type that sets the matrix rate of a mixed product: the wider one (W4A16 runs at the 16-bit rate)."""
     return first if first.value_bits >= second.value_bits else second
 
 
 def quantity(value: float, unit: str) -> str:
-    """``value`` with an SI prefix and four significant digits: ``quantity(6.9675e8, "B")`` is ``696.8 MB``."""
+    """Return a value with an SI prefix and four significant digits: ``quantity(6.9675e8, "B")`` is ``696.8 MB``."""
     magnitude = abs(value)
     for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if magnitude >= factor * 0.99995:
@@ -244,12 +239,12 @@ class Unit(NamedTuple):
 
     @property
     def axis(self) -> str:
-        """The roof that a rate is measured against: ``memory`` or ``compute``; empty for what is no rate."""
+        """The roof of a rate, ``memory`` or ``compute``; empty for the other kinds."""
         return {"bandwidth": "memory", "flop_rate": "compute"}.get(self.kind, "")
 
 
 def _units() -> dict[str, Unit]:
-    """Every spelling, in lower case. A bare letter before ``b`` is bytes: kernel benchmarks write ``gbps`` for gigabytes."""
+    """Return every spelling in lower case. ``b`` is bytes: kernel benchmarks write ``gbps`` for gigabytes."""
     table: dict[str, Unit] = {}
 
     def add(kind: str, factor: float, spellings: Iterable[str]) -> None:

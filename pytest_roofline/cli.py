@@ -8,10 +8,12 @@ from argparse import ArgumentParser, Namespace
 from roofline_engine import cli
 from roofline_engine.cli import Command
 
+from .report.console import TerminalOutput
+
 
 def main() -> int:
     """Entry point of the console script; see ``roofline --help``."""
-    return cli.main(prog="roofline", more=_COMMANDS)
+    return cli.main(prog="roofline", more=_COMMANDS, output=TerminalOutput())
 
 
 # Each command is imported when it runs: some load pytest, pydantic, numpy or the figure.

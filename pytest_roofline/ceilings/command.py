@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from roofline_engine.files import to_json
 from roofline_engine.units import number, printable
 
-from .kernels import Tick
+from ..report.console import progress
 from .measure import METHODS, ceilings
 from .store import LEVELS, NAMES, Ceiling, Ceilings, format_ceiling, on_stderr
 
@@ -33,7 +31,7 @@ def run(options: Namespace) -> int:
     """Measure, unless the cache has the ceilings, and print them."""
     seconds = None if options.seconds is None else float(number(options.seconds, "--seconds", above=0))
     try:
-        with _progress() as tick:
+        with progress("measuring", 1.0, redraw=False) as tick:
             measured = ceilings(options.method, seconds, force=options.force, say=on_stderr, tick=tick)
     except KeyboardInterrupt:
         on_stderr("interrupted: nothing was measured or kept")
@@ -73,18 +71,3 @@ def table(measured: Ceilings) -> list[str]:
 def _place(item: Ceiling) -> tuple[int, int, str, str]:
     """Sort all threads first, levels from the cores outwards, the highest ceiling first."""
     return -item.threads, (*NAMES["compute"], *LEVELS).index(item.level or item.name), item.dtype, item.name
-
-
-@contextmanager
-def _progress() -> Iterator[Tick | None]:
-    """Draw a progress bar where stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    # A thread that redraws the bar would disturb the measurement: each round draws it.
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("measuring", total=1.0)
-        yield lambda part: bar.update(task, completed=part, refresh=True)

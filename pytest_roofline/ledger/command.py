@@ -108,9 +108,17 @@ def show(options: Namespace) -> int:
         }
         sys.stdout.write(to_json(content))
         return 0
-    format_table = _markdown if options.markdown else _table
-    tables = [format_table(rows) for rows in _tables(pairs, experience, classes, groups)]
-    print("\n\n".join(tables if len(tables) < 3 else [*tables, _RULE]))
+    tables = _tables(pairs, experience, classes, groups)
+    rule = [_RULE] if len(tables) == 3 else []  # it explains the table of kernels
+    if options.markdown:
+        print("\n\n".join([*map(_markdown, tables), *rule]))
+        return 0
+    for at, rows in enumerate(tables):
+        if at:
+            print()
+        options.output.table(rows, left=_count_names(rows))
+    if rule:
+        print(f"\n{_RULE}")
     return 0
 
 
@@ -187,24 +195,13 @@ def _short(value: float | None) -> str:
 _NAMES = ("op", "limiter", "stage", "device", "kernel", "axis", "dtype")
 
 
+def _count_names(rows: Sequence[Sequence[str]]) -> int:
+    return sum(title in _NAMES for title in rows[0])
+
+
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
     # ``table`` escapes the pipes.
     return report.table([[report.text(cell).replace("\\|", "|") or "-" for cell in row] for row in rows])
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Return the rows in aligned columns, names to the left."""
-    rows = [[printable(cell) or "-" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    named = sum(cell in _NAMES for cell in rows[0])
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if at < named else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def calibrate(options: Namespace) -> int:
@@ -220,7 +217,7 @@ def calibrate(options: Namespace) -> int:
         for item in proposals:
             numbers = [_short(item.prior), f"{item.observed:.3f}", "-" if item.target_eff is None else f"{item.target_eff:.3f}"]
             rows.append([item.device, item.op, item.axis, item.dtype, str(item.n), *numbers, item.why])
-        print(_table(rows))
+        options.output.table(rows, left=_count_names(rows))
     if not proposals:
         _say([f"{ledger.path}: no pair has a device, op, axis, dtype and a ratio to the roof, all of which a target needs"])
     if options.out:

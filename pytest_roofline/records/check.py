@@ -11,8 +11,7 @@ import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from ..baselines import Predictions, read_predictions
 from ..declare import build_work
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
+from ..report.console import progress
 from ..report.records import Tally
 from ..row import Refusal, Row
 from .formats import ADAPTERS, choose
@@ -265,7 +265,8 @@ def run(options: Namespace) -> int:
 
 def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed: list[Adapter]) -> Iterator[Row]:
     source = open_source(path)
-    with source, _progress(path) as tick:
+    size = os.path.getsize(path)
+    with source, progress(path.name, size if size >= _LONG else None) as tick:
         adapter = chosen or choose(source.sample(), installed)
         if adapter is None:
             raise RefusedError(f"{source.label}: unknown format. roofline check list prints the known ones")
@@ -285,21 +286,6 @@ def _installed_adapters() -> list[Adapter]:
     manager.add_hookspecs(hookspec)
     manager.load_setuptools_entrypoints("pytest_roofline")
     return [adapter for group in manager.hook.pytest_roofline_ingest() for adapter in group]
-
-
-@contextmanager
-def _progress(path: Path) -> Iterator[Callable[[int], object] | None]:
-    """Draw a progress bar for a large file when stderr is a terminal."""
-    size = os.path.getsize(path) if path.is_file() else 0
-    if size < _LONG or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(printable(path.name), total=size)
-        yield lambda position: bar.update(task, completed=position)
 
 
 def _read_peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:

@@ -30,6 +30,22 @@ class Command(NamedTuple):
     exits: str = EXITS
 
 
+class Output:
+    """Prints the result of a command as plain text. A caller may pass another one to ``main``."""
+
+    def markdown(self, text: str) -> None:
+        """Print a Markdown document."""
+        sys.stdout.write(text)
+
+    def table(self, rows: Sequence[Sequence[str]], left: int = 1) -> None:
+        """Print rows, the header first, in aligned columns; the first ``left`` columns to the left."""
+        cells = [[printable(cell) or "-" for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*cells)]
+        for row in cells:
+            parts = (cell.ljust(width) if at < left else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
+            print("  ".join(parts).rstrip())
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that gets its arguments when it is used, so that a command loads only what it needs itself."""
 
@@ -55,11 +71,11 @@ class Parser(argparse.ArgumentParser):
         super().error(f"{printable(message)}. Try {self.prog} --help")
 
 
-def build_parser(prog: str, commands: Sequence[Command]) -> Parser:
+def build_parser(prog: str, commands: Sequence[Command], output: Output) -> Parser:
     """Build the parser of ``commands``; the chosen command's function is the attribute ``run`` of what it returns."""
     parser = Parser(prog=prog, description="Roofline headroom per kernel.", epilog=f"exit status: {EXITS_OF_A_CHECK}")
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(run=None, parser=parser)
+    parser.set_defaults(run=None, parser=parser, output=output)
     groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND")}
     for command in commands:
         group, _, word = command.name.rpartition(" ")
@@ -77,7 +93,12 @@ def build_parser(prog: str, commands: Sequence[Command]) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", more: Sequence[Command] = ()) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    prog: str = "roofline_tools.py",
+    more: Sequence[Command] = (),
+    output: Output = Output(),  # noqa: B008 - it has no state
+) -> int:
     """Run one command; 0 done, 1 a check that was asked for failed, 2 bad usage or unreadable input. Never raises.
 
     more: the caller's commands, next to those of the engine.
@@ -86,7 +107,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "roofline_tools.py", mor
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = build_parser(prog, (*COMMANDS, *more)).parse_args(argv)
+        options = build_parser(prog, (*COMMANDS, *more), output).parse_args(argv)
         if options.run is None and not options.version:
             options.parser.error("no command is given")
     except SystemExit as stop:  # argparse has printed the help, or what is wrong
@@ -166,7 +187,10 @@ def _analyze(options: argparse.Namespace) -> int:
             report.skill_errors.append(Degradation("L5", f"not written: {error}"))
     if len(written) < len(shown):  # what was not written is in the report
         shown = (files.to_json(report.to_dict()), markdown(report))
-    sys.stdout.write(shown[0] if options.json else shown[1])
+    if options.json:
+        sys.stdout.write(shown[0])
+    else:
+        options.output.markdown(shown[1])
     for problem in report.skill_errors:
         print(printable(problem.show()), file=sys.stderr)
     for path in written:
@@ -211,13 +235,11 @@ def _peaks_list(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json({name: item.to_dict() for name, item in found.items()}))
         return DONE
-    print(f"{'product':16} {'arch':9} {'TB/s':>7} {'bf16/fp16':>10} {'fp8':>8}  confidence")
+    rows = [["product", "arch", "confidence", "TB/s", "bf16/fp16", "fp8"]]
     for name, item in found.items():
-        half = item.flops.get("bf16") or item.flops.get("fp16")
-        print(
-            f"{name:16} {item.gfx or '-':9} {(item.hbm_bw_bytes_s or 0) / 1e12:7.4g} {_tera(half):>10} "
-            f"{_tera(item.flops.get('fp8')):>8}  {table.products[name].text('confidence')}"
-        )
+        rates = (item.hbm_bw_bytes_s, item.flops.get("bf16") or item.flops.get("fp16"), item.flops.get("fp8"))
+        rows.append([name, item.gfx or "-", table.products[name].text("confidence") or "-", *map(_tera, rates)])
+    options.output.table(rows, left=3)
     return DONE
 
 

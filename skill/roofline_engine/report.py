@@ -135,7 +135,7 @@ def _verdict(entry: Entry) -> str:
 
 
 def _verdicts(entries: Sequence[Entry]) -> str:
-    rows = [["#", "kernel", "GPU time", "verdict", "of the roof", "bound by", "left to win", "end to end", "route"]]
+    rows = [["#", "kernel", "GPU time", "verdict", "roof", "% roof", "limiter", "headroom", "end to end", "route"]]
     for number, entry in enumerate(entries, 1):
         gain = _spread(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %")
         ratio = entry.roofline_pct_raw if entry.suspect else entry.roofline_pct
@@ -145,6 +145,7 @@ def _verdicts(entries: Sequence[Entry]) -> str:
                 _label(entry),
                 f"{entry.pct_gpu_time:.2f} %",
                 _verdict(entry),
+                entry.roof_axis or "-",
                 _percent(ratio, entry.roofline_pct_range) + (" impossible" if entry.suspect else ""),
                 entry.bound_type,
                 _speedup(entry),

@@ -13,7 +13,7 @@ from support.tool import run_tool
 
 def configure(parser: ArgumentParser) -> None:
     def run(options: Namespace) -> int:
-        values = {name: value for name, value in vars(options).items() if name not in ("run", "parser")}
+        values = {name: value for name, value in vars(options).items() if name not in ("run", "parser", "output")}
         print({name: value for name, value in sorted(values.items()) if value})
         return 0
 

@@ -3,7 +3,7 @@
     python benchmarks/bench_capture.py
 
 Processor time, the best of many short rounds, of operations so small that the call itself is nearly free. The share that is
-the two modes of torch alone, without anything recorded, stands beside it.
+the two modes of torch alone, without anything recorded, is shown for comparison.
 """
 
 import time

@@ -2,9 +2,9 @@
 
     python benchmarks/gpu/check_capture.py [--out check_capture.json]
 
-Needs torch built for CUDA or ROCm and Triton 3.4 or newer; JAX where it has the GPU too. Takes about a minute. Prints PASS or
-FAIL and the figures of each check, and writes them as JSON. Exit 0: all passed; 1: one failed; 2: there is no GPU (one line
-says so). Not run by us so far: no machine of ours has a GPU, and the tests have a stand-in for its driver.
+Needs torch built for CUDA or ROCm and Triton 3.4 or newer; also checks JAX if it has the GPU. Takes about a minute. Prints PASS
+or FAIL and the figures of each check, and writes them as JSON. Exit 0: all passed; 1: one failed; 2: no GPU (one line). Not yet
+run on a GPU: the tests have a stand-in for its driver.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_roofline.capture.coverage import Unknown
 from pytest_roofline.capture.timers import observe_timers
 from pytest_roofline.capture.trace import CapturedWork, OpTrace, Region
 from pytest_roofline.capture.triton import missing_hooks, watch_launches
@@ -23,7 +24,7 @@ from roofline_engine.fields import has_note
 
 try:
     import triton.language as tl  # a kernel finds its names in its module
-except ImportError:  # main says so
+except ImportError:  # main reports it
     tl = None
 
 SIZE = 2**24
@@ -50,15 +51,15 @@ class Gpu(NamedTuple):
 
     def region(self, tensor: Any) -> Region:
         storage = tensor.untyped_storage()
-        view = (tensor.storage_offset(), *tensor.shape, *tensor.stride())
+        view = Unknown((tensor.storage_offset(), *tensor.shape, *tensor.stride()))
         return Region(storage.data_ptr(), view, float(tensor.numel() * tensor.element_size()), float(storage.nbytes()))
 
     def watched(self, call: Callable[[], Any]) -> list[OpTrace]:
-        seen: list[OpTrace] = []
-        with watch_launches(self.region, seen):
+        traces: list[OpTrace] = []
+        with watch_launches(self.region, traces):
             call()
         self.torch.cuda.synchronize()
-        return seen
+        return traces
 
 
 def kernels(triton: Any) -> tuple[Any, Any]:
@@ -74,29 +75,29 @@ def kernels(triton: Any) -> tuple[Any, Any]:
 
 def a_launch_has_its_footprint(gpu: Gpu) -> Check:
     x, y, out = gpu.vectors()
-    seen = gpu.watched(lambda: gpu.launch(gpu.add, x, y, out))
-    sizes = [region.nbytes for item in seen for region in item.either]
+    traces = gpu.watched(lambda: gpu.launch(gpu.add, x, y, out))
+    sizes = [region.nbytes for item in traces for region in item.either]
     right = bool(gpu.torch.equal(out, x + y))
     return Check(
-        "a launch is seen once, with three vectors of 64 MiB",
-        len(seen) == 1
+        "a launch is recorded once, with three vectors of 64 MiB",
+        len(traces) == 1
         and sizes == [4.0 * SIZE] * 3
         and right
-        and not any(has_note(item.notes, "interpreted") for item in seen),
+        and not any(has_note(item.notes, "interpreted") for item in traces),
         f"one launch of 3 x {4 * SIZE} B, the right sum",
-        {"seen": [item._asdict() for item in seen], "right": right, "missing_hooks": missing_hooks()},
+        {"traces": [item._asdict() for item in traces], "right": right, "missing_hooks": missing_hooks()},
     )
 
 
 def the_authors_figures_are_taken(gpu: Gpu) -> Check:
     vectors = gpu.vectors()
-    seen = gpu.watched(lambda: gpu.launch(gpu.figured, *vectors))
-    work = seen[0].work if seen else None
+    traces = gpu.watched(lambda: gpu.launch(gpu.figured, *vectors))
+    work = traces[0].work if traces else None
     return Check(
         "launch_metadata is called on the device's launch",
         work is not None and (work.bytes, work.flops) == (12.0 * SIZE, float(SIZE)),
         f"{12 * SIZE} B and {SIZE} FLOPs",
-        {"seen": [item._asdict() for item in seen]},
+        {"traces": [item._asdict() for item in traces]},
     )
 
 
@@ -113,15 +114,15 @@ def hooks_of_the_user_still_run(gpu: Gpu) -> Check:
     else:
         runtime.launch_enter_hook = mine
     try:
-        seen = gpu.watched(lambda: gpu.launch(gpu.figured, *vectors))
+        traces = gpu.watched(lambda: gpu.launch(gpu.figured, *vectors))
     finally:
         if hasattr(hook, "remove"):
             hook.remove(mine)
         else:
             runtime.launch_enter_hook = hook
     return Check(
-        "a launch hook of the user's own runs beside",
-        len(seen) == 1 and names == ["said"],
+        "a user's launch hook still runs",
+        len(traces) == 1 and names == ["said"],
         "one call of each",
         {"names": names},
     )
@@ -132,12 +133,12 @@ def autotuning_is_no_work(gpu: Gpu) -> Check:
     configs = [gpu.triton.Config({"BLOCK": block}) for block in (256, 512, 1024)]
     tuned = gpu.triton.autotune(configs, key=["n"])(gpu.add)
     with observe_timers() as observed:
-        seen = gpu.watched(lambda: tuned[lambda meta: (gpu.triton.cdiv(SIZE, meta["BLOCK"]),)](*vectors, SIZE))
+        traces = gpu.watched(lambda: tuned[lambda meta: (gpu.triton.cdiv(SIZE, meta["BLOCK"]),)](*vectors, SIZE))
     return Check(
-        "of an autotuned kernel the chosen launch alone is seen, and none of its times",
-        len(seen) == 1 and not observed,
+        "of an autotuned kernel only the chosen launch is recorded, and none of its times",
+        len(traces) == 1 and not observed,
         "one launch, no time",
-        {"seen": len(seen), "observed": len(observed)},
+        {"traces": len(traces), "observed": len(observed)},
     )
 
 
@@ -158,17 +159,17 @@ def do_bench_is_observed(gpu: Gpu) -> Check:
     )
 
 
-def compiled_code_is_seen_or_said(gpu: Gpu) -> Check:
-    """Not a claim but a figure: which launches of torch.compile's kernels go through what is watched."""
+def compiled_code_is_recorded(gpu: Gpu) -> Check:
+    """Not a claim but a figure: which launches of torch.compile's kernels are recorded."""
     x, y, _ = gpu.vectors()
     compiled = gpu.torch.compile(lambda x, y: gpu.torch.relu(x + y) * 2)
     compiled(x, y)
-    seen = gpu.watched(lambda: compiled(x, y))
+    traces = gpu.watched(lambda: compiled(x, y))
     return Check(
         "launches of Inductor's kernels (for information)",
         True,
         "none with Inductor's static launcher, one without",
-        {"seen": [item.name for item in seen]},
+        {"traces": [item.name for item in traces]},
     )
 
 
@@ -197,7 +198,7 @@ CHECKS: tuple[Callable[[Gpu], Check], ...] = (
     hooks_of_the_user_still_run,
     autotuning_is_no_work,
     do_bench_is_observed,
-    compiled_code_is_seen_or_said,
+    compiled_code_is_recorded,
     jax_counts_a_product,
 )
 

@@ -4,7 +4,7 @@
 
 Needs torch built for CUDA or ROCm, pytest-roofline installed, 6 GB of free device memory and about a minute on an otherwise
 idle GPU. Prints PASS or FAIL and the figures of each check, and writes them as JSON. Exit 0: all passed; 1: one failed;
-2: there is no GPU (one line says so). The rated bandwidth and the caches come from the peaks table unless they are given.
+2: no GPU (one line). The rated bandwidth and the caches come from the peaks table unless they are given.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def work_on_a_hidden_stream_is_said(gpu: Gpu) -> Check:
     _, found = measure(fn, source, target, settings=gpu.settings(budget_s=0.2))
     gpu.torch.cuda.synchronize()
     return Check(
-        "work on a stream that nobody waits for is said",
+        "work on a stream without a wait gets a note",
         any("another stream" in note for note in found.notes),
         "a note on it",
         shown(found),

@@ -19,7 +19,7 @@ from roofline_engine.work import Work
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    """Imported in a test, not with the file: no other test shall meet torch for having been collected beside these."""
+    """Import torch in a test, not with the file: collecting these tests must not import torch for the others."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     torch.manual_seed(0)
     return torch
@@ -42,7 +42,7 @@ def done(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
 
 
 class Case(NamedTuple):
-    """call: the callable and its arguments. flops, nbytes: what they are by hand, of fp32 unless the case says so."""
+    """call: the callable and its arguments. flops, nbytes: what they are by hand, of fp32 unless the case has another dtype."""
 
     name: str
     call: Callable[[Any], tuple[Any, ...]]

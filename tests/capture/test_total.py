@@ -91,7 +91,7 @@ def test_a_region_used_in_part_is_no_sure_figure() -> None:
     assert not total("torch", [mapped([A], [C], is_bound=True)]).certain
 
 
-def test_an_operation_nobody_knows_the_flops_of_is_named() -> None:
+def test_an_operation_without_a_flop_count_is_named() -> None:
     done = total("torch", [mapped([A], [C]), OpTrace("aten.sort", (C,), (D,), flops=None)], allocations={2, 3}, survivors={3})
     assert done.work is None
     assert done.reason == "no FLOP count for aten.sort"
@@ -163,7 +163,7 @@ def test_a_call_that_returns_nothing_has_its_last_results() -> None:
     assert (done.work.bytes, done.notes) == (8000, (DROPPED,))
 
 
-def test_a_result_that_nobody_keeps_beside_another_is_not_written() -> None:
+def test_a_second_result_that_the_caller_drops_is_not_written() -> None:
     both = OpTrace("max", (A,), (C, D), work=work("elementwise", numel=1000, outputs=2, dtype="fp32"))
     done = total("torch", [both], allocations={2, 3}, survivors={2})
     assert done.work is not None

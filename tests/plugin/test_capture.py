@@ -1,4 +1,4 @@
-"""Work of tests that nobody annotated: captured from what they time, from their own call, or out of what they return."""
+"""Work of tests without a declaration: captured from what they time, from their own call, or read from what they return."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     # Arrays of the CPU are not held against the accelerator that the run is of.
     assert {rows[name]["device"] for name in ("test_arguments", "test_closure", "test_marked")} == {"cpu"}
     assert work("test_pedantic")[0] is None
-    assert ran.rows["test_pedantic"]["notes"].startswith("benchmark.pedantic makes the calls it is told to and none more")
+    assert ran.rows["test_pedantic"]["notes"].startswith("not captured: benchmark.pedantic() runs a fixed number of calls")
     assert rows["test_changing"]["notes"].startswith(
-        "capture dropped: the captured call returned something else than the timed ones"
+        "capture dropped: the captured call returned something other than the timed calls"
     )
     assert "RuntimeError: not under a mode" in rows["test_raising"]["notes"]
     assert work("test_raising")[0] is None

@@ -391,7 +391,7 @@ def test_another_device_of_torch_is_waited_for(log: Log) -> None:
     assert "wait for xpu" in log
 
 
-def test_an_array_nobody_can_wait_for_is_not_called_synchronised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_without_a_wait_is_not_called_synchronized(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch", "cupy", "jax", "numba.cuda"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
 

@@ -182,9 +182,9 @@ def read_predictions(path: Path) -> Predictions:
     if schema not in (None, REPORT_SCHEMA) or (schema is None and version != ARTIFACT_VERSION):
         if schema is None and version is None:
             raise ValueError(f"{label}: neither a profile_roofline.json (skill_version) nor a report ({REPORT_SCHEMA})")
-        given = schema if schema is not None else f"skill_version {version!r}"
+        version_name = schema if schema is not None else f"skill_version {version!r}"
         raise ValueError(
-            f"{label}: unknown version {printable(str(given))[:60]}, expected skill_version '1' or {REPORT_SCHEMA}"
+            f"{label}: unknown version {printable(str(version_name))[:60]}, expected skill_version '1' or {REPORT_SCHEMA}"
         )
     device = read_part(_Device, data.get("peaks") or {}, f"{label}: peaks")
     return Predictions(label, *device, [_read_prediction(item, label, where) for where, item in _items(data, "entries", label)])

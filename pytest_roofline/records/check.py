@@ -51,10 +51,10 @@ class Checker:
         table: Table | None,
         *,
         device: str | None = None,  # of records whose file names none
-        given: Peaks | None = None,  # for every record, instead of the table's
+        peaks: Peaks | None = None,  # for every record, instead of the table's
         predictions: Predictions | None = None,
     ) -> None:
-        self.table, self.device, self.given, self.predictions = table, device, given, predictions
+        self.table, self.device, self.peaks, self.predictions = table, device, peaks, predictions
         self._devices: dict[tuple[str, int | None], Peaks | str] = {}
         self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
 
@@ -109,8 +109,8 @@ class Checker:
 
     def _peaks_of(self, record: RecordRow) -> Peaks | str:
         """Return the peaks of a record's device, or why they are unknown."""
-        if self.given is not None:
-            return self.given
+        if self.peaks is not None:
+            return self.peaks
         name = record.device or self.device
         if name is None:
             return "the record names no device: use --device"
@@ -174,7 +174,7 @@ def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
     if record.t_s is not None:
         point = shape.roof.place(work.bytes, work.flops, record.t_s)
         ratio, axis, limiter = point.raw, point.roof_axis, bound(point)
-    known = peaks.hbm_bw_bytes_s is not None
+    has_roof = peaks.hbm_bw_bytes_s is not None
     return Entry(
         name=record.name,
         op=work.op,
@@ -189,7 +189,7 @@ def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
         roofline_pct_raw=ratio,
         suspect=ratio is not None and ratio > 1.0,
         target_eff=TARGET_EFF.get(work.op),
-        falsifiable=shape.roof_s > record.launches * peaks.dispatch_floor_s if known else None,
+        falsifiable=shape.roof_s > record.launches * peaks.dispatch_floor_s if has_roof else None,
     )
 
 
@@ -215,24 +215,24 @@ def run(options: Namespace) -> int:
         ValueError, OSError: for bad usage, and when no file could be read.
     """
     installed = _installed_adapters()
-    known = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}
-    names = ", ".join(reversed(known))
+    formats = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}
+    names = ", ".join(reversed(formats))
     if options.records == ["list"] and options.format is None:
-        print("\n".join(reversed(known)))
+        print("\n".join(reversed(formats)))
         return 0
     kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
     if unknown:
         raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(RECORD_KINDS)}")
-    if options.format is not None and options.format not in known:
+    if options.format is not None and options.format not in formats:
         raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {names}")
     predictions = read_predictions(Path(options.predictions)) if options.predictions else None
-    table, given = _read_peaks(options.peaks, options.device)
-    checker = Checker(table, device=options.device, given=given, predictions=predictions)
+    table, peaks = _read_peaks(options.peaks, options.device)
+    checker = Checker(table, device=options.device, peaks=peaks, predictions=predictions)
     tally, predicted = Tally(keep=options.json), list[Row]()
     for path in map(Path, options.records):
         try:
-            for row in _check_file(path, checker, known.get(options.format), installed):
+            for row in _check_file(path, checker, formats.get(options.format), installed):
                 tally.add(row)
                 predicted += [row] if row.prediction is not None else []
         except RefusedError as error:
@@ -243,8 +243,11 @@ def run(options: Namespace) -> int:
         from ..ledger import append, pair_of
 
         pairs = [pair_of(row, source=f"{row.path} {row.nodeid}") for row in predicted]
-        kept = [pair for pair in pairs if pair is not None]
-        append(Path(options.ledger), kept, say=lambda line: print(printable(line), file=sys.stderr))
+        append(
+            Path(options.ledger),
+            [pair for pair in pairs if pair is not None],
+            say=lambda line: print(printable(line), file=sys.stderr),
+        )
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:
@@ -289,7 +292,7 @@ def _installed_adapters() -> list[Adapter]:
 
 
 def _read_peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:
-    """Return the table, and the peaks of ``device`` under measured ceilings where such a file was given."""
+    """Return the table, and the peaks of ``device`` under measured ceilings where ``path`` has them."""
     files = open_peaks(path)
     if files.overlay is None:
         return files.table, None

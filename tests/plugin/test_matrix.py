@@ -111,7 +111,7 @@ def test_a_row_is_the_same_through_a_worker(project: Project) -> None:
 def test_a_time_taken_among_workers_is_for_display(project: Project) -> None:
     project.write(test_b=BENCHED.replace("bytes=1e3", "bytes=8e8"))
     rows = project.run("-n2", *QUICK["codspeed"], plugins=("codspeed", "xdist")).rows
-    assert "other workers" in rows["test_marked_bench"]["notes"]
+    assert "other pytest-xdist workers" in rows["test_marked_bench"]["notes"]
     assert rows["test_marked_bench"]["confidence"] == "low"
 
 

@@ -192,10 +192,10 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
     wrong = Peaks(product="rtxpro6000-ws", hbm_bw_bytes_s=1.792e12, flops={"fp8": 4e14}, source="user", confidence="high")
     wrong = wrong._replace(unvalidated={"matrix.fp8": "0.40 of what units, clock and rate give"})
     shape = {"op": "gemm", "M": 4096, "N": 4096, "K": 4096, "dtype": "fp8", "out_dtype": "bf16"}
-    found = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
+    found = Checker(None, peaks=wrong).row("f", RecordRow(row="1", work=shape, t_s=2 * 4096**3 / 773e12))
     assert found.refusal is None
     assert (found.check.status, found.check.cause) == ("beyond_roof", "wrong_peak")
-    claimed = Checker(None, given=wrong).row("f", RecordRow(row="1", work=shape, claims=(Claim("compute", 773e12),)))
+    claimed = Checker(None, peaks=wrong).row("f", RecordRow(row="1", work=shape, claims=(Claim("compute", 773e12),)))
     assert claimed.mismatch is not None
     assert claimed.mismatch.cause == "wrong_peak"
 

@@ -9,7 +9,7 @@ EXTRAS ?= dev
 PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
 SLOW = docs or examples or packaging or browser or matrix
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all lint check bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/roofline analyze examples/worked_example --out build/demo
@@ -21,11 +21,12 @@ test: $(VENV)/installed-dev
 test-all: $(VENV)/installed-dev
 	$(BIN)/python -m pytest $(PARALLEL)
 
-check: $(VENV)/installed-dev
+lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(PARALLEL)
+
+check: lint test-all
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/bench_analyze.py

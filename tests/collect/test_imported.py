@@ -361,7 +361,7 @@ def test_a_problem_that_needs_values_is_not_told_without_them() -> None:
 @needs_torch
 def test_it_is_timed_where_it_is_asked_for_and_a_candidate_is_compared(project: Project) -> None:
     slow = PROBLEM.replace(
-        "        return", "        time.sleep(1e-3)  # far under any ceiling of this machine\n        return"
+        "        return", "        time.sleep(5e-3)  # far under any ceiling of this machine\n        return"
     )
     problem(project, "import time" + slow + NEW.format(wrong=""), "1_Timed.py")
     problem(project, "import time" + slow + NEW.format(wrong=" * 1.1"), "2_Timed.py")

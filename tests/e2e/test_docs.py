@@ -20,7 +20,7 @@ from roofline_engine.counters.read import WANTED
 from roofline_engine.fields import FIELDS
 from roofline_engine.inputs import read_env, read_shapes, read_topn
 from roofline_engine.ops import OPS, work
-from support.pages import blocks, run_page, search_path
+from support.pages import QUICK, blocks, run_page, search_path
 from support.tool import ROOT
 
 PAGES = [
@@ -61,7 +61,13 @@ def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path, ceilings: P
     for block in blocks(ROOT / "README.md", "python"):
         name, _, rest = block.partition("\n")
         (tmp_path / name.removeprefix("# ")).write_text(rest, encoding="utf-8")
-    environment = {**os.environ, "PATH": search_path(), "COLUMNS": "100", "ROOFLINE_CACHE_DIR": str(ceilings)}
+    environment = {
+        **os.environ,
+        "PATH": search_path(),
+        "COLUMNS": "100",
+        "ROOFLINE_CACHE_DIR": str(ceilings),
+        "PYTEST_ADDOPTS": QUICK,
+    }
     ran = 0
     for block in blocks(ROOT / "README.md", "console"):
         shown = ""

@@ -56,9 +56,8 @@ def page_run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Ran:
     """The run of examples/unmodified, out of the commands of docs/unmodified.md."""
     folder = tmp_path_factory.mktemp("page")
     report = folder / "roofline.json"
-    options = f"--roofline-report=json:{report} --benchmark-min-rounds=3 --benchmark-max-time=0.05"
     runs = {}
-    for command, done in run_page("unmodified", folder, ceilings, options):
+    for command, done in run_page("unmodified", folder, ceilings, f"--roofline-report=json:{report}"):
         kept = folder / f"run_{len(runs)}"
         kept.mkdir()
         report.rename(kept / report.name)

@@ -15,6 +15,8 @@ from pathlib import Path
 from support.tool import ROOT
 
 COMMAND_TIMEOUT_S = 600
+#: Added to every run of pytest: plugins that no page uses are not loaded, and benchmarks take little time.
+QUICK = "-p no:cacheprovider -p no:hypothesispytest --benchmark-max-time=0.05 --benchmark-min-rounds=3"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -42,7 +44,7 @@ def run_page(
         json.loads(block)
         (folder / "before.json").write_text(block)
     environment = {**os.environ, "PATH": search_path(), "COLUMNS": "120", "ROOFLINE_CACHE_DIR": str(ceilings)}
-    environment["PYTEST_ADDOPTS"] = f"-p no:cacheprovider {options}"
+    environment["PYTEST_ADDOPTS"] = f"{QUICK} {options}"
     shown = ""
     for line in "".join(blocks(page, "console")).splitlines():
         if not line.startswith("$ "):

@@ -97,7 +97,7 @@ class Measurement(NamedTuple):
     rounds: int | None = None
     clock: str = "unknown"  # one of CLOCKS; host: no wait for the device is known
     cache: str = "unknown"  # cold: flushed or rotated before each round; warm: the same operands round after round
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how it was timed; an entry has them as notes with the code basis
     wall_s: float | None = None  # of one call on the host, from launch to result, where t_s is a device time
     busy_s: float | None = None  # the device time that belongs to wall_s, where t_s has another state of the cache
 

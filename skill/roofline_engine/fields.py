@@ -52,7 +52,6 @@ NOTE_CODES = {
     "sharpen": "what would make the figure more certain",
     "problem": "an input that could not be used",
     "no_work_model": "bytes and FLOPs are unknown",
-    "unknown_parameter": "the op does not take a parameter that was given",
     "model_error": "the engine failed while modeling this kernel",
     "no_device": "the device is unknown",
     "left_to_cache": "activations are left out of the bytes: a cache may hold them",

@@ -276,8 +276,6 @@ def _units() -> dict[str, Unit]:
 
 #: Every spelling of a unit that files, keys and labels use, in lower case.
 UNITS = _units()
-#: The times in the order of a message that lists them.
-TIME_UNITS = ("ns", "us", "ms", "s")
 _WORDS = re.compile(r"[^\s()\[\],;:=]+")
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from roofline_engine.fields import NOTE_CODES
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.validate import validate
 from support.profiles import GEMM, MI300X, Run, gemm_row
-from support.tool import EXAMPLE, TOOL, run_tool
+from support.tool import EXAMPLE, ROOT, TOOL, run_tool
 
 FILES = ("profile_roofline.json", "profile_roofline.md")
 
@@ -218,3 +219,9 @@ def test_validate_exit_codes(run: Run, tmp_path: Path) -> None:
     assert (done.code, "hbm_util is 9" in done.out) == (1, True)
     bad.write_text("{")
     assert run_tool("validate", bad).code == 2
+
+
+def test_the_artifact_page_lists_every_note_code() -> None:
+    _, _, codes = (ROOT / "docs" / "artifact.md").read_text(encoding="utf-8").partition("The codes of `note_codes`")
+    listed = dict(line[3:].split("`: ", 1) for line in codes.splitlines() if line.startswith("- `"))
+    assert listed == NOTE_CODES

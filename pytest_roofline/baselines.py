@@ -18,7 +18,7 @@ from roofline_engine.units import printable, quantity
 from roofline_engine.work import Work
 
 from .declare import matches
-from .row import REPORT_SCHEMA, read_part
+from .row import REPORT_SCHEMA, read_field, read_part, require_field
 
 #: Bytes and FLOPs within this factor may belong to one shape: counters see more than a model has.
 ALIKE = 1.25
@@ -186,28 +186,16 @@ def read_predictions(path: Path) -> Predictions:
         raise ValueError(
             f"{label}: unknown version {printable(str(version_name))[:60]}, expected skill_version '1' or {REPORT_SCHEMA}"
         )
-    device = read_part(_Device, data.get("peaks") or {}, f"{label}: peaks")
-    return Predictions(label, *device, [_read_prediction(item, label, where) for where, item in _items(data, "entries", label)])
-
-
-class _Device(NamedTuple):
-    """The device of an artifact."""
-
-    product: str | None = None
-    gfx: str | None = None
-
-
-class _Kernel(NamedTuple):
-    """The names of a kernel: ``kernel`` only in a report."""
-
-    name: str
-    kernel: str | None = None
+    device, gfx = (read_field(str, data, f"peaks.{key}", label) for key in ("product", "gfx"))
+    return Predictions(
+        label, device, gfx, [_read_prediction(item, label, where) for where, item in _items(data, "entries", label)]
+    )
 
 
 def _read_prediction(item: object, label: str, where: str) -> Predicted:
-    name, kernel = read_part(_Kernel, item, where)
+    name = require_field(str, item, "name", where)
     entry = read_part(Entry, item, where, _PREDICTED)
-    kernel = kernel or entry.short_name or name
+    kernel = read_field(str, item, "kernel", where) or entry.short_name or name
     prediction = Prediction(
         kernel=kernel,
         attainable_speedup=entry.attainable_speedup,
@@ -253,35 +241,6 @@ class Earlier(NamedTuple):
     device: str | None  # where the file names one
 
 
-class _ReportRow(NamedTuple):
-    """What a row of a report says of an earlier time."""
-
-    nodeid: str
-    device: str | None = None
-
-
-class _Time(NamedTuple):
-    """The measurement of such a row (s)."""
-
-    t_s: float
-    q1_s: float | None = None
-    q3_s: float | None = None
-
-
-class _Benchmark(NamedTuple):
-    """A benchmark of pytest-benchmark."""
-
-    fullname: str
-
-
-class _Stats(NamedTuple):
-    """Its times (s)."""
-
-    median: float
-    q1: float | None = None
-    q3: float | None = None
-
-
 def read_baselines(path: Path) -> dict[str, Earlier]:
     """Read earlier times by nodeid, from pytest-benchmark JSON or a report; from another machine they are of kind ``unknown``.
 
@@ -289,35 +248,27 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
         ValueError: one line with the file and the place.
     """
     label, data = _read_document(path)
-    earlier = {}
     if data.get("schema") == REPORT_SCHEMA:
         machine = data.get("machine")
-        kind = "previous" if _is_this(machine if isinstance(machine, Mapping) else {}) else "unknown"
-        for where, item in _items(data, "entries", label):
-            row = read_part(_ReportRow, item, where)
-            if item.get("measurement") is not None:
-                time = read_part(_Time, item.get("measurement"), f"{where}.measurement")
-                earlier[row.nodeid] = Earlier(_baseline(kind, label, *time, where=f"entry {row.nodeid}"), row.device)
-        return earlier
-    if "benchmarks" not in data:
+        is_here = _is_this(machine if isinstance(machine, Mapping) else {})
+        key, name, times, device = "entries", "nodeid", "measurement.t_s measurement.q1_s measurement.q3_s", "device"
+    elif "benchmarks" in data:
+        is_here = is_this_machine(data.get("machine_info"))
+        key, name, times, device = "benchmarks", "fullname", "stats.median stats.q1 stats.q3", "extra_info.roofline.device"
+    else:
         raise ValueError(f"{label}: neither pytest-benchmark JSON (benchmarks) nor a report ({REPORT_SCHEMA})")
-    kind = "previous" if is_this_machine(data.get("machine_info")) else "unknown"
-    for where, item in _items(data, "benchmarks", label):
-        nodeid = read_part(_Benchmark, item, where).fullname
-        stats = read_part(_Stats, item.get("stats"), f"{where}.stats")
-        extra = item.get("extra_info")
-        embedded = extra.get("roofline") if isinstance(extra, Mapping) else None
-        device = embedded.get("device") if isinstance(embedded, Mapping) else None
-        baseline = _baseline(kind, label, *stats, where=f"benchmark {nodeid}")
-        earlier[nodeid] = Earlier(baseline, device if isinstance(device, str) else None)
+    kind, earlier = "previous" if is_here else "unknown", {}
+    for where, item in _items(data, key, label):
+        nodeid = require_field(str, item, name, where)
+        if key == "entries" and item.get("measurement") is None:
+            continue
+        median, q1, q3 = (read_field(float, item, path, where) for path in times.split())
+        if median is None or median <= 0:
+            raise ValueError(f"{label}: {printable(nodeid)}: {times.split()[0]} is {median!r}, expected more than 0 seconds")
+        spread = (q3 - q1) / median if q1 is not None and q3 is not None else 0.0
+        baseline = Baseline(kind, t_s=median, spread=max(0.0, spread), source=label)
+        earlier[nodeid] = Earlier(baseline, read_field(str, item, device, where))
     return earlier
-
-
-def _baseline(kind: str, label: str, t_s: float, q1: float | None, q3: float | None, where: str) -> Baseline:
-    if not t_s > 0:
-        raise ValueError(f"{label}: {printable(where)}: time is {t_s!r} s, expected more than 0")
-    spread = (q3 - q1) / t_s if q1 is not None and q3 is not None else 0.0
-    return Baseline(kind, t_s=t_s, spread=max(0.0, spread), source=label)
 
 
 def this_machine() -> dict[str, str | None]:

@@ -31,7 +31,7 @@ _TEST_KEYWORDS = (
     "cache",
     "graph",
 )
-_ENGINES = ("matrix", "vector")
+ENGINES = ("matrix", "vector")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,8 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
         raise ValueError(f"{', '.join(sorted(given))}: bytes= and flops= go with op=, dtype= and engine= only")
     if nbytes is None:
         raise ValueError("flops= without bytes=: the roof that binds is unknown. Add bytes=")
-    if engine not in (None, *_ENGINES):
-        raise ValueError(f"engine is {engine!r:.40}, expected {' or '.join(_ENGINES)}")
+    if engine not in (None, *ENGINES):
+        raise ValueError(f"engine is {engine!r:.40}, expected {' or '.join(ENGINES)}")
     size, amount = number(nbytes, "bytes", above=0), number(flops, "flops", minimum=0)
     if dtype is None:
         if amount:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from roofline_engine.check import EXPERIMENTS, Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
@@ -13,7 +13,7 @@ from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
 from roofline_engine.work import Work
 
-from .declare import Declaration
+from .declare import ENGINES, Declaration
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -206,39 +206,46 @@ def read_part(kind: type[T], data: object, where: str = "", keys: Collection[str
     Raises:
         ValueError: one line with ``where``, the field, and what is wrong with it.
     """
-    from pydantic import ValidationError  # 0.1 s: only files need it
-
     if not isinstance(data, Mapping):
         raise ValueError(f"{where or 'row'}: is {type(data).__name__}, expected an object")
     names: Collection[str] = keys or kind._fields  # type: ignore[attr-defined]
+    return _validate(kind, {key: data[key] for key in names if data.get(key) is not None}, where)
+
+
+def read_field(kind: type[T], data: object, path: str, where: str = "") -> T | None:
+    """Validate one value of a file, such as ``stats.median``; None when it is missing or null.
+
+    Raises:
+        ValueError: as ``read_part``.
+    """
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return None if data is None else _validate(kind, data, where, path)
+
+
+def require_field(kind: type[T], data: object, path: str, where: str = "") -> T:
+    """Validate one value of a file; as ``read_field``, but a missing value is an error."""
+    value = read_field(kind, data, path, where)
+    if value is None:
+        raise ValueError(f"{'.'.join(filter(None, (where, path)))}: is missing")
+    return value
+
+
+def _validate(kind: type[T], value: object, *place: str) -> T:
+    from pydantic import ValidationError  # 0.1 s: only files need it
+
     try:
-        return cast(
-            T, _adapter(cast(Any, kind)).validate_python({key: data[key] for key in names if data.get(key) is not None})
-        )
+        return cast(T, _adapter(cast(Any, kind)).validate_python(value))
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{'.'.join(filter(None, (where, *map(str, first['loc']))))}: {first['msg']}") from None
+        raise ValueError(f"{'.'.join(filter(None, (*place, *map(str, first['loc']))))}: {first['msg']}") from None
 
 
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
-
-
-class _Origin(NamedTuple):
-    """Fields of a row that its entry lacks."""
-
-    kernel: str | None = None
-    device: str | None = None
-
-
-class _WorkOrigin(NamedTuple):
-    """The field ``work`` of a row."""
-
-    engine: Literal["matrix", "vector"]
-    source: str = ""
 
 
 #: Fields of the entry that a declaration is read from.
@@ -251,7 +258,7 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
     Raises:
         ValueError: for a row that was edited by hand: one line with the field.
     """
-    kernel, device = read_part(_Origin, row)
+    kernel, device = read_field(str, row, "kernel"), read_field(str, row, "device")
     entry = read_part(Entry, row, keys=_DECLARED)
     number(entry.launches_per_unit, "launches_per_unit", minimum=1)
     if entry.target_eff is not None:
@@ -259,7 +266,9 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
     declaration = Declaration(kernel=kernel, device=device, launches=entry.launches_per_unit, target_eff=entry.target_eff)
     if not entry.modeled:
         return declaration
-    engine, source = read_part(_WorkOrigin, row.get("work"), "work")
+    engine, source = require_field(str, row, "work.engine"), read_field(str, row, "work.source") or ""
+    if engine not in ENGINES:
+        raise ValueError(f"work.engine: is {engine!r:.40}, expected {' or '.join(ENGINES)}")
     if not entry.byte_models or min(min(model.bytes, model.flops) for model in entry.byte_models) < 0:
         raise ValueError("byte_models: expected a list of byte models with bytes and flops of 0 or more")
     dtype, weight_dtype = parse_dtype(entry.dtype), parse_dtype(entry.weight_dtype)

@@ -110,13 +110,10 @@ class Devices:
         """Read the peak table, and the measured ceilings to lay over it.
 
         Raises:
-            ValueError, OSError: for a given file that cannot be read.
+            ValueError: for a given file that cannot be read.
         """
         if self._files is None:
-            try:
-                self._files = open_peaks(None if self.given is None else str(self.given))
-            except OSError as error:
-                raise ValueError(f"peaks not used: {self.given}: {error.strerror}") from None
+            self._files = open_peaks(None if self.given is None else str(self.given))
         return self._files
 
     def _resolve(self, name: str) -> Peaks:

@@ -12,11 +12,11 @@ highest clock gives (rocprofiler-compute#691).
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from .files import parse_json, read_text
 from .peaks import AGREEMENT, Device, Peaks, clock_margin, join_sentences, resolve, resolve_name
 from .peaks_audit import UNDER_ARITHMETIC, telltale
 from .peaks_table import Table, load, locate
@@ -66,10 +66,7 @@ def read_ceilings(path: str, device: str | None = None) -> Overlay | None:
         ValueError: one line naming the file and the place.
     """
     label = printable(os.path.basename(path))
-    if os.path.getsize(path) > _LARGEST_FILE:
-        raise ValueError(f"{label}: larger than 64 MiB")
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as handle:
-        text = handle.read()
+    text = read_text(path, _LARGEST_FILE)
     head = text.lstrip()[:1]
     if head in ("{", "["):
         return _from_json(text, label, device)
@@ -108,7 +105,7 @@ def open_peaks(path: str | None = None, ceilings_device: str | None = None) -> P
     ceilings_device: which device of the ceilings, where their file holds several.
 
     Raises:
-        OSError, ValueError: when a file cannot be read.
+        ValueError: when a file cannot be read.
     """
     overlay = None if path is None else read_ceilings(path, ceilings_device)
     own = path is not None and overlay is None
@@ -117,26 +114,16 @@ def open_peaks(path: str | None = None, ceilings_device: str | None = None) -> P
 
 
 def _from_json(text: str, label: str, device: str | None) -> Overlay:
-    try:
-        lines = [(at, line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if '"isa"' in lines[0][1] and '"type"' in lines[0][1]:
-            return _from_carm([(at, _load(line, f"{label}: line {at}")) for at, line in lines], label, device)
-        data = _load(text, label)
-    except RecursionError:
-        raise ValueError(f"{label}: nested too deep to read") from None
+    lines = [(at, line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if '"isa"' in lines[0][1] and '"type"' in lines[0][1]:
+        return _from_carm([(at, parse_json(line, f"{label}: line {at}")) for at, line in lines], label, device)
+    data = parse_json(text, label)
     if isinstance(data, dict):
         if "max_achievable_tflops" in data or "mem_bw_gbps" in data:
             return _from_tracelens(data, label)
         if isinstance(data.get("empirical"), dict):
             return _from_ert(data["empirical"], label)
     raise ValueError(f"{label}: unknown JSON: expected TraceLens arch, ERT roofline.json or carm benchmarks.jsonl")
-
-
-def _load(text: str, where: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON: {error}") from None
 
 
 def _not_empty(ceilings: Iterable[Ceiling], label: str) -> tuple[Ceiling, ...]:
@@ -224,9 +211,8 @@ def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overl
 def _sysinfo(path: str) -> tuple[str | None, str]:
     """Return the architecture in rocprof-compute's sysinfo.csv, and its memory partition where that is not the whole."""
     try:
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as handle:
-            row = next(csv.DictReader(handle))
-    except (OSError, StopIteration, csv.Error):
+        row = next(csv.DictReader(read_text(path, _LARGEST_FILE).splitlines()))
+    except (ValueError, StopIteration, csv.Error):
         return None, ""
     mode = (row.get("memory_partition") or "").strip().upper()
     split = mode.startswith("NPS") and mode != "NPS1"

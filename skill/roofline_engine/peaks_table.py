@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .files import read_text
 from .units import number
 
 _WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "GEFORCE", "INSTINCT", "RADEON")
@@ -132,9 +133,8 @@ class Table:
 
 
 def load(path: str, *, shipped: bool = True) -> Table:
-    """Read a peak table. Raises OSError when it cannot be read and ValueError when it holds no product."""
-    with open(path, encoding="utf-8") as handle:
-        table = Table(handle.read(), path, shipped=shipped)
+    """Read a peak table. Raises ValueError when it cannot be read or holds no product."""
+    table = Table(read_text(path), path, shipped=shipped)
     if not table.products:
         raise ValueError(f"{path}: no fenced block starts with 'product:'")
     return table

@@ -251,10 +251,12 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
     if data.get("schema") == REPORT_SCHEMA:
         machine = data.get("machine")
         is_here = _is_this(machine if isinstance(machine, Mapping) else {})
-        key, name, times, device = "entries", "nodeid", "measurement.t_s measurement.q1_s measurement.q3_s", "device"
+        key, name, device = "entries", "nodeid", "device"
+        times = ("measurement.t_s", "measurement.q1_s", "measurement.q3_s")
     elif "benchmarks" in data:
         is_here = is_this_machine(data.get("machine_info"))
-        key, name, times, device = "benchmarks", "fullname", "stats.median stats.q1 stats.q3", "extra_info.roofline.device"
+        key, name, device = "benchmarks", "fullname", "extra_info.roofline.device"
+        times = ("stats.median", "stats.q1", "stats.q3")
     else:
         raise ValueError(f"{label}: neither pytest-benchmark JSON (benchmarks) nor a report ({REPORT_SCHEMA})")
     kind, earlier = "previous" if is_here else "unknown", {}
@@ -262,9 +264,9 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
         nodeid = require_field(str, item, name, where)
         if key == "entries" and item.get("measurement") is None:
             continue
-        median, q1, q3 = (read_field(float, item, path, where) for path in times.split())
+        median, q1, q3 = (read_field(float, item, path, where) for path in times)
         if median is None or median <= 0:
-            raise ValueError(f"{label}: {printable(nodeid)}: {times.split()[0]} is {median!r}, expected more than 0 seconds")
+            raise ValueError(f"{label}: {printable(nodeid)}: {times[0]} is {median!r}, expected more than 0 seconds")
         spread = (q3 - q1) / median if q1 is not None and q3 is not None else 0.0
         baseline = Baseline(kind, t_s=median, spread=max(0.0, spread), source=label)
         earlier[nodeid] = Earlier(baseline, read_field(str, item, device, where))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from roofline_engine.check import EXPERIMENTS, Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
+from roofline_engine.check import Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
 from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 REPORT_SCHEMA = "roofline-report/1"
-
 GATE_STATUSES = ("passed", "failed", "skipped")
 
 T = TypeVar("T")
@@ -171,8 +170,8 @@ class Row:
             "status": check.status,
             "message": check.message,
             "cause": check.cause,
-            "decided": check.decided if check.cause else None,
-            "experiment": EXPERIMENTS[check.cause] if check.cause else None,
+            "decided": check.decided,
+            "experiment": check.experiment,
             "roofline_pct": entry.roofline_pct_raw,
             "roof_axis": entry.roof_axis,
             "bound_type": entry.bound_type,

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from roofline_engine.check import EXPERIMENTS
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
@@ -106,8 +105,8 @@ class Tally:
         )
         for row in self._worst.rows():
             yield f"{row.check.status}: {_place(row)}: {printable(row.check.message)}"
-            if row.check.cause:
-                yield f"    to confirm: {EXPERIMENTS[row.check.cause]}"
+            if row.check.experiment:
+                yield f"    to confirm: {row.check.experiment}"
         for row in self._overhead.rows():
             if row.overhead:
                 yield f"launch overhead: {_place(row)}: {describe_overhead(row.overhead)}"

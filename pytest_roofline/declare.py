@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
@@ -18,20 +18,47 @@ from roofline_engine.work import REQUIRED, Work, WorkError
 
 from .values import percent, plain
 
-#: Keywords about the test; all others are parameters of the op.
-_TEST_KEYWORDS = (
-    "kernel",
-    "device",
-    "min_pct",
-    "target_eff",
-    "launches",
-    "baseline",
-    "baseline_kind",
-    "time",
-    "cache",
-    "graph",
-)
 ENGINES = ("matrix", "vector")
+
+
+def _text(value: Any, key: str) -> str:
+    if not (isinstance(value, str) and value):
+        raise ValueError(f"{key} is {value!r:.40}, expected text")
+    return value
+
+
+def _flag(value: Any, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r:.40}, expected True or False")
+    return value
+
+
+def _choice(*choices: str) -> Callable[[Any, str], str]:
+    def read(value: Any, key: str) -> str:
+        if value not in choices:
+            raise ValueError(f"{key} is {value!r:.40}, expected one of {', '.join(choices)}")
+        return str(value)
+
+    return read
+
+
+def _efficiency(value: Any, key: str) -> float:
+    efficiency = number(value, key, above=0)
+    if efficiency > 1:
+        raise ValueError(f"{key} is {value!r}, expected at most 1 (0.6 is 60 %)")
+    return efficiency
+
+
+#: Keywords about the test, with what reads their values; all others are parameters of the op.
+_TEST_KEYWORDS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("kernel", "device", "time"), _text),
+    **dict.fromkeys(("baseline", "graph"), _flag),
+    "min_pct": percent,
+    "target_eff": _efficiency,
+    "launches": partial(number, minimum=1),
+    "baseline_kind": _choice(*BASELINE_KINDS),
+    "cache": _choice("cold", "warm"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +100,8 @@ def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], sou
         built = build_work(values)
     except ValueError as error:
         raise ValueError(f"{error}{_hint(error, values)}") from None
-    return Declaration(
-        work=built,
-        source=source if built is not None else "",
-        stage=stage if built is not None else "A",
-        kernel=_text(options, "kernel"),
-        device=_text(options, "device"),
-        min_pct=percent(options["min_pct"], "min_pct") if "min_pct" in options else None,
-        target_eff=_efficiency(options["target_eff"]) if "target_eff" in options else None,
-        launches=number(options.get("launches", 1), "launches", minimum=1),
-        baseline=_flag(options, "baseline"),
-        baseline_kind=_choice(options, "baseline_kind", BASELINE_KINDS, "live"),
-        time=_text(options, "time"),
-        cache=_choice(options, "cache", ("cold", "warm"), "") or None,
-        graph=_flag(options, "graph"),
-    )
+    read = {key: _TEST_KEYWORDS[key](value, key) for key, value in options.items()}
+    return Declaration(**read) if built is None else Declaration(work=built, source=source, stage=stage, **read)
 
 
 def _check_numbers(values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -207,34 +221,6 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
 def _resolve(value: Any, params: Mapping[str, Any]) -> Any:
     """Return a keyword's value, or the parametrize argument that it names, as a plain builtin."""
     return plain(params[value] if isinstance(value, str) and value in params else value)
-
-
-def _text(values: Mapping[str, Any], key: str) -> str | None:
-    value = values.get(key)
-    if value is not None and not (isinstance(value, str) and value):
-        raise ValueError(f"{key} is {value!r:.40}, expected text")
-    return value
-
-
-def _efficiency(value: Any) -> float:
-    efficiency = number(value, "target_eff", above=0)
-    if efficiency > 1:
-        raise ValueError(f"target_eff is {value!r}, expected at most 1 (0.6 is 60 %)")
-    return efficiency
-
-
-def _flag(values: Mapping[str, Any], key: str) -> bool:
-    value = values.get(key, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{key} is {value!r:.40}, expected True or False")
-    return value
-
-
-def _choice(values: Mapping[str, Any], key: str, choices: tuple[str, ...], default: str) -> str:
-    value = values.get(key, default)
-    if key in values and value not in choices:
-        raise ValueError(f"{key} is {value!r:.40}, expected one of {', '.join(choices)}")
-    return str(value)
 
 
 # Globs over test ids. Only ``*`` and ``?`` are special, because ids contain brackets.

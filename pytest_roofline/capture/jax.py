@@ -23,7 +23,7 @@ from ..timing.devices import loaded
 from ..values import raised
 from .combine import distinct, resize, total
 from .coverage import Listed, Unknown, View, strided
-from .restore import assign, variable_holders
+from .restore import assign, unwrap_partial, variable_holders
 from .trace import INTERPRETED, UNKNOWN_ROWS, CapturedWork, OpTrace, Part, Region
 
 _LAYOUT = {
@@ -440,7 +440,7 @@ def _equations_in(jaxpr: Any) -> Iterator[Any]:
 
 def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> CapturedWork:
     """Return the work of ``fn(*args, **kwargs)``, which is traced and not run. What tracing changes is put back."""
-    jax, kwargs = loaded("jax"), dict(kwargs or {})
+    jax, (fn, args, kwargs) = loaded("jax"), unwrap_partial(fn, args, kwargs or {})
     if jax is None:
         return CapturedWork("jax", reason="jax is not imported")
     try:

@@ -18,7 +18,7 @@ from ..values import raised
 from . import numpy_ops as ops
 from .combine import resize, total
 from .coverage import Strided, strided
-from .restore import assign, replaced, restored_generators, variable_holders
+from .restore import assign, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Part, Region
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
@@ -51,7 +51,7 @@ def capture(
     afterwards. Watched are the arrays among the arguments and in the containers, closure, globals and object that the function
     itself reaches, and what is made from them or by numpy's functions that make arrays.
     """
-    np, kwargs = loaded("numpy"), dict(kwargs or {})
+    np, (fn, args, kwargs) = loaded("numpy"), unwrap_partial(fn, args, kwargs or {})
     if np is None:
         return fn(*args, **kwargs), CapturedWork("numpy", reason="numpy is not imported")
     watch, failure = _Watch(np), ""

@@ -50,24 +50,26 @@ def replaced(
                 space[key] = original
 
 
+def unwrap_partial(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """Return the function that a partial calls, with all its arguments."""
+    while isinstance(fn, functools.partial):
+        fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+    return fn, args, dict(kwargs)
+
+
 # Variables that a function reaches without being given them.
 
 
 def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
     """Yield mappings in which a function finds values or puts them, each with the keys; None for every key.
 
-    These are its closure, the arguments of a partial, the attributes of its object and the globals that it names, also for the
-    functions of its module that it names.
+    These are its closure, the attributes of its object and the globals that it names, also for the functions of its module that
+    it names.
     """
     waiting, visited = [fn], set()
     scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
     while waiting:
         item = waiting.pop()
-        if isinstance(item, functools.partial):
-            yield _Partial(item), list(range(len(item.args)))
-            yield item.keywords, None
-            waiting.append(item.func)
-            continue
         owner, item = getattr(item, "__self__", None), getattr(item, "__func__", item)
         if not isinstance(item, types.FunctionType) or item in visited:
             continue
@@ -119,23 +121,6 @@ class _Cells:
         except (KeyError, ValueError):  # a variable without a value yet
             return False
         return True
-
-
-class _Partial:
-    """The arguments of a partial as items."""
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = owner
-
-    def __getitem__(self, at: int) -> Any:
-        return self.owner.args[at]
-
-    def __setitem__(self, at: int, value: Any) -> None:
-        args = (*self.owner.args[:at], value, *self.owner.args[at + 1 :])
-        self.owner.__setstate__((self.owner.func, args, self.owner.keywords, vars(self.owner)))
-
-    def __contains__(self, at: int) -> bool:
-        return at in range(len(self.owner.args))
 
 
 # Random generators.

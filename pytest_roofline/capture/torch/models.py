@@ -33,7 +33,7 @@ class Call:
     values: Mapping[str, Any]  # its arguments by name
     reads: Sequence[Any]
     writes: Sequence[Any]
-    regions: Mapping[int, Region]  # what each tensor covers, by its ``id``
+    regions: dict[int, Region]  # what each tensor covers, by its ``id``
     may_read: bool = True  # whether a builder may read the values of a tensor, such as indices
 
     def __getitem__(self, name: str) -> Any:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from time import perf_counter
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
@@ -27,7 +27,7 @@ from roofline_engine.units import quantity
 
 from ...timing.devices import loaded
 from ..combine import distinct, total
-from ..restore import replaced, restored_generators
+from ..restore import replaced, restored_generators, unwrap_partial
 from ..trace import META, CapturedWork, OpTrace, Region
 from .models import Call
 from .ops import CHECKS, COMPOSITES, FUSED, Composite
@@ -69,18 +69,10 @@ def capture(
 
     also_watch: records what torch does not see into ``traces``.
     """
-    watch = Watch(budget_s=budget_s)
-    with restored_generators(fn, args, kwargs or {}), _on_threads(watch.give_up), watch, also_watch(watch):
-        value = fn(*args, **(kwargs or {}))
+    watch, (fn, args, kwargs) = Watch(budget_s=budget_s), unwrap_partial(fn, args, kwargs or {})
+    with restored_generators(fn, args, kwargs), _on_threads(watch.give_up), watch, also_watch(watch):
+        value = fn(*args, **kwargs)
     return value, watch.finish(value)
-
-
-class _Inputs(NamedTuple):
-    """What a composite was given."""
-
-    values: Mapping[str, Any]
-    reads: Sequence[Any]
-    regions: dict[int, Region]
 
 
 class Watch:
@@ -203,8 +195,8 @@ class Watch:
         if composite is None:
             is_check = getattr(func, "__name__", "") in CHECKS
             return self._run_check(func, args, kwargs) if is_check else func(*args, **kwargs)
-        inputs = self._safely(self._inputs, composite, args, kwargs)
-        if inputs is None or self._is_in_check():
+        call = self._safely(self._composite_call, composite, args, kwargs)
+        if call is None or self._is_in_check():
             return func(*args, **kwargs)
         first, self._steps = torch._C._autograd._get_sequence_nr(), []
         self._depth += 1
@@ -214,7 +206,7 @@ class Watch:
         finally:
             self._depth -= 1
             self._steps_only = False
-        self._safely(self._record_composite, composite, inputs, out, first)
+        self._safely(self._record_composite, composite, call, out, first)
         return out
 
     def dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -339,24 +331,21 @@ class Watch:
                 raise
         raise ValueError(f"{label} on {unsupported(tensors)}")
 
-    def _inputs(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Inputs | None:
-        """Return the inputs of a function that is recorded as a whole; None where it is not."""
+    def _composite_call(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Return a function that is recorded as a whole with its inputs; None where it is not."""
         values = composite.bind(args, kwargs)
         if values is None:
             return None
-        reads = tensors_of(list(values.values()))
-        regions: dict[int, Region] = {}
-        self._regions(composite.name, reads, regions)
-        return _Inputs(values, reads, regions)
+        call = Call(composite.name, values, tensors_of(list(values.values())), [], {}, may_read=not self._own)
+        self._regions(composite.name, call.reads, call.regions)
+        return call
 
-    def _record_composite(self, composite: Composite, inputs: _Inputs, out: Any, first: int) -> None:
-        (values, reads, regions), writes = inputs, [out] if type(out) is torch.Tensor else tensors_of(out)
-        self._regions(composite.name, writes, regions, is_new=True)
-        for region in regions.values():
-            if not region.nbytes:
-                return
-        self._meta = self._meta or writes[0].is_meta
-        call = Call(composite.name, values, reads, writes, regions, may_read=not self._own)
+    def _record_composite(self, composite: Composite, call: Call, out: Any, first: int) -> None:
+        call.writes = [out] if type(out) is torch.Tensor else tensors_of(out)
+        self._regions(composite.name, call.writes, call.regions, is_new=True)
+        if not all(region.nbytes for region in call.regions.values()):
+            return
+        self._meta = self._meta or call.writes[0].is_meta
         self.traces.append(trace_op(composite.name, call, composite.build(call), len(self._steps)))
         if composite.build_backward is not None and not any(step.startswith(FUSED) for step in self._steps):
             backward = engine_work(composite.build_backward(call))

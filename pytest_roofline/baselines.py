@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from roofline_engine.check import Baseline, Prediction
 from roofline_engine.fields import ARTIFACT_VERSION, Entry
 from roofline_engine.files import read_json
+from roofline_engine.ops import op_name
 from roofline_engine.peaks import Peaks
 from roofline_engine.units import printable, quantity
 from roofline_engine.work import Work
@@ -207,7 +208,7 @@ def _read_prediction(item: object, label: str, where: str) -> Predicted:
         source=label,
     )
     names = frozenset({name, entry.short_name, kernel} - {""})
-    return Predicted(prediction, names, entry.op, entry.bytes_est, entry.flops_est)
+    return Predicted(prediction, names, op_name(entry.op), entry.bytes_est, entry.flops_est)
 
 
 def read_pins(path: Path) -> dict[str, str]:

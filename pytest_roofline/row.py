@@ -271,5 +271,5 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
     if not entry.byte_models or min(min(model.bytes, model.flops) for model in entry.byte_models) < 0:
         raise ValueError("byte_models: expected a list of byte models with bytes and flops of 0 or more")
     dtype, weight_dtype = parse_dtype(entry.dtype), parse_dtype(entry.weight_dtype)
-    work = Work(entry.op, entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ())
+    work = Work(op_name(entry.op), entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ())
     return replace(declaration, work=work, source=source, stage=entry.stage)

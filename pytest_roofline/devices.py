@@ -46,19 +46,19 @@ class Devices:
         self._cpu: ceilings.Ceilings | None = None
         self._remeasured: set[str] = set()
 
-    def name(self, declared: str | None, seen: str | None) -> str | None:
+    def name(self, declared: str | None, kind: str | None) -> str | None:
         """Return the device of a row: the marker's, else that of its arrays, else the run's. None where it is unknown.
 
-        seen: ``cpu`` or ``gpu``, where the arrays of the test are.
+        kind: ``cpu`` or ``gpu``, where the arrays of the test are.
         """
         if declared is not None:
             return CPU if declared.lower() == CPU else declared
-        if seen == CPU:
+        if kind == CPU:
             return CPU
         if self.chosen != AUTO:
-            return self.chosen if not (seen == "gpu" and self.chosen == CPU) else None
+            return self.chosen if not (kind == "gpu" and self.chosen == CPU) else None
         accelerator = self.accelerator()
-        if seen == "gpu":
+        if kind == "gpu":
             return None if accelerator is None else _label(accelerator)
         return CPU if accelerator is None else None  # next to an accelerator, a row without arrays could be of either
 

@@ -213,7 +213,7 @@ class Annotator:
         if case.declared.work is None:
             return case.declared.device, None
         on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
-        name = self.devices.name(case.declared.device, "gpu" if on_device else case.seen)
+        name = self.devices.name(case.declared.device, "gpu" if on_device else case.device_kind)
         if name is None:
             notes.append(NO_DEVICE)
             return None, None

@@ -29,7 +29,7 @@ class Sample:
     declared: Declaration | None  # what the fixture had declared by then
     measurement: Measurement
     baseline: Baseline | None = None
-    seen: str | None = None  # where the arrays are: cpu or gpu
+    device_kind: str | None = None  # where the arrays are: cpu or gpu
     captured: CapturedWork | None = None  # the work of one more call, where nothing declares it
 
 

@@ -41,7 +41,7 @@ class Case:
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     baseline_device: str | None = None  # the device of an earlier time, where its file names one
-    seen: str | None = None  # where the arrays of the test are: cpu or gpu
+    device_kind: str | None = None  # where the arrays of the test are: cpu or gpu
     problem: str = ""  # why the work is unknown
     idle: bool = False  # whether the test has a benchmark that took no time
     group: str | None = None  # the benchmark group
@@ -62,7 +62,7 @@ class GroupBaseline(NamedTuple):
     baseline: Baseline
     params: Mapping[str, Any]
     declaration: Declaration
-    seen: str | None  # where its arrays are: cpu or gpu
+    device_kind: str | None  # where its arrays are: cpu or gpu
 
 
 class CallOutcome(NamedTuple):
@@ -117,7 +117,7 @@ class Cases:
                     declaration,
                     problem,
                     sample.measurement,
-                    seen=sample.seen,
+                    kind=sample.device_kind,
                     baseline=sample.baseline,
                     nodeid=nodeid,
                     captured=sample.captured,
@@ -144,8 +144,8 @@ class Cases:
                     declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
         if measurement is None and fixture is None and declaration.work is None:
             return []
-        seen = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
-        case = self._case(item, declaration, problem, measurement, seen=seen, captured=captured)
+        kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
+        case = self._case(item, declaration, problem, measurement, kind=kind, captured=captured)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
     def _complete(
@@ -187,7 +187,7 @@ class Cases:
         problem: str,
         measurement: Measurement | None,
         *,
-        seen: str | None,
+        kind: str | None,
         baseline: Baseline | None = None,
         nodeid: str = "",
         captured: CapturedWork | None = None,
@@ -201,10 +201,10 @@ class Cases:
         if baseline is None and earlier is not None:
             baseline = earlier.baseline
         elif baseline is None and name is not None and not declaration.baseline:
-            baseline = _pick_baseline(list(self._group_baselines.get(name, {}).values()), params, declaration, seen)
+            baseline = _pick_baseline(list(self._group_baselines.get(name, {}).values()), params, declaration, kind)
         if declaration.baseline and name is not None and measurement is not None:
             own = Baseline(declaration.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
-            self._group_baselines.setdefault(name, {})[nodeid] = GroupBaseline(own, params, declaration, seen)
+            self._group_baselines.setdefault(name, {})[nodeid] = GroupBaseline(own, params, declaration, kind)
         return Case(
             nodeid=nodeid,
             test=_function_name(item),
@@ -212,7 +212,7 @@ class Cases:
             measurement=measurement,
             baseline=baseline,
             baseline_device=earlier.device if earlier else None,
-            seen=seen,
+            device_kind=kind,
             problem=problem,
             launched=captured.kernels if captured is not None else (),
             group=name,
@@ -315,7 +315,7 @@ def _to_sample(observed: TimedCall) -> Sample:
 
 
 def _pick_baseline(
-    candidates: list[GroupBaseline], params: Mapping[str, Any], declaration: Declaration, seen: str | None
+    candidates: list[GroupBaseline], params: Mapping[str, Any], declaration: Declaration, kind: str | None
 ) -> Baseline | None:
     """Return the group baseline that shares most arguments.
 
@@ -332,7 +332,7 @@ def _pick_baseline(
         and other_work is not None
         and {(m.bytes, m.flops) for m in work.candidates} != {(m.bytes, m.flops) for m in other_work.candidates}
     )
-    devices = {declaration.device or seen, first.declaration.device or first.seen} - {None}
+    devices = {declaration.device or kind, first.declaration.device or first.device_kind} - {None}
     if len(best) > 1 or differs or len(devices) > 1:
         return first.baseline._replace(kind="unknown")
     return first.baseline

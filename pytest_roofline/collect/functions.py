@@ -101,7 +101,7 @@ def _case(row: ChildRow, test: str) -> Case:
         declared=work or Declaration(),
         measurement=None if ran_in_interpreter(row.captured) else row.measurement,
         baseline=row.baseline,
-        seen=row.device_kind,
+        device_kind=row.device_kind,
         problem="; ".join(filter(None, (problem, row.problem))),
         launched=row.captured.kernels,
         record=RecordRow(row=row.label, t_s=row.measurement.t_s if row.measurement else None, claims=row.claims),

@@ -119,7 +119,7 @@ def _read_cases(
         yield Case(
             nodeid=nodeid,
             test=short_name(nodeid),
-            declared=declaration,
+            declaration=declaration,
             measurement=measurement,
             group=group if isinstance(group, str) else None,
             problem=problem,

@@ -92,7 +92,7 @@ class Annotator:
     def annotate(self, case: Case) -> Row:
         """Return the row of a case; what is unknown has a reason in the row and raises no error."""
         case = self._with_host_clock(case)
-        declaration, measurement, record = case.declared, case.measurement, case.record
+        declaration, measurement, record = case.declaration, case.measurement, case.record
         notes = [*declaration.notes, note(case.problem, "problem")]
         device, peaks = self._resolve_peaks(case, notes)
         work = fit_to_cache(declaration.work, peaks.l2_bytes if peaks else None) if declaration.work else None
@@ -161,12 +161,12 @@ class Annotator:
 
     def _assess(self, entry: Entry, work: Work | None, peaks: Peaks | None, case: Case) -> Entry:
         """Return the entry with its verdict."""
-        measurement, target_eff = case.measurement, case.declared.target_eff
+        measurement, target_eff = case.measurement, case.declaration.target_eff
         if work is None:
             return mark_unmodeled(entry, "unknown", "unknown")
         if peaks is None or measurement is None:
             return assess(entry, work, peaks or _NO_PEAKS, target_eff=target_eff)
-        launches = case.declared.launches
+        launches = case.declaration.launches
         entry = assess_measurement(entry, work, measurement, peaks, launches=launches, target_eff=target_eff)
         return mark_low_confidence(entry) if self.shared and measurement.source in TIMED_HERE else entry
 
@@ -175,7 +175,7 @@ class Annotator:
         if self.predictions is None:
             return None
         entry, how, problem = self.predictions.match(
-            case.test, nodeid=case.nodeid, kernel=case.declared.kernel, launched=case.launched, work=work
+            case.test, nodeid=case.nodeid, kernel=case.declaration.kernel, launched=case.launched, work=work
         )
         if entry is None:
             notes.append(note(problem, "prediction_unused"))
@@ -194,7 +194,7 @@ class Annotator:
     def _with_host_clock(self, case: Case) -> Case:
         """Return the case of a record on the CPU with the host's clock: the formats expect the clock of a device."""
         record, measurement = case.record, case.measurement
-        if record is None or measurement is None or case.declared.device is not None:
+        if record is None or measurement is None or case.declaration.device is not None:
             return case
         if not measurement.clock.startswith("device-") or not self.devices.is_host_only():
             return case
@@ -210,10 +210,10 @@ class Annotator:
 
     def _resolve_peaks(self, case: Case, notes: list[Note]) -> tuple[str | None, Peaks | None]:
         """Return the name of a case's device and its peaks; no ceiling is measured for a case without work or time."""
-        if case.declared.work is None:
-            return case.declared.device, None
+        if case.declaration.work is None:
+            return case.declaration.device, None
         on_device = case.measurement is not None and case.measurement.clock.startswith("device-")
-        name = self.devices.name(case.declared.device, "gpu" if on_device else case.device_kind)
+        name = self.devices.name(case.declaration.device, "gpu" if on_device else case.device_kind)
         if name is None:
             notes.append(NO_DEVICE)
             return None, None

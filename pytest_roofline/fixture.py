@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Sample:
     """One measurement of a test."""
 
-    declared: Declaration | None  # what the fixture had declared by then
+    declaration: Declaration | None  # what the fixture had declared by then
     measurement: Measurement
     baseline: Baseline | None = None
     device_kind: str | None = None  # where the arrays are: cpu or gpu
@@ -39,7 +39,7 @@ class Recorder:
     def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False) -> None:
         self.params, self.captures = params, captures
         self.marked = read_declaration(marked, params, "marker")
-        self.declared: Declaration | None = None
+        self.declaration: Declaration | None = None
         self.samples: list[Sample] = []
 
     def __call__(self, **work: object) -> None:
@@ -49,7 +49,7 @@ class Recorder:
             ValueError: for an invalid keyword.
         """
         __tracebackhide__ = True
-        self.declared = _at_the_call(read_declaration, work, self.params, "fixture")
+        self.declaration = _at_the_call(read_declaration, work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
@@ -100,12 +100,12 @@ class Recorder:
     def _settings(self) -> Settings:
         from .timing import Settings
 
-        declaration = merge(self.declared, self.marked)
+        declaration = merge(self.declaration, self.marked)
         return Settings(cache=declaration.cache or "auto", graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
 
     def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> CapturedWork | None:
         """Capture the work of a measured call, where nothing declares it."""
-        if not self.captures or merge(self.declared, self.marked).work is not None:
+        if not self.captures or merge(self.declaration, self.marked).work is not None:
             return None
         from .capture.watching import capture_timed, result_shape
 
@@ -114,7 +114,7 @@ class Recorder:
     def _add(
         self, measurement: Measurement, baseline: Baseline | None, values: object, captured: CapturedWork | None = None
     ) -> None:
-        self.samples.append(Sample(self.declared, measurement, baseline, device_kind(values), captured))
+        self.samples.append(Sample(self.declaration, measurement, baseline, device_kind(values), captured))
 
 
 def _at_the_call(parse: Callable[..., T], *arguments: Any) -> T:

@@ -37,7 +37,7 @@ class Case:
 
     nodeid: str
     test: str  # the name of the test's function
-    declared: Declaration
+    declaration: Declaration
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     baseline_device: str | None = None  # the device of an earlier time, where its file names one
@@ -94,7 +94,7 @@ class Cases:
         child_cases: list[Case] | None = getattr(item, "roofline_cases", None)  # set by ``collect.items.ChildItem``
         if child_cases is not None:
             return [self._complete(item, case, None) for case in child_cases]
-        fixture_call = recorder.declared if recorder is not None else None
+        fixture_call = recorder.declaration if recorder is not None else None
         watched = outcome.watched or CaptureResult()
         if outcome.returned:
             declaration, _ = self._explicit(item, fixture_call)
@@ -109,7 +109,7 @@ class Cases:
         for number, sample in enumerate(samples, 1):
             nodeid = f"{item.nodeid}#{number}" if len(samples) > 1 else item.nodeid
             # A declaration between two measurements belongs to the second.
-            by_then = fixture_call if sample.declared is None and len(samples) == 1 else sample.declared
+            by_then = fixture_call if sample.declaration is None and len(samples) == 1 else sample.declaration
             declaration, problem = self._declaration(item, by_then, sample.captured)
             cases.append(
                 self._case(
@@ -157,7 +157,7 @@ class Cases:
         """
         path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
-        declaration, problem = declare.merge(test_declaration, case.declared), case.problem
+        declaration, problem = declare.merge(test_declaration, case.declaration), case.problem
         if declaration.work is None:
             sources = (
                 ("hook", lambda: self._hooked(item, {})),
@@ -171,7 +171,7 @@ class Cases:
         return dataclasses.replace(
             case,
             nodeid=nodeid,
-            declared=declaration,
+            declaration=declaration,
             measurement=None if watching.ran_in_interpreter(captured) else case.measurement,
             problem=problem,
             baseline=earlier.baseline if earlier else case.baseline,
@@ -208,7 +208,7 @@ class Cases:
         return Case(
             nodeid=nodeid,
             test=_function_name(item),
-            declared=declaration,
+            declaration=declaration,
             measurement=measurement,
             baseline=baseline,
             baseline_device=earlier.device if earlier else None,

@@ -98,7 +98,7 @@ def _case(row: ChildRow, test: str) -> Case:
     return Case(
         nodeid=printable(row.label),
         test=test,
-        declared=work or Declaration(),
+        declaration=work or Declaration(),
         measurement=None if ran_in_interpreter(row.captured) else row.measurement,
         baseline=row.baseline,
         device_kind=row.device_kind,

@@ -108,13 +108,13 @@ class ScriptItem(ChildItem):
 
 def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
-        return [Case(nodeid="", test="", declared=Declaration(), problem="; ".join(unread) or NO_RECORDS)]
+        return [Case(nodeid="", test="", declaration=Declaration(), problem="; ".join(unread) or NO_RECORDS)]
     cases = cases_of_records(records[:MOST], {}, "script")
     notes = unread + ([f"shows the first {MOST} rows; roofline check reads all of the file"] if len(records) > MOST else [])
     if notes:
         first = cases[0]
-        declared = dataclasses.replace(first.declared, notes=(*first.declared.notes, *map(note, notes)))
-        cases[0] = dataclasses.replace(first, declared=declared)
+        declaration = dataclasses.replace(first.declaration, notes=(*first.declaration.notes, *map(note, notes)))
+        cases[0] = dataclasses.replace(first, declaration=declaration)
     return cases
 
 

@@ -155,7 +155,7 @@ def _as_cases(records: list[RecordRow], task: Task, label: str | None) -> list[A
             case,
             test=task.kernel or case.test,
             pct_gpu_time=task.pct_gpu_time,
-            declared=dataclasses.replace(case.declared, kernel=task.kernel or None),
+            declaration=dataclasses.replace(case.declaration, kernel=task.kernel or None),
             **more,
         )
         for case in cases_of_records(records, {}, META)

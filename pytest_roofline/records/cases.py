@@ -55,7 +55,7 @@ def _case(record: RecordRow, params: Mapping[str, Any], source: str) -> Case:
     return Case(
         nodeid="",
         test=record.name,
-        declared=Declaration(
+        declaration=Declaration(
             work=work,
             source=source if work is not None else "",
             stage="B" if work is not None else "A",

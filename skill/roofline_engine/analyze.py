@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from . import advice, inputs, peaks_table
 from .config.guess import ShapeGuess, find_context
@@ -171,6 +171,9 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     return report
 
 
+T = TypeVar("T")
+
+
 class _Reader:
     """Reads the files of one run. ``errors`` has a line for each that cannot be read, or only in part."""
 
@@ -181,16 +184,18 @@ class _Reader:
     def _refuse(self, problems: Iterable[object], level: str = "L5") -> None:
         self.errors += [Degradation(level, str(problem)) for problem in problems]
 
-    def env(self) -> Env:
-        path = self._sources.env
-        if path is None:
-            self._refuse([f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown"], "L1")
-            return Env()
+    def _read(self, path: str | None, parse: Callable[[object, str], T]) -> T | None:
+        """Parse a JSON file; None where it is not given or not understood."""
         try:
-            env = inputs.read_env(read_json(path), os.path.basename(path))
+            return None if path is None else parse(read_json(path), printable(os.path.basename(path)))
         except ValueError as error:
             self._refuse([error])
-            return Env()
+            return None
+
+    def env(self) -> Env:
+        if self._sources.env is None:
+            self._refuse([f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown"], "L1")
+        env = self._read(self._sources.env, inputs.read_env) or Env()
         self._refuse(env.problems)
         return env
 
@@ -228,42 +233,26 @@ class _Reader:
         return peaks
 
     def config(self) -> ModelConfig | None:
-        path = self._sources.config
-        if path is None:
-            return None
-        try:
-            config = read_config(read_json(path))
-        except ValueError as error:
-            self._refuse([error])
-            return None
-        if config is None:
-            self._refuse([f"{printable(path)}: not a model's config.json (no hidden_size)"])
-            return None
-        self._refuse(config.problems)
+        config = self._read(self._sources.config, _parse_config)
+        self._refuse(config.problems if config else ())
         return config
 
     def shapes(self) -> dict[str, list[dict[str, object]]]:
-        path = self._sources.shapes
-        if path is None:
-            return {}
-        try:
-            shapes, problems = inputs.read_shapes(read_json(path), os.path.basename(path))
-        except ValueError as error:
-            self._refuse([error])
-            return {}
+        shapes, problems = self._read(self._sources.shapes, inputs.read_shapes) or ({}, [])
         self._refuse(problems)
         return shapes
 
     def topn(self) -> TopN | None:
         path = self._sources.topn
-        label = printable(os.path.basename(path))
-        try:
-            is_csv = path.lower().endswith(".csv")
-            topn = inputs.read_topn_csv(read_text(path), label) if is_csv else inputs.read_topn(read_json(path), label)
-        except ValueError as error:
-            self._refuse([error])
-            return None
-        self._refuse(topn.problems)
+        if path.lower().endswith(".csv"):
+            try:
+                topn: TopN | None = inputs.read_topn_csv(read_text(path), printable(os.path.basename(path)))
+            except ValueError as error:
+                self._refuse([error])
+                return None
+        else:
+            topn = self._read(path, inputs.read_topn)
+        self._refuse(topn.problems if topn else ())
         return topn
 
     def drop_ambiguous(self, shapes: dict[str, list[dict[str, object]]], topn: TopN) -> None:
@@ -279,6 +268,13 @@ class _Reader:
             elif count > 1:
                 self._refuse([f"{inputs.SHAPES_NAME}: {count} rows are named {printable(name)[:60]}: not used"])
                 del shapes[name]
+
+
+def _parse_config(data: object, label: str) -> ModelConfig:
+    config = read_config(data)
+    if config is None:
+        raise ValueError(f"{label}: not a model's config.json (no hidden_size)")
+    return config
 
 
 #: Captured calls are the row's launches when they add up to them within this.

@@ -207,11 +207,11 @@ def _validate(options: argparse.Namespace) -> int:
     from .files import read_json
     from .validate import validate
 
-    found = validate(read_json(options.path))
-    for line in found:
+    problems = validate(read_json(options.path))
+    for line in problems:
         print(printable(line))
-    if found:
-        print(f"{printable(options.path)}: {len(found)} inconsistencies", file=sys.stderr)
+    if problems:
+        print(f"{printable(options.path)}: {len(problems)} inconsistencies", file=sys.stderr)
         return FAILED
     print(f"{printable(options.path)}: consistent")
     return DONE
@@ -231,12 +231,12 @@ def _peaks_list(options: argparse.Namespace) -> int:
     from .files import to_json
 
     table = _table(options)
-    found = {name: peaks.peaks_of_block(table, block) for name, block in table.products.items()}
+    products = {name: peaks.peaks_of_block(table, block) for name, block in table.products.items()}
     if options.json:
-        sys.stdout.write(to_json({name: item.to_dict() for name, item in found.items()}))
+        sys.stdout.write(to_json({name: item.to_dict() for name, item in products.items()}))
         return DONE
     rows = [["product", "arch", "confidence", "TB/s", "bf16/fp16", "fp8"]]
-    for name, item in found.items():
+    for name, item in products.items():
         rates = (item.hbm_bw_bytes_s, item.flops.get("bf16") or item.flops.get("fp16"), item.flops.get("fp8"))
         rows.append([name, item.gfx or "-", table.products[name].text("confidence") or "-", *map(_tera, rates)])
     options.output.table(rows, left=3)
@@ -256,31 +256,31 @@ def _peaks_show(options: argparse.Namespace) -> int:
     table = files.table
     if table is None:
         raise ValueError(NO_TABLE)
-    gfx, (found, refused) = architecture(options.name), files.resolve(options.name)
+    gfx, (rated, refused) = architecture(options.name), files.resolve(options.name)
     for line in refused:
         print(printable(line), file=sys.stderr)
-    if found.source == "derived":
+    if rated.source == "derived":
         where = "is measured: `roofline peaks measure`"
         if gfx != CPU:
             where = f"is not in peaks.md: {table.suggest(options.name)}`roofline peaks list`"
         return _refuse(f"{printable(options.name)} {where}")
     if options.json:
-        sys.stdout.write(to_json(found.to_dict()))
+        sys.stdout.write(to_json(rated.to_dict()))
         return DONE
-    candidates = [found.product] if found.product else [block.id for block in table.find(options.name) or table.of_arch(gfx)]
+    candidates = [rated.product] if rated.product else [block.id for block in table.find(options.name) or table.of_arch(gfx)]
     print(f"product    {', '.join(candidates) or printable(options.name)}")
-    print(f"gfx        {found.gfx}")
-    print(f"bandwidth  {found.hbm_bw_bytes_s or 0:.5g} bytes/s")
-    for title, rates in (("matrix", found.flops), ("vector", found.vector)):
+    print(f"gfx        {rated.gfx}")
+    print(f"bandwidth  {rated.hbm_bw_bytes_s or 0:.5g} bytes/s")
+    for title, rates in (("matrix", rated.flops), ("vector", rated.vector)):
         for dtype, value in rates.items():
             print(f"{title:10} {dtype:12} {value:.5g} FLOP/s")
-    for axis, value in found.achievable.items():
+    for axis, value in rated.achievable.items():
         print(f"achievable {axis:12} {value:.5g} {'FLOP/s' if '.' in axis else 'bytes/s'}, measured")
-    print(f"L2         {'unknown' if found.l2_bytes is None else format(found.l2_bytes, '.0f') + ' bytes'}")
-    print(f"MALL       {'none or unknown' if found.mall_bytes is None else format(found.mall_bytes, '.0f') + ' bytes'}")
-    print(f"source     {found.source}, confidence {found.confidence}")
-    if found.note:
-        print(f"note       {found.note}")
+    print(f"L2         {'unknown' if rated.l2_bytes is None else format(rated.l2_bytes, '.0f') + ' bytes'}")
+    print(f"MALL       {'none or unknown' if rated.mall_bytes is None else format(rated.mall_bytes, '.0f') + ' bytes'}")
+    print(f"source     {rated.source}, confidence {rated.confidence}")
+    if rated.note:
+        print(f"note       {rated.note}")
     return DONE
 
 
@@ -312,8 +312,8 @@ def _counters_show(options: argparse.Namespace) -> int:
     if read.is_list_avail(text):
         available = read.list_avail(text, label)
         if options.json:
-            found = {arch: sorted(names) for arch, names in available.counters.items()}
-            sys.stdout.write(to_json({"available": found, "cut": available.cut}))
+            names_by_arch = {arch: sorted(names) for arch, names in available.counters.items()}
+            sys.stdout.write(to_json({"available": names_by_arch, "cut": available.cut}))
         else:
             print("\n".join(read.show_available(available)))
         return DONE
@@ -365,86 +365,83 @@ def _skill_path(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _add_path(parser: argparse.ArgumentParser, metavar: str, text: str) -> None:
-    parser.add_argument("path", metavar=metavar, help=text)
+_JSON = "print one JSON document"
+_TABLE = "another peak table"
+_DEVICE = "which device of a file of measured ceilings"
+_NEAR = "next to the Top-N or up to two folders above"
 
 
-def _add_json(parser: argparse.ArgumentParser, text: str = "print one JSON document") -> None:
-    parser.add_argument("--json", action="store_true", help=text)
-
-
-def _add_peaks(parser: argparse.ArgumentParser, text: str = "another peak table") -> None:
-    parser.add_argument("--peaks", metavar="FILE", help=text)
-
-
-def _add_peaks_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peaks-device", metavar="ID", help="which device of a file of measured ceilings")
+def _add(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], **options: str) -> None:
+    """Add options that take a value, from their help by name; an upper-case word before a colon is the name of the value."""
+    parser.set_defaults(run=run)
+    for name, text in options.items():
+        metavar, _, meaning = text.partition(": ")
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=meaning)
 
 
 def _configure_analyze(parser: argparse.ArgumentParser) -> None:
-    _add_path(parser, "DIR|TOPN", "a directory with a Top-N (JSON or CSV), or the file")
-    near = "next to the Top-N or up to two folders above"
-    parser.add_argument("--env", metavar="FILE", help=f"env_report.json (default: {near})")
-    parser.add_argument("--config", metavar="FILE", help=f"the model's config.json (default: {near})")
-    parser.add_argument("--shapes", metavar="FILE", help="captured shapes, stage B (default: shapes.json next to the Top-N)")
-    _add_peaks(parser, "another peak table, or ceilings that another tool measured")
-    _add_peaks_device(parser)
-    parser.add_argument("--targets", metavar="FILE", help="observed targets, from roofline ledger calibrate --out")
-    parser.add_argument(
-        "--counters",
-        metavar="FILE",
-        action="append",
-        help="hardware counters, stage C; repeatable (default: those next to the Top-N)",
+    parser.add_argument("path", metavar="DIR|TOPN", help="a directory with a Top-N (JSON or CSV), or the file")
+    _add(
+        parser,
+        _analyze,
+        env=f"FILE: env_report.json (default: {_NEAR})",
+        config=f"FILE: the model's config.json (default: {_NEAR})",
+        shapes="FILE: captured shapes, stage B (default: shapes.json next to the Top-N)",
+        peaks=f"FILE: {_TABLE}, or ceilings that another tool measured",
+        peaks_device=f"ID: {_DEVICE}",
+        targets="FILE: observed targets, from roofline ledger calibrate --out",
+        out="DIR: the folder to write to (default: that of the Top-N)",
+        head_pct="PCT: smallest share of GPU time, 0 is off (default: 5)",
+        head_max="N: most kernels, 0 is off (default: 8)",
     )
-    parser.add_argument("--out", metavar="DIR", help="the folder to write to (default: that of the Top-N)")
-    parser.add_argument("--head-pct", metavar="PCT", default="5", help="smallest share of GPU time, 0 is off (default: 5)")
-    parser.add_argument("--head-max", metavar="N", default="8", help="most kernels, 0 is off (default: 8)")
-    _add_json(parser, "print the artifact instead of the report")
-    parser.set_defaults(run=_analyze)
+    counters = "hardware counters, stage C; repeatable (default: those next to the Top-N)"
+    parser.add_argument("--counters", metavar="FILE", action="append", help=counters)
+    parser.add_argument("--json", action="store_true", help="print the artifact instead of the report")
+    parser.set_defaults(head_pct="5", head_max="8")
 
 
 def _configure_validate(parser: argparse.ArgumentParser) -> None:
-    _add_path(parser, "ARTIFACT", "a profile_roofline.json")
+    parser.add_argument("path", metavar="ARTIFACT", help="a profile_roofline.json")
     parser.set_defaults(run=_validate)
 
 
 def _configure_peaks_list(parser: argparse.ArgumentParser) -> None:
-    _add_peaks(parser)
-    _add_json(parser)
-    parser.set_defaults(run=_peaks_list)
+    _add(parser, _peaks_list, peaks=f"FILE: {_TABLE}")
+    parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _configure_peaks_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a product id, a device name or a gfx")
-    _add_peaks_device(parser)
-    _add_peaks(parser, "another peak table, or measured ceilings")
-    _add_json(parser)
-    parser.set_defaults(run=_peaks_show)
+    _add(parser, _peaks_show, peaks=f"FILE: {_TABLE}, or measured ceilings", peaks_device=f"ID: {_DEVICE}")
+    parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _configure_peaks_audit(parser: argparse.ArgumentParser) -> None:
-    _add_peaks(parser)
-    parser.set_defaults(run=_peaks_audit)
+    _add(parser, _peaks_audit, peaks=f"FILE: {_TABLE}")
 
 
-def _configure_counters(parser: argparse.ArgumentParser) -> None:
-    _add_path(parser, "FILE", "output of rocprofv3, rocprof-compute or Nsight Compute, or of rocprofv3 --list-avail")
-    parser.add_argument("--gfx", metavar="GFX", help="the architecture (default: from the files next to FILE)")
-    parser.add_argument("--rocm", metavar="VERSION", help="the version of ROCm (default: likewise)")
-    parser.add_argument("--skip", metavar="N", default="0", help="leave out the first N dispatches of each kernel (default: 0)")
+def _configure_counters(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    files = "output of rocprofv3, rocprof-compute or Nsight Compute, or of rocprofv3 --list-avail"
+    parser.add_argument("path", metavar="FILE", help=files)
+    _add(
+        parser,
+        run,
+        gfx="GFX: the architecture (default: from the files next to FILE)",
+        rocm="VERSION: the version of ROCm (default: likewise)",
+        skip="N: leave out the first N dispatches of each kernel (default: 0)",
+    )
+    parser.set_defaults(skip="0")
 
 
 def _configure_counters_show(parser: argparse.ArgumentParser) -> None:
-    _configure_counters(parser)
-    _add_json(parser)
-    parser.set_defaults(run=_counters_show)
+    _configure_counters(parser, _counters_show)
+    parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _configure_counters_check(parser: argparse.ArgumentParser) -> None:
-    _configure_counters(parser)
+    _configure_counters(parser, _counters_check)
     parser.add_argument("--bytes", metavar="N", required=True, help="bytes the copy moved, read and written together")
     parser.add_argument("--kernel", metavar="NAME", help="the copy's kernel, where the file has several")
-    parser.set_defaults(run=_counters_check)
 
 
 COMMANDS = (
@@ -459,7 +456,12 @@ COMMANDS = (
     Command("peaks", "show and check the hardware peaks"),
     Command("peaks list", "print one line for each product", _configure_peaks_list),
     Command("peaks show", "print the peaks of one device", _configure_peaks_show, "MI300X"),
-    Command("peaks audit", "check every figure of the peak table", _configure_peaks_audit, exits=EXITS_OF_A_CHECK),
+    Command(
+        "peaks audit",
+        "check every figure of the peak table",
+        lambda parser: _add(parser, _peaks_audit, peaks=f"FILE: {_TABLE}"),
+        exits=EXITS_OF_A_CHECK,
+    ),
     Command("counters", "read hardware counters, and check whether they can be believed"),
     Command(
         "counters show",

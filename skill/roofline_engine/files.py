@@ -143,7 +143,7 @@ def _cells(line: str) -> list[str]:
 
 
 def condense(problems: Iterable[str]) -> tuple[str, ...]:
-    """The first line of each kind, with how many more there are: a file may have a million rows with one fault."""
+    """Return the first line of each kind, with how many more there are: a file may have a million rows with one fault."""
     first: dict[str, str] = {}
     more: dict[str, int] = {}
     for line in problems:
@@ -157,11 +157,11 @@ def write_whole(path: str, content: str | bytes) -> None:
     """Write ``content``, text as UTF-8, to a temporary sibling and rename it onto ``path``.
 
     Raises:
-        OSError: when the folder cannot be written, or ``path`` is a directory or a symbolic link, which are not ours.
+        OSError: when the folder cannot be written, or ``path`` is a directory or a symbolic link.
     """
     if os.path.islink(path) or os.path.isdir(path):
         kind = "symbolic link" if os.path.islink(path) else "directory"
-        raise OSError(f"{path} is a {kind}, it is not overwritten")
+        raise OSError(f"{path} is a {kind}, which is not overwritten")
     temporary = f"{path}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as handle:
@@ -176,13 +176,13 @@ def write_whole(path: str, content: str | bytes) -> None:
 
 
 def to_json(document: dict[str, object]) -> str:
-    """One JSON document in ASCII, so that no name carries a terminal escape or half a surrogate pair into a pipe.
+    """Return a JSON document in ASCII, so that no name carries a terminal escape or half a surrogate pair into a pipe.
 
-    Indented, as people read it; with more entries than that, an entry a line: only the encoder without ``indent`` is in C,
-    five times as fast. A number that JSON cannot hold becomes null rather than an unreadable file.
+    A short document is indented. A long one has an entry a line: only the encoder without ``indent`` is in C, five times as
+    fast. A number that JSON cannot hold becomes null rather than an unreadable file.
     """
     long = any(isinstance(value, list) and len(value) > _INDENTED for value in document.values())
-    encode = json.JSONEncoder(allow_nan=False, check_circular=False, indent=None if long else 1).encode  # it has no cycles
+    encode = json.JSONEncoder(allow_nan=False, check_circular=False, indent=None if long else 1).encode
     write = _lines if long else _whole
     try:
         return write(document, encode)

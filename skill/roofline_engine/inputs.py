@@ -1,7 +1,7 @@
-"""Reading other people's files: the Top-N in its variants, env_report.json, config.json, shapes.json.
+"""Read the inputs of a run: the Top-N as JSON or CSV, env_report.json, shapes.json, and targets.
 
-Every reader takes parsed JSON and returns values, with one line per thing that could not be used: file, row, key, what
-was expected. A bad row never costs the others.
+Every reader returns values, with one line for each that could not be used: file, row, key, what was expected. A bad row never
+costs the others.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ SHAPES_NAME = "shapes.json"
 
 #: A share is a percentage; the slack is for lists whose rounded rows run a little over.
 _LARGEST_SHARE = 100.5
+_SUM_OF_ROWS = "the sum of the listed rows"
 #: Points of a share that rounding, or a total with a little idle time in it, may move.
 _SHARE_SLACK = 1.0
-_GIVEN = "the list's total"
-#: No launch is as short, an empty one is 1 us and more; what comes out shorter is the time of one call, divided by all.
+#: An empty launch takes 1 us or more; a shorter time per call is the time of one call, divided by all.
 _SHORTEST_US = 0.1
 
 
 class Row(NamedTuple):
-    """One kernel of the Top-N. Times in ms; ``pct`` as given, or from times, of what ``pct_basis`` says."""
+    """One kernel of the Top-N. Times are in ms."""
 
     name: str
     short_name: str
-    pct: float
-    pct_basis: str = ""
+    pct: float  # its share of GPU time, in percent
+    pct_basis: str = ""  # where pct is computed from times: the total it is a share of
     calls: float | None = None
     avg_ms: float | None = None
     base_latency_ms: Mapping[str, float] = {}
@@ -53,16 +53,16 @@ class Row(NamedTuple):
 
 
 class TopN(NamedTuple):
-    """A Top-N list. decode_steps and prefill_steps are None where the list does not say."""
+    """A Top-N list."""
 
     rows: tuple[Row, ...]
-    decode_steps: float | None = None
+    decode_steps: float | None = None  # None is unknown
     prefill_steps: float | None = None
     problems: tuple[str, ...] = ()
 
 
 class Env(NamedTuple):
-    """What env_report.json says that the model uses."""
+    """What the analysis uses of env_report.json."""
 
     device: Device = Device()
     analysis_skill: str = ""
@@ -81,7 +81,7 @@ class Env(NamedTuple):
 
 
 def find(folder: str, name: str, levels: int) -> str | None:
-    """``name`` in ``folder`` or up to ``levels`` folders above it."""
+    """Find ``name`` in ``folder`` or up to ``levels`` folders above it."""
     folder = os.path.abspath(folder)
     for _ in range(levels + 1):
         path = os.path.join(folder, name)
@@ -95,7 +95,7 @@ def find(folder: str, name: str, levels: int) -> str | None:
 
 
 class _Reader:
-    """Reads keys of one mapping and keeps one line for each that cannot be used."""
+    """Reads the keys of one mapping; ``problems`` gets one line for each that cannot be used."""
 
     def __init__(self, data: Mapping[str, object], where: str, problems: list[str]) -> None:
         self.data, self.where, self.problems = data, where, problems
@@ -142,13 +142,13 @@ class _Reader:
 
 
 def read_topn(data: object, label: str) -> TopN:
-    """Understand a Top-N: ``top_kernels`` of the standard form, or a list of kernels with times as profilers write them.
+    """Read a Top-N: ``top_kernels`` of the standard form, or a list of kernels with times as profilers write them.
 
-    A share that a row lacks is computed from the list's own times. A row whose share cannot be had is named in
-    ``problems`` and left out, since nothing can be said of its weight.
+    A share that a row lacks is computed from the times of the list. A row without a share is named in ``problems`` and left
+    out, since its weight is unknown.
 
     Raises:
-        ValueError: when no list of kernels can be found.
+        ValueError: when the document has no list of kernels.
     """
     problems: list[str] = []
     top: Mapping[str, object] = data if isinstance(data, Mapping) else {}
@@ -158,7 +158,7 @@ def read_topn(data: object, label: str) -> TopN:
         else next((top[key] for key in ("top_kernels", "kernels") if isinstance(top.get(key), list)), None)
     )
     if not isinstance(listed, list):
-        raise ValueError(f"{label}: no list 'top_kernels' or 'kernels' in it, expected a Top-N profile")
+        raise ValueError(f"{label}: the list 'top_kernels' or 'kernels' is missing, expected a Top-N profile")
     whole = _Reader(top, label, problems)
     total_ms = whole.number("total_gpu_time_ms", "total_gpu_ms", "total_ms", above=0)
     if total_ms is None:
@@ -171,12 +171,11 @@ def read_topn(data: object, label: str) -> TopN:
         else:
             problems.append(f"{label}: row {index} is {type(raw).__name__}, expected an object with name and times")
     times = [_row_ms(reader) for reader in readers]
-    of = _GIVEN
+    given_ms = total_ms
     if total_ms is None:
         total_ms = sum(time for time in times if time is not None) or None
-        of = "the sum of the listed rows"
-    found = (_row(reader, ms, total_ms, of) for reader, ms in zip(readers, times))
-    rows = [row for row in found if row is not None]
+    read = (_row(reader, ms, total_ms, total_ms == given_ms) for reader, ms in zip(readers, times))
+    rows = [row for row in read if row is not None]
     steps = whole.group("serving")
     problems += doubtful_shares(label, rows)
     return TopN(
@@ -188,11 +187,13 @@ def read_topn(data: object, label: str) -> TopN:
 
 
 def doubtful_shares(label: str, rows: Sequence[Row]) -> list[str]:
-    """A line when the shares of a list cannot be percentages of one whole."""
+    """Return a line when the shares of a list cannot be percentages of one total."""
     if rows and max(row.pct for row in rows) <= 1.0 and not any(row.pct_basis for row in rows):
         return [f"{label}: no share is over 1: are they fractions? pct_gpu_time is a percentage"]
     total = sum(row.pct for row in rows)
-    return [f"{label}: the shares add up to {total:.1f} %: not of one whole, so no gain is right"] if total > 101 else []
+    return (
+        [f"{label}: the shares add up to {total:.1f} %: they are not of one total, so no gain is right"] if total > 101 else []
+    )
 
 
 def _row_ms(row: _Reader) -> float | None:
@@ -203,7 +204,7 @@ def _row_ms(row: _Reader) -> float | None:
     return total
 
 
-def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) -> Row | None:
+def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_given: bool) -> Row | None:
     name = row.text("name", "kernel")
     if name is None:
         row.problems.append(f"{row.where}: no name, expected a kernel name under 'name' or 'kernel'")
@@ -212,21 +213,20 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
     calls = row.number("calls", minimum=0)
     if row_ms and calls and 1e3 * row_ms / calls < _SHORTEST_US:
         per_call = f"{1e3 * row_ms:.6g} us over {calls:g} calls are {1e3 * row_ms / calls:.2g} us each"
-        row.problems.append(f"{row.where}: {per_call}, which no launch is: is it the time of one? It is not used")
+        row.problems.append(f"{row.where}: {per_call}, too short for a launch: is it the time of one? It is not used")
         row_ms = None
     pct, basis = row.number("pct_gpu_time", "pct", minimum=0), ""
     if pct is not None and pct > _LARGEST_SHARE:
         row.problems.append(f"{row.where}: pct_gpu_time is {pct}, expected a percentage of at most 100")
         return None
-    if pct is not None and of == _GIVEN and row_ms and total_ms and abs(pct - 100.0 * row_ms / total_ms) > _SHARE_SLACK:
-        row.problems.append(
-            f"{row.where}: pct_gpu_time is {pct:.4g}, but its time is {100.0 * row_ms / total_ms:.4g} % of the total given"
-        )
+    time_pct = 100.0 * row_ms / total_ms if row_ms and total_ms else None
+    if pct is not None and time_pct is not None and total_is_given and abs(pct - time_pct) > _SHARE_SLACK:
+        row.problems.append(f"{row.where}: pct_gpu_time is {pct:.4g}, but its time is {time_pct:.4g} % of the total given")
     if pct is None:
         if row_ms is None or not total_ms or row_ms > total_ms:
             row.problems.append(f"{row.where}: no usable share: give pct_gpu_time, or total_ms and the list's total")
             return None
-        pct, basis = 100.0 * row_ms / total_ms, of
+        pct, basis = 100.0 * row_ms / total_ms, "the list's total" if total_is_given else _SUM_OF_ROWS
     avg_us = row.number("avg_us", "us_per_call", above=0)
     if avg_us is None and row_ms and calls:
         avg_us = 1e3 * row_ms / calls
@@ -265,7 +265,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, of: str) ->
 
 
 def read_env(data: object, label: str) -> Env:
-    """Understand env_report.json; keys that are not used are accepted and ignored.
+    """Read env_report.json; other keys are ignored.
 
     Raises:
         ValueError: when it is not an object.
@@ -275,9 +275,9 @@ def read_env(data: object, label: str) -> Env:
     problems: list[str] = []
     env = _Reader(data, label, problems)
     load = env.group("workload")
-    offered = data.get("available_backends")
-    if offered is not None and not isinstance(offered, list):
-        problems.append(f"{label}: available_backends is {type(offered).__name__}, expected a list")
+    backends = data.get("available_backends")
+    if backends is not None and not isinstance(backends, list):
+        problems.append(f"{label}: available_backends is {type(backends).__name__}, expected a list")
     device = Device(
         gfx=env.text("gfx", "gcnArchName", "compute_capability"),
         device_name=env.text("device_name", "gpu_name"),
@@ -300,14 +300,14 @@ def read_env(data: object, label: str) -> Env:
         tensor_parallel=env.whole("tp", "tensor_parallel_size") or load.whole("tp"),
         expert_parallel=env.whole("ep", "expert_parallel_size") or load.whole("ep"),
         data_parallel=env.whole("dp", "data_parallel_size", "dp_size") or load.whole("dp"),
-        backends=tuple(item for item in offered if isinstance(item, str)) if isinstance(offered, list) else (),
+        backends=tuple(item for item in backends if isinstance(item, str)) if isinstance(backends, list) else (),
         rocm_version=env.text("rocm_version"),
         problems=tuple(problems),
     )
 
 
 def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, object]]], list[str]]:
-    """Understand shapes.json: kernel name to the captured cases. A single case may stand without its list.
+    """Read shapes.json: kernel name to the captured cases. A single case needs no list.
 
     Raises:
         ValueError: when it is not an object.
@@ -342,10 +342,12 @@ def is_topn_csv(name: str) -> bool:
 
 
 def read_topn_csv(text: str, label: str) -> TopN:
-    """The kernels of the list; shares are copied, never renormalised, since a list may be cut.
+    """Read a Top-N as rocprofv3 (``kernel_stats``) and nsys (``cuda_gpu_kern_sum``) write it to CSV.
+
+    Shares are copied, never renormalized, since a list may be cut.
 
     Raises:
-        ValueError: when it lists no kernels: API calls, domains, copies, or nothing.
+        ValueError: when it lists no kernels but API calls, domains or copies, or nothing.
     """
     table = read_table(text, label, lambda header: "Name" in header and len(header) > 2)
     name_at = table.column("Name")
@@ -385,7 +387,7 @@ def read_topn_csv(text: str, label: str) -> TopN:
         if pct_at is not None:
             pct = _cell(cells[pct_at], f"{where}: {table.header[pct_at]}", problems)
         else:
-            pct, basis = (100.0 * total / whole if total and whole else None), "the sum of the listed rows"
+            pct, basis = (100.0 * total / whole if total and whole else None), _SUM_OF_ROWS
         if pct is None or pct > 100.5:
             problems.append(f"{where}: no usable share: left out")
             continue
@@ -397,14 +399,14 @@ def read_topn_csv(text: str, label: str) -> TopN:
 
 
 def _not_kernels(name: str) -> str:
-    """What a row is when it is no kernel. A kernel may be named like an API call, so only a whole file of those tells."""
+    """What a row is that is not a kernel. A kernel may be named like an API call, so those count only where all rows are."""
     if _COPY.match(name):
         return "copies"
     return "domains of API or copy time" if _DOMAIN.match(name) else ""
 
 
 def _name_others(label: str, names: list[str]) -> list[str]:
-    """One line for each kind of row that is no kernel. Raises ValueError when the whole file is such."""
+    """Return one line for each kind of row that is not a kernel. Raises ValueError when no row is one."""
     kinds = [kind for kind in map(_not_kernels, names) if kind]
     if names and len(kinds) == len(names):
         what = " and ".join(dict.fromkeys(kinds))
@@ -416,7 +418,7 @@ def _name_others(label: str, names: list[str]) -> list[str]:
 
 
 def _time_column(header: tuple[str, ...], names: tuple[str, ...]) -> tuple[int | None, float]:
-    """A column of times by its name without the unit, and what one of its units is in ms."""
+    """Find a column of times by its name without the unit; return its place and the factor to ms."""
     for at, title in enumerate(header):
         match = re.match(r"(.*?)\s*\((\w+)\)$", title)
         base, unit = match.groups() if match else (title, "ns")
@@ -433,24 +435,25 @@ def _cell(text: str, what: str, problems: list[str]) -> float | None:
         return None
 
 
+#: The schema of a file of targets: what a good kernel of an op was observed to reach.
 TARGETS_SCHEMA = "roofline-targets/1"
 
 
 def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
-    """The targets in ``path``, which ``roofline ledger calibrate --out`` wrote, by device without its vendor, op, axis, dtype.
+    """Read the file of ``roofline ledger calibrate --out``: targets by device without its vendor, op, axis and dtype.
 
     Raises:
-        ValueError: naming the file, the row and what was expected; a part of a file is not used.
+        ValueError: naming the file, the row and what was expected; no part of a bad file is used.
     """
     label = printable(path)
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != TARGETS_SCHEMA or not isinstance(data.get("targets"), list):
         raise ValueError(f'{label}: expected "schema": "{TARGETS_SCHEMA}" and a list "targets"')
-    found: dict[tuple[str, str, str, str], Target] = {}
+    targets: dict[tuple[str, str, str, str], Target] = {}
     for at, row in enumerate(data["targets"]):
         where = f"{label}: targets[{at}]"
         if not isinstance(row, dict):
-            raise ValueError(f"{where} is no object")
+            raise ValueError(f"{where} is not an object")
         device, op, axis, dtype = (_target_key(row, name, where) for name in ("device", "op", "axis", "dtype"))
         if axis not in ("memory", "compute"):
             raise ValueError(f"{where}.axis is {printable(repr(axis))[:60]}, expected memory or compute")
@@ -459,10 +462,10 @@ def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
             raise ValueError(f"{where}.target_eff is {target}, expected a fraction of the roof")
         count = int(number(row.get("n"), f"{where}.n", minimum=1))
         device, op = normalize_name(device), op_name(op)
-        if (device, op, axis, dtype) in found:
-            raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} stands there twice")
-        found[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))
-    return found
+        if (device, op, axis, dtype) in targets:
+            raise ValueError(f"{where}: {printable(f'{device}, {op}, {axis}, {dtype}')} is listed twice")
+        targets[device, op, axis, dtype] = Target(float(target), count, printable(str(row.get("source", ""))))
+    return targets
 
 
 def _target_key(row: Mapping[str, object], key: str, where: str) -> str:

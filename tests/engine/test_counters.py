@@ -485,7 +485,7 @@ def test_check_asks_which_kernel_and_fails_without_bytes(tmp_path: Path) -> None
     path = tmp_path / "counter_collection.csv"
     path.write_text(long_csv({"SQ_WAVES": 1, "kernel": "a"}, {"SQ_WAVES": 1, "kernel": "b"}))
     done = run_tool("counters", "check", path, "--bytes", 5)
-    assert (done.code, done.err) == (2, "counter_collection.csv: 2 kernels (a, b): say which with --kernel\n")
+    assert (done.code, done.err) == (2, "counter_collection.csv: 2 kernels (a, b). Name the copy with --kernel\n")
     done = run_tool("counters", "check", path, "--bytes", 5, "--kernel", "a")
     assert done.code == 1
     assert "no byte counters in it (SQ_WAVES)" in done.out

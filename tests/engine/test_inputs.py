@@ -62,7 +62,7 @@ def test_the_time_of_one_call_under_the_key_of_all_is_named() -> None:
     topn = read_topn([{"name": "moe", "us": 48.9, "calls": 164560}, {"name": "norm", "us": 3.1, "calls": 329120}], "rank.json")
     assert topn.rows == ()
     assert (
-        "row 1 (moe): 48.9 us over 164560 calls are 0.0003 us each, which no launch is: is it the time of one?"
+        "row 1 (moe): 48.9 us over 164560 calls are 0.0003 us each, too short for a launch: is it the time of one?"
         in (topn.problems[0])
     )
     kept = read_topn([{"name": "moe", "us": 48.9, "calls": 164560, "pct": 26.0, "us_per_call": 48.9}], "rank.json").rows[0]

@@ -1,4 +1,7 @@
-"""From AMD's request and instruction counters to bytes by level and FLOPs; each factor with its source."""
+"""AMD: read the files of rocprofv3 and rocprof-compute, and turn request and instruction counters into bytes and FLOPs.
+
+Each factor has its source.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +51,16 @@ WANTED = re.compile(
 
 
 class Tool(NamedTuple):
-    """What decides how counters are read: the architecture and ROCm's version; None where it is not known."""
+    """What decides how counters are read; None is unknown."""
 
-    gfx: str | None = None
-    rocm: tuple[int, ...] | None = None
+    gfx: str | None = None  # the architecture
+    rocm: tuple[int, ...] | None = None  # the version of ROCm
 
 
 def version(text: object) -> tuple[int, ...] | None:
     """``7.12.0-115`` as numbers; None when there is no version in it."""
-    found = re.match(r"\s*(\d+)\.(\d+)", text) if isinstance(text, str) else None
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    match = re.match(r"\s*(\d+)\.(\d+)", text) if isinstance(text, str) else None
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
@@ -101,8 +104,8 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
                 "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)",
             )
             return None
-        found = group.means("hbm reads", "FETCH_SIZE")
-        return found["FETCH_SIZE"] * _KIB if found else None
+        means = group.means("hbm reads", "FETCH_SIZE")
+        return means["FETCH_SIZE"] * _KIB if means else None
     if prefix is None:
         if group.has("GL2C_EA_RDREQ"):
             return _rdna_reads(group, gfx)
@@ -119,39 +122,39 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
         large = "TCC_BUBBLE" if prefix == "TCC_EA0_" else None
         if large and not gfx:
             group.refuse("hbm reads", "the gfx is not known: read as gfx942, wrong on gfx950 (name it with --gfx)")
-    found = group.means("hbm reads", *filter(None, (all_of, small, large)), may_be_zero=(small,))
-    if found is None:
+    means = group.means("hbm reads", *filter(None, (all_of, small, large)), may_be_zero=(small,))
+    if means is None:
         return None
-    big = found[large] if large else 0.0
-    middle = found[all_of] - big - found[small]
+    big = means[large] if large else 0.0
+    middle = means[all_of] - big - means[small]
     if middle < 0:
         group.refuse("hbm reads", f"{middle:.6g} requests of 64 B: a negative count, so {large} is not what it says")
         return None
-    return 128 * big + 64 * middle + 32 * found[small]
+    return 128 * big + 64 * middle + 32 * means[small]
 
 
 def _rdna_reads(group: DispatchGroup, gfx: str) -> float | None:
     if not gfx.startswith("gfx12"):
         group.refuse("hbm reads", "GL2C_EA_RDREQ has a known size on gfx12 only")
         return None
-    found = group.means("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
-    return found["GL2C_EA_RDREQ"] * 256 if found else None
+    means = group.means("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
+    return means["GL2C_EA_RDREQ"] * 256 if means else None
 
 
 def _writes(group: DispatchGroup) -> float | None:
     prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}WRREQ")), None)
     if group.has("WRITE_SIZE"):
-        found = group.means("hbm writes", "WRITE_SIZE", may_be_zero=("WRITE_SIZE",))
-        return found["WRITE_SIZE"] * _KIB if found else None
+        means = group.means("hbm writes", "WRITE_SIZE", may_be_zero=("WRITE_SIZE",))
+        return means["WRITE_SIZE"] * _KIB if means else None
     if prefix is None:
         if any(group.has(name) for name in ("FETCH_SIZE", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "GL2C_EA_RDREQ")):
             group.refuse("hbm writes", "WRITE_SIZE was not collected")
         return None
-    found = group.means("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
-    if found is None:
+    means = group.means("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
+    if means is None:
         return None
-    whole = found[f"{prefix}WRREQ_64B"]
-    return 64 * whole + 32 * (found[f"{prefix}WRREQ"] - whole)
+    whole = means[f"{prefix}WRREQ_64B"]
+    return 64 * whole + 32 * (means[f"{prefix}WRREQ"] - whole)
 
 
 def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
@@ -167,9 +170,9 @@ def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
     if group.has("TCP_TCC_READ_REQ") and group.has("TCP_TCC_WRITE_REQ"):
         names = [f"TCP_TCC_{kind}_REQ" for kind in ("READ", "WRITE", "ATOMIC_WITH_RET", "ATOMIC_WITHOUT_RET")]
         names = [name for name in names if group.has(name)]
-        found = group.means("l2", *names, may_be_zero=names)
-        if found:
-            levels["l2"] = sum(value * (line if "READ" in name else _WRITE_BYTES) for name, value in found.items())
+        means = group.means("l2", *names, may_be_zero=names)
+        if means:
+            levels["l2"] = sum(value * (line if "READ" in name else _WRITE_BYTES) for name, value in means.items())
     if group.live("TCP_TOTAL_CACHE_ACCESSES"):
         levels["l1"] = (group.mean("TCP_TOTAL_CACHE_ACCESSES") or 0.0) * line
         group.refuse("l1", "an upper bound, each lookup counted as a whole line")  # vecCopy of doubles: 2 to 4 times
@@ -193,10 +196,10 @@ def _flops(group: DispatchGroup) -> dict[str, float]:
         present = {kind: name for kind, name in names.items() if group.has(name)}
         if not present:
             continue
-        found = group.means(dtype, *present.values(), may_be_zero=list(present.values()))
-        if found is None:
+        means = group.means(dtype, *present.values(), may_be_zero=list(present.values()))
+        if means is None:
             continue
-        count = sum(found[name] * (2 if kind == "FMA" else 1) for kind, name in present.items())
+        count = sum(means[name] * (2 if kind == "FMA" else 1) for kind, name in present.items())
         if count:
             flops[dtype] = count * _LANES
             if len(present) < len(names):
@@ -247,28 +250,28 @@ def _long(table: Table, problems: list[str]) -> list[Dispatch]:
         raise ValueError(f"{table.label}: expected the columns Dispatch_Id, Kernel_Name, Counter_Name and Counter_Value")
     # The name is part of it: files of several processes may be joined, whose ids repeat.
     keys = [at for at in (table.column("Process_Id"), table.column("Agent_Id"), dispatch_at, name_at) if at is not None]
-    found: dict[tuple[str, ...], Dispatch] = {}
-    spoilt: set[tuple[tuple[str, ...], str]] = set()
+    dispatches: dict[tuple[str, ...], Dispatch] = {}
+    ambiguous: set[tuple[tuple[str, ...], str]] = set()
     for line, cells in table.rows:
         key = tuple(cells[at] for at in keys)
-        dispatch = found.get(key)
+        dispatch = dispatches.get(key)
         if dispatch is None:
             t_s = None
             if start_at is not None and end_at is not None:
                 t_s = _time(cells[start_at], cells[end_at], f"{table.label}: line {line}", problems)
             grid = cells[grid_at] if grid_at is not None else ""
-            dispatch = found[key] = Dispatch(clean_name(cells[name_at]), {}, t_s, grid)
+            dispatch = dispatches[key] = Dispatch(clean_name(cells[name_at]), {}, t_s, grid)
         counter = _canonical(cells[counter_at].strip())
         values = dict(dispatch.values)
         value = _value(cells[value_at], f"{table.label}: line {line}: {printable(counter)}", problems)
-        if value is None or (key, counter) in spoilt:
+        if value is None or (key, counter) in ambiguous:
             continue
         if values.setdefault(counter, value) != value:
             problems.append(f"{table.label}: line {line}: {printable(counter)} is given twice for one dispatch: not used")
-            spoilt.add((key, counter))
+            ambiguous.add((key, counter))
             del values[counter]
-        found[key] = dispatch._replace(values=values)
-    return list(found.values())
+        dispatches[key] = dispatch._replace(values=values)
+    return list(dispatches.values())
 
 
 def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
@@ -367,15 +370,15 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
         problems.append(
             f"{label}: dispatches overlap: their sum is {total:.0f} ns, their union {union:.0f} of a span of {span:.0f} ns"
         )
-    found = evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)
-    return found._replace(archs=tuple(sorted(archs)))
+    file = evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)
+    return file._replace(archs=tuple(sorted(archs)))
 
 
 def _objects(holder: object, key: str) -> list[Mapping[str, object]]:
-    held = holder.get(key) if isinstance(holder, Mapping) else None
-    if isinstance(held, Mapping):
-        held = list(held.values())
-    return [item for item in held if isinstance(item, Mapping)] if isinstance(held, list) else []
+    items = holder.get(key) if isinstance(holder, Mapping) else None
+    if isinstance(items, Mapping):
+        items = list(items.values())
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _handle(value: object) -> object:

@@ -1,5 +1,6 @@
-"""Nsight Compute's CSV: the raw page (a row per launch, units under the header) and the details page (a row per metric).
+"""NVIDIA: read the CSV of Nsight Compute, the raw page or the details page.
 
+The raw page has a row per launch, with units under the header; the details page has a row per metric.
 Units are per cell: SI prefixes are 1000-based (Kbyte is 1000 bytes), KiB and its like are not. A file written under another
 locale has decimal commas; which of the two it is, is decided for the file as a whole.
 """
@@ -31,7 +32,7 @@ _SASS_NAME = re.compile(r"sm(?:sp)?__sass_thread_inst_executed_op_([dfh])(add2?|
 _PRECISION = {"d": "vector_fp64", "f": "vector_fp32", "h": "vector_fp16"}
 _PATH = re.compile(r"sm__ops_path_tensor_(op_[a-z]+_)?src_(\w+?)(_dst_\w+?)?(_sparsity_(?:on|off))?\.sum$")
 _PIPE = re.compile(r"sm(?:sp)?__inst_executed_pipe_tensor\w*\.sum$")
-#: FLOPs of one warp-level tensor instruction on Volta; an A100 HMMA.16816 is 4096, so the factor is nobody else's.
+#: FLOPs of one warp-level tensor instruction on Volta; an A100 HMMA.16816 is 4096, so the factor is of Volta alone.
 _VOLTA_FLOPS, _VOLTA = 512, "7.0"
 _SOURCES = {"fp4_fp6": "fp6_fp4", "fp4_fp6_fp8": "fp8"}
 
@@ -61,8 +62,8 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
 
 def _archs(table: Table) -> tuple[str, ...]:
     at = table.column("CC")
-    found = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
-    return tuple(sorted(architecture(cc) for cc in found if cc))
+    capabilities = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
+    return tuple(sorted(architecture(cc) for cc in capabilities if cc))
 
 
 def _wanted(name: str) -> bool:
@@ -129,13 +130,13 @@ def _dispatch(name: str, values: dict[str, float], grid: str) -> Dispatch:
 
 
 def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
-    """Whether commas are decimal in this file: True, False, or None when no number tells.
+    """Whether commas are decimal in this file; None when no number shows it.
 
-    ``1.234`` alone says nothing, but where no number has a comma it is a decimal point: a locale of decimal commas
+    ``1.234`` alone is ambiguous, but where no number has a comma it is a decimal point: a locale of decimal commas
     would have written one somewhere.
 
     Raises:
-        ValueError: when some numbers say one and some the other.
+        ValueError: when some numbers show one and some the other.
     """
     comma = point = ""
     commas = False
@@ -150,7 +151,7 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
         mark, other = text[last], "," if text[last] == "." else "."
         grouped_by_three = re.match(r"\d{1,3}(\D\d{3})+$", text) is not None and other not in text
         if grouped_by_three and text.count(mark) == 1:
-            continue  # "1,234" and "1.234" alone say nothing
+            continue  # "1,234" and "1.234" alone are ambiguous
         decimal = mark if not grouped_by_three else other
         if decimal == ",":
             comma = comma or cell
@@ -171,7 +172,7 @@ def _cell(text: str, unit: str, what: str, decimal_comma: bool | None, problems:
         plain = plain.replace(".", "").replace(",", ".")
     elif _THREE_AFTER.match(plain) and ("." in plain if unit.strip() in _WHOLE else decimal_comma is None):
         # A count of base units is whole, so its comma groups thousands and its point is no decimal point.
-        problems.append(f"{what} is {plain!r}: thousands or decimals, the file does not tell: skipped")
+        problems.append(f"{what} is {plain!r}: thousands or decimals, which the file does not show: skipped")
         return None
     try:
         return number(plain, what, minimum=0) * factor(unit)
@@ -216,13 +217,13 @@ def _measure(group: DispatchGroup, source: str, volta: bool) -> KernelCounts:
         if whole:
             levels["hbm"] = whole["dram__bytes.sum"]
     elif group.has(read) or group.has(write):
-        found = group.means("hbm", read, write)
-        if found:
-            levels["hbm"] = found[read] + found[write]
+        means = group.means("hbm", read, write)
+        if means:
+            levels["hbm"] = means[read] + means[write]
     elif "hbm_read" in levels and "hbm_write" in levels:
-        found = group.means("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
-        if found:
-            levels["hbm"] = sum(found.values())
+        means = group.means("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
+        if means:
+            levels["hbm"] = sum(means.values())
     for level, name in _LEVELS.items():
         if group.live(name):
             levels[level] = group.mean(name) or 0.0

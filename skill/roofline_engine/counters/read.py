@@ -1,4 +1,4 @@
-"""Reading a file of counters, whichever tool wrote it, and proving the counters by a copy of known traffic."""
+"""Read a file of counters from any tool, and prove the counters by a copy of known traffic."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ class Available(NamedTuple):
 
 
 def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> CounterFile:
-    """The kernels that a file of counters holds.
+    """Read the kernels of a file of counters.
 
-    gfx, rocm: the architecture and ROCm's version where the caller knows them; else the files beside it are asked
+    gfx, rocm: the architecture and ROCm's version where the caller knows them; else they are read from the files next to it
     (sysinfo.csv of rocprof-compute, agent_info.csv of rocprofv3). skip: warm-up dispatches of each kernel to leave out.
 
     Raises:
         ValueError: with one line that names the file, the place, and why it cannot be read.
     """
     label = printable(os.path.basename(path))
-    archs, found_rocm = _context(path)
+    archs, listed_rocm = _read_context(path)
     known = gfx or (archs[0] if len(archs) == 1 else None)
-    found = parse(read_text(path), label, known, rocm or found_rocm, skip)
-    archs = found.archs or archs
+    file = parse(read_text(path), label, known, rocm or listed_rocm, skip)
+    archs = file.archs or archs
     if len(archs) > 1:
-        raise ValueError(f"{label}: of {' and '.join(archs)}, whose dispatches are not told apart")
+        raise ValueError(f"{label}: counted on {' and '.join(archs)}, and the dispatches do not say on which")
     if gfx and archs and architecture(gfx) != architecture(archs[0]):
         raise ValueError(f"{label}: counted on {printable(archs[0])}, not on {printable(gfx)}")
-    return found
+    return file
 
 
 def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None, skip: int = 0) -> CounterFile:
-    """The same from text."""
+    """Read the kernels in the text of such a file."""
     tool = amd.Tool(gfx, amd.version(rocm))
     if text.lstrip()[:1] in ("{", "["):
         return amd.from_json(parse_json(text, label), label, tool, skip)
@@ -75,18 +75,18 @@ def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None
     return amd.from_table(text, label, tool, skip)
 
 
-def _context(path: str) -> tuple[tuple[str, ...], str | None]:
-    """The architectures and ROCm's version that the profiler wrote beside a file of counters."""
+def _read_context(path: str) -> tuple[tuple[str, ...], str | None]:
+    """Read the architectures and ROCm's version that the profiler wrote to a file next to the counters."""
     gfx: tuple[str, ...] = ()
     rocm = None
     folder, name = os.path.split(os.path.abspath(path))
     prefix = re.sub(r"(counter_collection|kernel_trace)\.csv$", "", name)
-    for beside in ("sysinfo.csv", f"{prefix}agent_info.csv"):
-        other = os.path.join(folder, beside)
-        if beside == name or not os.path.isfile(other):
+    for sibling in ("sysinfo.csv", f"{prefix}agent_info.csv"):
+        place = os.path.join(folder, sibling)
+        if sibling == name or not os.path.isfile(place):
             continue
         try:
-            table = read_table(read_text(other), beside, lambda header: "gpu_arch" in header or "Gfx_Target_Version" in header)
+            table = read_table(read_text(place), sibling, lambda header: "gpu_arch" in header or "Gfx_Target_Version" in header)
         except ValueError:
             continue
         arch_at, rocm_at = table.column("gpu_arch", "Name"), table.column("rocm_version")
@@ -98,7 +98,7 @@ def _context(path: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def list_avail(text: str, label: str) -> Available:
-    """What ``rocprofv3 --list-avail`` printed. Raises ValueError when no counter is in it."""
+    """Read what ``rocprofv3 --list-avail`` printed. Raises ValueError when it lists no counter."""
     counters: dict[str, set[str]] = {}
     arch = ""
     for line in text.splitlines():
@@ -112,7 +112,7 @@ def list_avail(text: str, label: str) -> Available:
     if not counters:
         raise ValueError(f"{label}: no Counter_Name in it, expected the output of rocprofv3 --list-avail")
     cut = any(line.strip() == "..." for line in text.splitlines())
-    return Available(label, {name: frozenset(found) for name, found in counters.items()}, cut)
+    return Available(label, {name: frozenset(names) for name, names in counters.items()}, cut)
 
 
 def is_list_avail(text: str) -> bool:
@@ -130,41 +130,41 @@ def show_available(available: Available) -> list[str]:
             if ("gfx950" in purpose) != (arch == "gfx950"):
                 continue
             have = [name for name in wanted if name in names or f"{name}_sum" in names]
-            lacks = [name for name in wanted if name not in have]
-            lines.append(f"  {purpose}: {', '.join(have) or 'none'}" + (f"; absent: {', '.join(lacks)}" if lacks else ""))
-            if lacks and purpose.startswith("bytes"):
-                lines.append(f"  L4: {lacks[0]} is absent, so bytes cannot be counted here")
+            missing = [name for name in wanted if name not in have]
+            lines.append(f"  {purpose}: {', '.join(have) or 'none'}" + (f"; absent: {', '.join(missing)}" if missing else ""))
+            if missing and purpose.startswith("bytes"):
+                lines.append(f"  L4: {missing[0]} is absent, so bytes cannot be counted here")
     return lines
 
 
 def check_copy(counters: CounterFile, nbytes: float, kernel: str | None) -> tuple[bool, str]:
-    """Whether a copy that moved ``nbytes`` in total is counted as such, within 2 %, and the line that says so.
+    """Check that a copy of ``nbytes`` in total is counted within 2 %; return whether it is, and the line to print.
 
     Raises:
-        ValueError: when no one kernel is meant.
+        ValueError: when it is unclear which kernel is the copy.
     """
-    one = _chosen(counters, kernel)
-    counted = one.bytes.get("hbm")
-    name = printable(one.name)[:60]
+    copy = _pick_kernel(counters, kernel)
+    counted = copy.bytes.get("hbm")
+    name = printable(copy.name)[:60]
     if counted is None:
-        why = "; ".join((*map(str, one.problems), *counters.remarks)) or "no byte counters in it"
+        why = "; ".join((*map(str, copy.problems), *counters.remarks)) or "no byte counters in it"
         return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
     off = counted / nbytes - 1
-    said = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"
-    if one.spread > 2 * KNOWN_COPY_BAND:
-        return False, f"{said}, but the dispatches differ by {one.spread:.0%} of their mean: L4 on this stack"
+    line = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"
+    if copy.spread > 2 * KNOWN_COPY_BAND:
+        return False, f"{line}, but the dispatches differ by {copy.spread:.0%} of their mean: L4 on this stack"
     if abs(off) <= KNOWN_COPY_BAND:
-        return True, f"{said}: within {KNOWN_COPY_BAND:.0%}, the counters hold"
-    return False, f"{said}: over {KNOWN_COPY_BAND:.0%}, these counters are L4 on this stack"
+        return True, f"{line}: within {KNOWN_COPY_BAND:.0%}, the counters hold"
+    return False, f"{line}: over {KNOWN_COPY_BAND:.0%}, these counters are L4 on this stack"
 
 
-def _chosen(counters: CounterFile, kernel: str | None) -> KernelCounts:
+def _pick_kernel(counters: CounterFile, kernel: str | None) -> KernelCounts:
     if kernel is not None:
-        found = [one for one in counters.kernels if kernel in (one.name, stem(one.name))]
-        if len(found) != 1:
-            raise ValueError(f"{counters.label}: {len(found)} kernels are named {printable(kernel)}, expected one")
-        return found[0]
+        named = [item for item in counters.kernels if kernel in (item.name, stem(item.name))]
+        if len(named) != 1:
+            raise ValueError(f"{counters.label}: {len(named)} kernels are named {printable(kernel)}, expected one")
+        return named[0]
     if len(counters.kernels) != 1:
-        names = ", ".join(printable(one.name)[:40] for one in counters.kernels[:4])
-        raise ValueError(f"{counters.label}: {len(counters.kernels)} kernels ({names}): say which with --kernel")
+        names = ", ".join(printable(item.name)[:40] for item in counters.kernels[:4])
+        raise ValueError(f"{counters.label}: {len(counters.kernels)} kernels ({names}). Name the copy with --kernel")
     return counters.kernels[0]

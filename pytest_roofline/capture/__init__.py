@@ -35,7 +35,7 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
 
         return CaptureOutcome(capture_jax(fn, args, kwargs))
     if "numpy" in libraries and "torch" not in libraries:
-        from .numpy_arrays import capture as capture_numpy
+        from .numpy import capture as capture_numpy
 
         value, captured = capture_numpy(fn, args, kwargs)
         return CaptureOutcome(captured, True, value)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pytest_roofline.capture.numpy_arrays import capture
+from pytest_roofline.capture.numpy import capture
 from pytest_roofline.capture.trace import CapturedWork
 
 Function = Callable[..., Any]
@@ -386,7 +386,7 @@ def test_a_loop_over_elements_has_no_work() -> None:
 
 def test_without_numpy_there_is_a_reason() -> None:
     code = (
-        "import sys\nfrom pytest_roofline.capture.numpy_arrays import capture\n"
+        "import sys\nfrom pytest_roofline.capture.numpy import capture\n"
         "value, found = capture(abs, (-1,))\nprint(value, found.reason, 'numpy' in sys.modules, 'pytest' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,19 +1,624 @@
-"""Which builder an operation of aten has: a table by name, and torch's own tags for operations outside of it.
+"""What an operation of torch is to the engine: the op and its parameters, from one builder of ``OpSpec`` for each kind.
 
-Imports torch, so it is imported only after the user's code imported torch.
+``TABLE`` has the builder of each operation by name; torch's own tags classify the operations outside of the table. Imports
+torch, so it is imported only after the user's code imported torch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
 
-from . import models
-from .models import UNKNOWN, Builder, Call, OpSpec
+from roofline_engine.fields import Note, note
+from roofline_engine.ops.matmul import positions_met
+
+from ..coverage import Listed, Unknown, unknown_view
+from ..trace import UNKNOWN_ROWS, Part, Region
+
+#: More elements than these of an index or a mask are not read.
+MOST_READ = 1 << 22
+#: Stretches of a table that are listed one by one, so that what two look-ups share is known.
+MOST_LISTED = 4096
+UNKNOWN_MASK = note("it is unknown what the mask of the attention hides: counted as if it hid nothing")
+
+
+@dataclass(slots=True)
+class Call:
+    """One operation with its arguments."""
+
+    name: str
+    values: Mapping[str, Any]  # its arguments by name
+    reads: Sequence[Any]
+    writes: Sequence[Any]
+    regions: dict[int, Region]  # what each tensor covers, by its ``id``
+    may_read: bool = True  # whether a builder may read the values of a tensor, such as indices
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def can_read(self, tensor: Any) -> bool:
+        """Return whether reading a tensor's values is safe, and cheap compared to the call."""
+        if not self.may_read or tensor.device.type == "meta" or tensor.numel() > MOST_READ:
+            return False
+        if tensor.device.type != "cuda":
+            return True
+        return not (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode())
+
+
+class OpSpec(NamedTuple):
+    """The engine's op of a call."""
+
+    op: str | None  # None where the FLOPs are unknown
+    parameters: Mapping[str, Any] = {}
+    #: Operands that the engine counts in full. Where they share memory, with themselves (an expanded dimension) or with each
+    #: other, the bytes are fewer.
+    charged: Sequence[Any] = ()
+    extra: Sequence[Any] = ()  # tensors read that the engine does not count
+    exact: bool = False  # the op's bytes are those of its tensors
+    reads: Sequence[Any] | None = None  # of this op alone where the call is several, or those that move
+    writes: Sequence[Any] | None = None
+    parts: Mapping[int, Part] = {}  # how much of a tensor is used, by its ``id``
+    is_bound: bool = False  # how much is used is unknown, so that the bytes are an upper bound
+    notes: tuple[Note, ...] = ()
+
+
+UNKNOWN = OpSpec(None)
+Builder = Callable[[Call], OpSpec]
+
+
+# Streams: element by element, copies, reductions, norms.
+
+
+def elementwise(call: Call) -> OpSpec:
+    """A map: each of its tensors once."""
+    out = call.writes[0]
+    numel, inputs, outputs = out.numel(), len(call.reads), len(call.writes)
+    if outputs > 1:
+        numel = max(tensor.numel() for tensor in call.writes)
+        if call.name.startswith("_foreach_"):
+            numel, inputs, outputs = sum(tensor.numel() for tensor in call.writes), 1, 1
+    first = call.reads[0] if call.reads else out
+    parameters = {"numel": numel, "inputs": inputs, "outputs": outputs, "dtype": first.dtype, "out_dtype": out.dtype}
+    return OpSpec("elementwise", parameters, exact=True)
+
+
+def move(call: Call) -> OpSpec:
+    """A copy or a transpose: nothing is computed."""
+    out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
+    is_transposed = out.shape == source.shape and _order(out) != _order(source)
+    return OpSpec("transpose" if is_transposed else "copy", _rows(out, source), exact=True)
+
+
+def _order(tensor: Any) -> list[int]:
+    """Return the dimensions with a length, from the slowest to the fastest."""
+    strides, sizes = tensor.stride(), tensor.size()
+    return sorted((at for at in range(len(sizes)) if sizes[at] > 1 and strides[at]), key=lambda at: -strides[at])
+
+
+def _rows(out: Any, source: Any, cols: int | None = None) -> dict[str, Any]:
+    cols = cols or (out.shape[-1] if out.dim() else 1)
+    return {"rows": out.numel() // cols, "cols": cols, "dtype": source.dtype, "out_dtype": out.dtype}
+
+
+def copy_elements(call: Call, numel: int) -> OpSpec:
+    """``numel`` elements written, nothing computed."""
+    out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
+    return OpSpec("copy", {"rows": 1, "cols": max(numel, 1), "dtype": source.dtype, "out_dtype": out.dtype}, exact=True)
+
+
+def copy_lists(call: Call) -> OpSpec:
+    """Lists of tensors written, nothing computed."""
+    return copy_elements(call, sum(tensor.numel() for tensor in call.writes))
+
+
+def cat(call: Call) -> OpSpec:
+    return OpSpec("cat", _rows(call.writes[0], call.reads[0]), exact=True)
+
+
+def _reduce(rows: int, cols: int, source: Any, out: Any) -> OpSpec:
+    return OpSpec("reduce", {"rows": rows, "cols": cols, "dtype": source.dtype, "out_dtype": out.dtype}, exact=True)
+
+
+def reduce(call: Call) -> OpSpec:
+    out, source = call.writes[0], max(call.reads, key=lambda tensor: tensor.numel())
+    return _reduce(out.numel(), source.numel() // out.numel(), source, out)
+
+
+def reduce_lists(call: Call) -> OpSpec:
+    """One norm of each tensor of a list."""
+    return _reduce(1, sum(tensor.numel() for tensor in call.reads), call.reads[0], call.writes[0])
+
+
+def softmax(call: Call) -> OpSpec:
+    source = call["self"]
+    cols = source.shape[call["dim"]] if source.dim() else 1
+    return OpSpec("softmax", _rows(call.writes[0], source, cols), charged=(source,))
+
+
+def topk(call: Call) -> OpSpec:
+    source = call["self"]
+    cols = source.shape[call.get("dim", -1)]
+    sizes = {"rows": source.numel() // cols, "cols": cols, "k": call["k"], "dtype": source.dtype}
+    return OpSpec("topk", sizes, charged=(source,))
+
+
+def layer_norm(call: Call) -> OpSpec:
+    source = call["input"]
+    return _norm("layernorm", source, call.writes[0], call["normalized_shape"], (call.get("weight"), call.get("bias")))
+
+
+def rms_norm(call: Call) -> OpSpec:
+    return _norm("rmsnorm", call["input"], call.writes[0], call["normalized_shape"], (call.get("weight"),))
+
+
+def _norm(op: str, source: Any, out: Any, shape: Sequence[int], parameters: Sequence[Any]) -> OpSpec:
+    present = [tensor for tensor in parameters if tensor is not None]
+    sizes = _rows(out, source, math.prod(shape))
+    return OpSpec(op, {**sizes, "weights": len(present)}, charged=(source, *present))
+
+
+def group_norm(call: Call) -> OpSpec:
+    """Groups are rows; the weights are per channel, so the bytes are those of the tensors."""
+    source, out = call["input"], call.writes[0]
+    groups = call.get("group", 1) * source.shape[0]
+    weights = sum(call.get(name) is not None for name in ("weight", "bias"))
+    return OpSpec("layernorm", {**_rows(out, source, source.numel() // groups), "weights": weights}, exact=True)
+
+
+def cross_entropy(call: Call) -> OpSpec:
+    logits = call["input"]
+    classes = logits.shape[1] if logits.dim() > 1 else logits.shape[0]
+    return OpSpec("cross_entropy", {"rows": logits.numel() // classes, "cols": classes, "dtype": logits.dtype})
+
+
+def optimizer(algorithm: str) -> Builder:
+    def build(call: Call) -> OpSpec:
+        parameters = call["self"]
+        states = call.get("exp_avgs") or call.get("momentum_buffer_list") or [parameters[0]]
+        sizes = {
+            "numel": sum(tensor.numel() for tensor in parameters),
+            "algorithm": "momentum" if algorithm == "sgd" and call.get("momentum_buffer_list") else algorithm,
+            "dtype": parameters[0].dtype,
+            "grad_dtype": call["grads"][0].dtype,
+            "state_dtype": states[0].dtype,
+        }
+        # The schema lists gradients as written; they are written only where a scale is taken out of them.
+        grads = () if call.get("grad_scale") is not None else {id(tensor) for tensor in call["grads"]}
+        spec = OpSpec("optimizer", sizes, writes=[tensor for tensor in call.writes if id(tensor) not in grads])
+        if not call.get("amsgrad"):
+            return spec
+        return spec._replace(exact=True, notes=(note("AMSGrad's maximum left out of the FLOPs"),))
+
+    return build
+
+
+# Products: matrices, convolutions, attention.
+
+
+def matrix_dtype(tensor: Any, *, convolution: bool = False) -> Any:
+    """Return the dtype in which a product of this tensor runs: fp32 may run as TF32 on CUDA."""
+    if tensor.dtype is not torch.float32 or tensor.device.type != "cuda" or torch.version.hip:
+        return tensor.dtype
+    fast = torch.backends.cudnn.allow_tf32 if convolution else torch.get_float32_matmul_precision() != "highest"
+    return "tf32" if fast else tensor.dtype
+
+
+_COMPLEX = OpSpec(None, notes=(note("complex products have no model"),))
+
+
+def gemm(a: Any, b: Any, out: Any, *, m: int, n: int, k: int, batch: int = 1, addend: Any = None) -> OpSpec:
+    """``batch`` products of an m x k and a k x n matrix; ``addend``: a matrix or a bias that is added."""
+    if out.dtype.is_complex:
+        return _COMPLEX
+    parameters: dict[str, Any] = {"M": m, "N": n, "K": k, "batch": batch, "dtype": matrix_dtype(a), "out_dtype": out.dtype}
+    if addend is not None:  # a row that is expanded over the matrix is read once
+        parameters["addend"] = math.prod(size for size, stride in zip(addend.shape, addend.stride()) if stride)
+    if b.dtype != a.dtype:
+        parameters["weight_dtype"] = b.dtype
+    return OpSpec("gemm", parameters, charged=(a, b))
+
+
+def product(first: str, second: str, added: str = "") -> Builder:
+    """Of two matrices or two batches of them; a vector is a matrix with one row or column."""
+
+    def build(call: Call) -> OpSpec:
+        a, b = call[first], call[second]
+        batch = a.shape[0] if a.dim() == 3 else 1
+        m = a.shape[-2] if a.dim() > 1 else 1
+        n = b.shape[-1] if b.dim() > 1 else 1
+        c = call.get(added) if added else None
+        ignores_c = call.get("beta", 1) == 0  # BLAS does not read C then
+        spec = gemm(a, b, call.writes[0], m=m, n=n, k=a.shape[-1], batch=batch, addend=None if ignores_c else c)
+        return spec._replace(reads=[tensor for tensor in call.reads if tensor is not c]) if ignores_c else spec
+
+    return build
+
+
+def scaled_mm(call: Call) -> OpSpec:
+    a, b = call["self"], call["mat2"]
+    spec = gemm(a, b, call.writes[0], m=a.shape[0], n=b.shape[1], k=a.shape[1], addend=call.get("bias"))
+    scales = [call.get(name) for name in ("scale_a", "scale_b")]
+    return spec._replace(extra=[scale for scale in scales if isinstance(scale, torch.Tensor) and scale.numel() > 1])
+
+
+def linear(call: Call) -> OpSpec:
+    source, weight, out = call["input"], call["weight"], call.writes[0]
+    n, k = (weight.shape[0], weight.shape[1]) if weight.dim() == 2 else (1, weight.shape[0])
+    return gemm(source, weight, out, m=source.numel() // k, n=n, k=k, addend=call.get("bias"))
+
+
+def _per_axis(value: Any, dims: int) -> list[int]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * dims if len(values) == 1 else values
+
+
+def convolution(call: Call) -> OpSpec:
+    source, weight, out = call["input"], call["weight"], call.writes[0]
+    spec = _convolution(call, source, weight, out, "data" if call.get("transposed") else "forward")
+    if call.get("bias") is None or spec.op is None:
+        return spec
+    return spec._replace(parameters={**spec.parameters, "bias": True})
+
+
+def _convolution(call: Call, source: Any, weight: Any, out: Any, direction: str) -> OpSpec:
+    """Of the convolution with this input and output; a transposed one is the product by data."""
+    if source.dtype.is_complex:
+        return _COMPLEX
+    dims = weight.dim() - 2
+    large, small = (out, source) if call.get("transposed", False) else (source, out)
+    parameters = {
+        "batch": large.shape[0],
+        "in_channels": large.shape[1],
+        "out_channels": small.shape[1],
+        "input": tuple(large.shape[2:]),
+        "kernel": tuple(weight.shape[2:]),
+        "stride": tuple(_per_axis(call.get("stride", 1), dims)),
+        "padding": tuple(_per_axis(call.get("padding", 0), dims)),
+        "dilation": tuple(_per_axis(call.get("dilation", 1), dims)),
+        "groups": call.get("groups", 1),
+        "direction": direction,
+        "dtype": matrix_dtype(source, convolution=True),
+    }
+    spec = OpSpec(f"conv{dims}d", parameters, charged=(source, weight))
+    if direction == "data":
+        return spec
+    axes = zip(parameters["input"], parameters["kernel"], parameters["stride"], parameters["padding"], parameters["dilation"])
+    met = [positions_met(*axis, outputs) for axis, outputs in zip(axes, small.shape[2:])]
+    return spec._replace(parts=_parts_met(large, met))
+
+
+def _parts_met(source: Any, met: Sequence[int]) -> dict[int, Part]:
+    """Return the part of an input of which windows meet so many positions along each axis; empty where they meet all."""
+    if list(met) == list(source.shape[-len(met) :]):
+        return {}
+    nbytes = float(math.prod(source.shape[: -len(met)]) * math.prod(met) * source.element_size())
+    return {id(source): Part(nbytes, Unknown((*met, *source.shape, *source.stride())), True)}
+
+
+def convolution_backward(call: Call) -> list[OpSpec]:
+    grad, source, weight = call["grad_output"], call["input"], call["weight"]
+    by_data, by_weight, by_bias = call["output_mask"]
+    grads = list(call.writes)
+    specs = []
+    if by_data:
+        spec = _convolution(call, source, weight, grad, "forward" if call.get("transposed") else "data")
+        specs.append(spec._replace(charged=(grad, weight), reads=(grad, weight), writes=(grads.pop(0),)))
+    if by_weight:
+        spec = _convolution(call, source, weight, grad, "weight")
+        specs.append(spec._replace(charged=(grad, source), reads=(grad, source), writes=(grads.pop(0),)))
+    if by_bias:
+        bias = grads.pop(0)
+        spec = _reduce(bias.numel(), grad.numel() // bias.numel(), grad, bias)
+        specs.append(spec._replace(reads=(grad,), writes=(bias,)))
+    return specs
+
+
+def attention(call: Call) -> OpSpec:
+    """Scaled dot-product attention. One query is a step of decoding."""
+    q, k, v = call["query"], call["key"], call["value"]
+    sizes = _attention_sizes(q, k, v, causal=bool(call.get("is_causal", False)))
+    mask = _mask(call)
+    charged = () if sizes["seq_kv"] < k.shape[-2] else (q, k, v)  # else they are more than the engine counts
+    pairs = None if mask is None else _visible_pairs(call, mask, sizes)
+    hides = mask is not None and pairs != _all_pairs(sizes)
+    if sizes["seq_q"] > 1:
+        sizes.update({"pairs": pairs} if hides and pairs is not None else {})
+        return _under_mask(OpSpec("attn_prefill", sizes, charged=charged), mask, is_known=pairs is not None)
+    sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype", "seq_kv")}
+    sizes.update(seq_len=sizes.pop("seq_kv"), kv_dtype=k.dtype)
+    return _under_mask(OpSpec("attn_decode", sizes, charged=charged[1:]), mask, is_known=not hides)
+
+
+def attention_backward(call: Call, algorithm: str = "flash") -> OpSpec:
+    sizes = _attention_sizes(call["query"], call["key"], call["value"], causal=call.get("is_causal", False))
+    mask = _mask(call)
+    pairs = None if mask is None else _visible_pairs(call, mask, sizes)
+    hides = {"pairs": pairs} if pairs is not None and pairs != _all_pairs(sizes) else {}
+    spec = OpSpec("attn_backward", {**sizes, **hides, "algorithm": algorithm})
+    return _under_mask(spec, mask, is_known=pairs is not None)
+
+
+def _mask(call: Call) -> Any:
+    mask = call.get("attn_mask", call.get("attn_bias"))
+    return mask if isinstance(mask, torch.Tensor) else None
+
+
+def _under_mask(spec: OpSpec, mask: Any, *, is_known: bool) -> OpSpec:
+    if mask is None:
+        return spec
+    spec = spec._replace(extra=(mask,))
+    return spec if is_known else spec._replace(is_bound=True, notes=(UNKNOWN_MASK,))
+
+
+def _all_pairs(sizes: Mapping[str, Any]) -> int:
+    return int(sizes["batch"] * sizes["seq_q"] * sizes["seq_kv"])
+
+
+def _visible_pairs(call: Call, mask: Any, sizes: Mapping[str, Any]) -> int | None:
+    """Return the (query, key) pairs of a batch, per head, that a mask does not hide; None where it cannot be read."""
+    if not call.can_read(mask):
+        return None
+    visible = int((mask if mask.dtype == torch.bool else ~torch.isneginf(mask)).sum())
+    heads = sizes["n_q_heads"]
+    pairs, rest = divmod(visible * _all_pairs(sizes) * heads, mask.numel() * heads)  # masks expand over missing dimensions
+    return None if rest else pairs
+
+
+def _attention_sizes(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
+    """Return the sizes. Torch's causal mask starts at the top left, unlike the engine's: query i sees the keys up to i."""
+    (*batches, n_q, dim), (*_, n_kv, _), dim_v = _with_heads(q), _with_heads(k), v.shape[-1]
+    batch = math.prod(batches[:-1])
+    sizes = {
+        "batch": batch,
+        "n_q_heads": batches[-1],
+        "n_kv_heads": _with_heads(k)[-3],
+        "head_dim": dim,
+        "head_dim_v": dim_v,
+        "seq_q": n_q,
+        "seq_kv": n_kv,
+        "causal": causal,
+        "dtype": q.dtype,
+    }
+    if causal and n_q < n_kv:
+        sizes["seq_kv"] = n_q  # no query sees the keys after the last query
+    elif causal and n_q > n_kv:
+        sizes.update(causal=False, pairs=batch * (n_kv * (n_kv + 1) // 2 + (n_q - n_kv) * n_kv))
+    return sizes
+
+
+def _with_heads(tensor: Any) -> tuple[int, ...]:
+    """Return its shape, with one head where it has no dimension of heads."""
+    shape = tuple(tensor.shape)
+    return shape if len(shape) > 2 else (1, *shape)
+
+
+# Pooling: windows over an input, some of which skip positions.
+
+
+def pool(dims: int) -> Builder:
+    """One FLOP per element of a window, as for ``reduce``; positions that no window meets are not read."""
+
+    def build(call: Call) -> OpSpec:
+        source, out = call["self"], call.writes[0]
+        kernel = _per_axis(call["kernel_size"], dims)
+        stride = _per_axis(call.get("stride") or kernel, dims)
+        padding, dilation = _per_axis(call.get("padding", 0), dims), _per_axis(call.get("dilation", 1), dims)
+        axes = zip(source.shape[-dims:], kernel, stride, padding, dilation, out.shape[-dims:])
+        met = [positions_met(*axis) for axis in axes]
+        return _reduce(1, math.prod(kernel) * out.numel(), source, out)._replace(parts=_parts_met(source, met))
+
+    return build
+
+
+def adaptive_pool(call: Call) -> OpSpec:
+    """Window i of n over an axis of s positions goes from floor(i s / n) to ceil((i + 1) s / n)."""
+    source, out = call["self"], call.writes[0]
+    sizes = call["output_size"]
+    elements = math.prod(source.shape[: -len(sizes)])
+    for size, windows in zip(source.shape[-len(sizes) :], out.shape[-len(sizes) :]):
+        elements *= sum(-(-(at + 1) * size // windows) - at * size // windows for at in range(windows))
+    return _reduce(1, elements, source, out)
+
+
+# Indexing: rows or elements of a table, by the values of the indices. A finder returns the part of the table that is used.
+
+PartFinder = Callable[[Call, Any], Part]
+
+
+def _nbytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def find_rows(dim: str | int, index: str) -> PartFinder:
+    """Along one dimension; ``dim``: its name among the arguments, or its number."""
+
+    def find(call: Call, table: Any) -> Part:
+        if not table.dim():
+            return _all(table)
+        at = call[dim] if isinstance(dim, str) else dim
+        return _rows_part(call, table, [at % table.dim()], [call[index].reshape(-1)])
+
+    return find
+
+
+def find_elements(call: Call, table: Any) -> Part:
+    """Of ``gather`` and ``scatter``: along ``dim`` by the index, along other dimensions by its own place."""
+    if not table.dim():
+        return _all(table)
+    index, axis, dims = call["index"], call["dim"] % table.dim(), range(table.dim())
+    places = [
+        index if at == axis else torch.arange(index.shape[at], device=index.device).view([-1 if to == at else 1 for to in dims])
+        for at in dims
+    ]
+    return _rows_part(call, table, list(dims), places)
+
+
+def find_flat(call: Call, table: Any) -> Part:
+    """Of ``take`` and ``put``, which see their table as one row."""
+    index = call["index"]
+    if not table.is_contiguous():
+        return Part(float(min(index.numel() * table.element_size(), _nbytes(table))), unknown_view(), False)
+    return _rows_part(call, table.view(-1), [0], [index])
+
+
+def find_indexed(call: Call, table: Any) -> Part:
+    return _indexed_part(call, table, call["indices"])
+
+
+def find_masked(call: Call, table: Any) -> Part:
+    return _indexed_part(call, table, [call["mask"].expand_as(table)])
+
+
+def _all(table: Any) -> Part:
+    return Part(float(_nbytes(table)), None, True)
+
+
+def _indexed_part(call: Call, table: Any, indices: Any) -> Part:
+    """Return the part of a table that ``table[indices]`` uses; a mask stands for the places where it is true."""
+    dims: list[int] = []
+    places = []
+    at = 0
+    for index in indices:
+        if index is None:
+            at += 1
+        elif index.dtype in (torch.bool, torch.uint8):
+            if not call.can_read(index):
+                return Part(float(_nbytes(table)), unknown_view(), False)
+            dims += range(at, at + index.dim())
+            places += index.nonzero().unbind(-1)
+            at += index.dim()
+        else:
+            dims.append(at)
+            places.append(index)
+            at += 1
+    return _rows_part(call, table, dims, places)
+
+
+def _rows_part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
+    """Return the part of ``table`` at these indices along these dimensions, in full along the others; the indices broadcast."""
+    rest = [at for at in range(table.dim()) if at not in dims]
+    inner, width = math.prod(table.shape[at] for at in rest), table.element_size()
+    looked_up = math.prod(torch.broadcast_shapes(*(index.shape for index in indices)))
+    bound = Part(float(min(looked_up * inner * width, _nbytes(table))), unknown_view(), False)
+    if looked_up > MOST_READ or not all(call.can_read(index) for index in indices):
+        return bound
+    try:
+        offsets = 0
+        for dim, index in zip(dims, indices):
+            offsets = offsets + torch.remainder(index.long(), table.shape[dim]) * table.stride(dim)
+        places = torch.unique(offsets)
+        rows = int(places.numel())
+        nbytes = float(rows * inner * width)
+        is_dense = _is_dense([(table.shape[at], table.stride(at)) for at in rest])
+        if rows * (1 if is_dense else inner) > MOST_LISTED:
+            checksum = int((places * torch.arange(1, rows + 1, device=places.device)).sum())
+            return Part(nbytes, Unknown((rows, checksum, *dims)), True)
+        run = inner if is_dense else 1
+        if not is_dense:
+            for at in rest:
+                places = places[..., None] + torch.arange(table.shape[at], device=places.device) * table.stride(at)
+        start = table.storage_offset()
+        starts = sorted({(start + at) * width for at in places.flatten().tolist()})
+    except (RuntimeError, NotImplementedError):  # indices without values, as those of a tracer
+        return bound
+    return Part(nbytes, Listed(run * width, tuple(starts)), True)
+
+
+def _is_dense(dims: Sequence[tuple[int, int]]) -> bool:
+    """Return whether dimensions of (size, stride) are one stretch."""
+    length = 1
+    for size, stride in sorted(dims, key=lambda pair: pair[1]):
+        if size != 1 and stride != length:
+            return False
+        length *= size
+    return True
+
+
+def gather(table: str, index: str, find: PartFinder) -> Builder:
+    """Look up rows or elements of a table, each read once."""
+
+    def build(call: Call) -> OpSpec:
+        source, indices, out = call[table], call[index], call.writes[0]
+        indices = [one for one in indices if one is not None] if isinstance(indices, (list, tuple)) else [indices]
+        part = find(call, source)
+        looked_up = math.prod(torch.broadcast_shapes(*(one.shape for one in indices)))
+        is_mask = indices[0].dtype in (torch.bool, torch.uint8)
+        cols = 1 if is_mask else max(out.numel() // max(looked_up, 1), 1)
+        sizes = {**_rows(out, source, cols), "index_dtype": indices[0].dtype}
+        return _with_part(OpSpec("gather", sizes, exact=True, parts={id(source): part}), part)
+
+    return build
+
+
+def scatter(find: PartFinder, source: str = "", *, adds: bool = False) -> Builder:
+    """Write values to some places of a table, or add them: no other place of it moves, unless a copy is made.
+
+    adds: it computes, so that the old values are read; also where the call has ``accumulate``.
+    """
+
+    def build(call: Call) -> OpSpec:
+        table, out = call["self"], call.writes[0]
+        part = find(call, table)
+        values = call.get(source) if source else None
+        computes = adds or bool(call.get("accumulate")) or isinstance(call.get("reduce"), str)
+        others = tuple(tensor for tensor in call.reads if tensor is not table)
+        changed = int(part.nbytes) // table.element_size()
+        if out is table:
+            spec = elementwise(call) if computes else copy_elements(call, changed)
+            spec = spec._replace(reads=(*others, table) if computes else others, parts={id(table): part})
+        else:
+            spec = elementwise(call) if computes else copy_elements(call, out.numel())
+            unchanged = Part(_nbytes(table) - part.nbytes, unknown_view(), part.exact)
+            spec = spec._replace(parts={} if computes else {id(table): unchanged})
+        if computes:
+            numel = values.numel() if isinstance(values, torch.Tensor) else changed
+            spec = spec._replace(parameters={**spec.parameters, "numel": numel, "outputs": 1})
+        return _with_part(spec, part)
+
+    return build
+
+
+def masked_scatter(call: Call) -> OpSpec:
+    """As many of the values, from the first on, as the mask has places."""
+    spec, source = scatter(find_masked)(call), call["source"]
+    part = find_masked(call, call["self"])
+    nbytes = int(part.nbytes) // call["self"].element_size() * source.element_size()
+    return spec._replace(parts={**spec.parts, id(source): Part(float(nbytes), unknown_view(), part.exact)})
+
+
+def slice_scatter(call: Call) -> OpSpec:
+    """A copy with one part from another tensor."""
+    table, source = call["self"], call["src"]
+    unchanged = Part(float((table.numel() - source.numel()) * table.element_size()), unknown_view(), True)
+    return copy_elements(call, call.writes[0].numel())._replace(parts={id(table): unchanged})
+
+
+def nll_loss(call: Call) -> OpSpec:
+    """One of each row's log-probabilities, by the target; an ignored row has none."""
+    scores, target = call["self"], call["target"]
+    can_read = call.can_read(target)
+    rows = int((target != call.get("ignore_index", -100)).sum()) if can_read else target.numel()
+    if not rows:
+        return UNKNOWN._replace(notes=(note("every row is ignored"),))
+    part = Part(float(rows * scores.element_size()), unknown_view(), can_read)
+    return _with_part(_reduce(1, rows, scores, call.writes[0])._replace(parts={id(scores): part}), part)
+
+
+def _with_part(spec: OpSpec, part: Part) -> OpSpec:
+    return spec if part.exact else spec._replace(is_bound=True, notes=(*spec.notes, UNKNOWN_ROWS))
+
+
+# Which builder an operation has.
 
 
 def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | list[OpSpec]]:
@@ -22,9 +627,9 @@ def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | li
     if builder is not None:
         return builder
     if name.startswith("_foreach_") or torch.Tag.pointwise in tags:
-        return models.elementwise
+        return elementwise
     if torch.Tag.reduction in tags:
-        return models.reduce
+        return reduce
     return lambda call: UNKNOWN
 
 
@@ -35,29 +640,29 @@ _ATTENTION_BACKWARD = [_FLASH.format(name + "_backward") for name in (*_BACKENDS
 
 #: By the operation's name, without the underscore of its in-place form.
 TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
-    **dict.fromkeys(("mm", "bmm", "_int_mm"), models.product("self", "mat2")),
-    "mv": models.product("self", "vec"),
-    "dot": models.product("self", "tensor"),
-    "vdot": models.product("self", "other"),
-    **dict.fromkeys(("addmm", "_addmm_activation"), models.product("mat1", "mat2", "self")),
-    "addmv": models.product("mat", "vec", "self"),
-    "baddbmm": models.product("batch1", "batch2", "self"),
-    "_scaled_mm": models.scaled_mm,
-    "linear": models.linear,
-    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), models.convolution),
-    "convolution_backward": models.convolution_backward,
-    **dict.fromkeys(_ATTENTION, models.attention),
-    **dict.fromkeys(_ATTENTION_BACKWARD, models.attention_backward),
-    **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), models.softmax),
-    "native_layer_norm": models.layer_norm,
-    "_fused_rms_norm": models.rms_norm,
-    "native_group_norm": models.group_norm,
-    "embedding": models.gather("weight", "indices", models.find_rows(0, "indices")),
-    "index_select": models.gather("self", "index", models.find_rows("dim", "index")),
-    "index": models.gather("self", "indices", models.find_indexed),
-    "gather": models.gather("self", "index", models.find_elements),
-    "take": models.gather("self", "index", models.find_flat),
-    **dict.fromkeys(("cat", "stack"), models.cat),
+    **dict.fromkeys(("mm", "bmm", "_int_mm"), product("self", "mat2")),
+    "mv": product("self", "vec"),
+    "dot": product("self", "tensor"),
+    "vdot": product("self", "other"),
+    **dict.fromkeys(("addmm", "_addmm_activation"), product("mat1", "mat2", "self")),
+    "addmv": product("mat", "vec", "self"),
+    "baddbmm": product("batch1", "batch2", "self"),
+    "_scaled_mm": scaled_mm,
+    "linear": linear,
+    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), convolution),
+    "convolution_backward": convolution_backward,
+    **dict.fromkeys(_ATTENTION, attention),
+    **dict.fromkeys(_ATTENTION_BACKWARD, attention_backward),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), softmax),
+    "native_layer_norm": layer_norm,
+    "_fused_rms_norm": rms_norm,
+    "native_group_norm": group_norm,
+    "embedding": gather("weight", "indices", find_rows(0, "indices")),
+    "index_select": gather("self", "index", find_rows("dim", "index")),
+    "index": gather("self", "indices", find_indexed),
+    "gather": gather("self", "index", find_elements),
+    "take": gather("self", "index", find_flat),
+    **dict.fromkeys(("cat", "stack"), cat),
     **dict.fromkeys(
         ("clone", "_to_copy", "copy", "flip", "roll", "repeat", "tril", "triu", "constant_pad_nd", "unfold_copy",
          "nonzero", "masked_select", "diag_embed", "reflection_pad1d", "reflection_pad2d", "replication_pad1d",
@@ -65,19 +670,19 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
          "slice_backward", "select_backward", "unfold_backward", "embedding_dense_backward", "channel_shuffle",
          "fill", "zero", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye", "scalar_tensor", "new_zeros",
          "new_ones", "new_full"),
-        models.move,
+        move,
     ),
-    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), models.scatter(models.find_indexed, "values")),
-    **dict.fromkeys(("index_add", "index_reduce"), models.scatter(models.find_rows("dim", "index"), "source", adds=True)),
-    "index_copy": models.scatter(models.find_rows("dim", "index"), "source"),
-    "index_fill": models.scatter(models.find_rows("dim", "index")),
-    "scatter": models.scatter(models.find_elements, "src"),
-    **dict.fromkeys(("scatter_add", "scatter_reduce"), models.scatter(models.find_elements, "src", adds=True)),
-    "put": models.scatter(models.find_flat, "source"),
-    "masked_fill": models.scatter(models.find_masked),
-    "masked_scatter": models.masked_scatter,
-    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), models.slice_scatter),
-    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), models.nll_loss),
+    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), scatter(find_indexed, "values")),
+    **dict.fromkeys(("index_add", "index_reduce"), scatter(find_rows("dim", "index"), "source", adds=True)),
+    "index_copy": scatter(find_rows("dim", "index"), "source"),
+    "index_fill": scatter(find_rows("dim", "index")),
+    "scatter": scatter(find_elements, "src"),
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), scatter(find_elements, "src", adds=True)),
+    "put": scatter(find_flat, "source"),
+    "masked_fill": scatter(find_masked),
+    "masked_scatter": masked_scatter,
+    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), slice_scatter),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), nll_loss),
     # Streams without a tag: maps with a few operations per element.
     **dict.fromkeys(
         ("arange", "linspace", "rand", "rand_like", "randn", "randn_like", "randint",
@@ -87,21 +692,21 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
          "native_batch_norm_backward", "cudnn_batch_norm", "miopen_batch_norm", "nll_loss_backward", "nll_loss2d_backward",
          "mse_loss_backward", "cumsum", "cumprod", "logcumsumexp",
          "glu", "glu_backward", "upsample_nearest2d", "upsample_bilinear2d", "_amp_foreach_non_finite_check_and_unscale"),
-        models.elementwise,
+        elementwise,
     ),
-    "topk": models.topk,
-    **{f"{name}_pool{dims}d": models.pool(dims) for name in ("avg", "max") for dims in (1, 2, 3)},
-    **{f"max_pool{dims}d_with_indices": models.pool(dims) for dims in (2, 3)},
+    "topk": topk,
+    **{f"{name}_pool{dims}d": pool(dims) for name in ("avg", "max") for dims in (1, 2, 3)},
+    **{f"max_pool{dims}d_with_indices": pool(dims) for dims in (2, 3)},
     **dict.fromkeys(
         ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-        models.adaptive_pool,
+        adaptive_pool,
     ),
-    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), models.copy_lists),
-    "_foreach_norm": models.reduce_lists,
-    **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), models.reduce),
-    "_fused_adam": models.optimizer("adam"),
-    "_fused_adamw": models.optimizer("adamw"),
-    "_fused_sgd": models.optimizer("sgd"),
+    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), copy_lists),
+    "_foreach_norm": reduce_lists,
+    **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), reduce),
+    "_fused_adam": optimizer("adam"),
+    "_fused_adamw": optimizer("adamw"),
+    "_fused_sgd": optimizer("sgd"),
 }  # fmt: skip
 
 #: Operations that allocate, compare for the host or do nothing on the device.
@@ -118,6 +723,9 @@ WRITE_ONLY = {
 }  # fmt: skip
 #: A test's checks, which are not its kernel.
 CHECKS = {"allclose", "equal", "isclose"}
+
+
+# Functions that torch takes apart before it runs them.
 
 
 class Composite(NamedTuple):
@@ -154,25 +762,25 @@ FUSED = "_scaled_dot_product"
 _RMS_NORM = Composite(
     "rms_norm",
     ("input", "normalized_shape", "weight", "eps"),
-    models.rms_norm,
+    rms_norm,
     lambda values: bool(values.get("normalized_shape")),
 )
 
 COMPOSITES: dict[Any, Composite] = {
-    functional.linear: Composite("linear", ("input", "weight", "bias"), models.linear, _fits_linear),
+    functional.linear: Composite("linear", ("input", "weight", "bias"), linear, _fits_linear),
     functional.scaled_dot_product_attention: Composite(
         "scaled_dot_product_attention",
         ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"),
-        models.attention,
+        attention,
         lambda values: bool(values["query"].dim() > 1),
-        partial(models.attention_backward, algorithm="math"),
+        partial(attention_backward, algorithm="math"),
     ),
     functional.rms_norm: _RMS_NORM,
     torch.rms_norm: _RMS_NORM,
     functional.cross_entropy: Composite(
         "cross_entropy",
         ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"),
-        models.cross_entropy,
+        cross_entropy,
         _fits_cross_entropy,
     ),
 }

@@ -18,8 +18,7 @@ from roofline_engine.work import Work
 from ..combine import distinct
 from ..coverage import Strided, strided
 from ..trace import OpTrace, Region
-from .models import Call, OpSpec
-from .ops import FREE, TABLE, WRITE_ONLY, spec_builder
+from .ops import FREE, TABLE, WRITE_ONLY, Call, OpSpec, spec_builder
 
 
 class Schema(NamedTuple):

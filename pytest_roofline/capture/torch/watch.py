@@ -29,8 +29,7 @@ from ...timing.devices import loaded
 from ..combine import distinct, total
 from ..restore import replaced, restored_generators, unwrap_partial
 from ..trace import META, CapturedWork, OpTrace, Region
-from .models import Call
-from .ops import CHECKS, COMPOSITES, FUSED, Composite
+from .ops import CHECKS, COMPOSITES, FUSED, Call, Composite
 from .trace import (
     SCHEMAS,
     DecomposedAttention,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-from roofline_engine.fields import note
+from roofline_engine.fields import Note, note
 from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
-from . import numpy_ops as ops
 from .combine import resize, total
-from .coverage import Strided, strided
+from .coverage import Strided, Unknown, strided, unknown_view
 from .restore import assign, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Part, Region
 
@@ -174,9 +174,9 @@ class _Watch:
                 f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"),
                 reads,
                 writes,
-                partial(ops.of_ufunc, ufunc, method, reads, writes, options),
+                partial(of_ufunc, ufunc, method, reads, writes, options),
                 out,
-                used=self._part(ops.masked_parts, options.get("where"), [*reads, *writes]),
+                used=self._part(masked_parts, options.get("where"), [*reads, *writes]),
             )
         if out is None:
             return self.result(result)
@@ -197,7 +197,7 @@ class _Watch:
             for array in results:
                 self.region(array, is_new=True)
         elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
-            self.add(label, self.arrays([args, options]), results, lambda: ops.UNKNOWN)
+            self.add(label, self.arrays([args, options]), results, lambda: UNKNOWN)
         return self.result(result)
 
     def _known(self, func: Any, label: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -206,18 +206,18 @@ class _Watch:
         target = named.get("out")
         reads = self.arrays([given, {key: item for key, item in named.items() if key != "out"}])
         writes = self.arrays([result] if target is None else [target])
-        build: Callable[[], ops.OpSpec] = lambda: ops.UNKNOWN  # noqa: E731
+        build: Callable[[], OpSpec] = lambda: UNKNOWN  # noqa: E731
         name, used = func.__name__, _NONE
         if name == "copyto":
             mask = given[3] if len(given) > 3 else named.get("where")
             reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            build, used = partial(ops.move, writes[0]), self._part(ops.masked_parts, mask, [*reads, *writes])
+            build, used = partial(move, writes[0]), self._part(masked_parts, mask, [*reads, *writes])
         elif name in ("concatenate", "where") and writes:
-            build = partial(ops.move, writes[0])
+            build = partial(move, writes[0])
         elif name == "einsum" and given and isinstance(given[0], str):
-            build = partial(ops.einsum, given[0], reads, *_shape(writes, reads))
+            build = partial(einsum, given[0], reads, *_shape(writes, reads))
         elif name not in ("concatenate", "where") and len(reads) == 2:
-            build = partial(ops.contraction, reads[0], reads[1], *_shape(writes, reads))
+            build = partial(contraction, reads[0], reads[1], *_shape(writes, reads))
         self.add(label, reads, writes, build, target, used)
         return options["out"] if target is not None and "out" in options else self.result(result)
 
@@ -226,17 +226,17 @@ class _Watch:
         result = getattr(base, name)(*self._bare(list(args)), **self._bare(dict(options)))
         results = self.arrays(result)
         if name not in _MOVES:
-            build = partial(ops.reduce, base, results) if name in _REDUCES else lambda: ops.UNKNOWN
+            build = partial(reduce, base, results) if name in _REDUCES else lambda: UNKNOWN
             self.add(f"ndarray.{name}", [base], results, build)
         elif results and self.number(results[0]) < 0:
             key = (args[0] if args else options.get("indices")) if name == "take" else None
             axis = args[1] if len(args) > 1 else options.get("axis")
             used = {}
             if key is not None:
-                used[id(base)] = self._part(ops.taken_part, base, self._bare(key), axis, results[0].size)
+                used[id(base)] = self._part(taken_part, base, self._bare(key), axis, results[0].size)
             elif name == "compress":
-                used[id(base)] = ops.some_elements(base, results[0].size)
-            self.add(f"ndarray.{name}", [base], results, partial(ops.move, results[0]), used=used)
+                used[id(base)] = some_elements(base, results[0].size)
+            self.add(f"ndarray.{name}", [base], results, partial(move, results[0]), used=used)
         return self.result(result)
 
     def dot(self, array: Any, other: Any, out: Any = None) -> Any:
@@ -245,14 +245,14 @@ class _Watch:
     def fill(self, array: Any, value: Any) -> None:
         base = self.bare(array)
         base.fill(value)
-        self.add("ndarray.fill", [], [base], lambda: ops.move(base), base)
+        self.add("ndarray.fill", [], [base], lambda: move(base), base)
 
     def get(self, array: Any, key: Any) -> Any:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
         if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
-            used = {id(base): self._part(ops.indexed_part, base, key, result.size)}
-            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: ops.move(result), used=used)
+            used = {id(base): self._part(indexed_part, base, key, result.size)}
+            self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: move(result), used=used)
         return self.result(result)
 
     def set(self, array: Any, key: Any, value: Any) -> None:
@@ -263,8 +263,8 @@ class _Watch:
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
-        used = {} if inside else {id(base): self._part(ops.indexed_part, base, key, target.size)}
-        self.add("ndarray.__setitem__", reads, writes, lambda: ops.move(target), base, used=used)
+        used = {} if inside else {id(base): self._part(indexed_part, base, key, target.size)}
+        self.add("ndarray.__setitem__", reads, writes, lambda: move(target), base, used=used)
 
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self._paused:
@@ -275,7 +275,7 @@ class _Watch:
             return self.result(result)
         reads = self.arrays(self._bare(given)) if name.startswith(("as", "arr")) else []
         if name != "empty" and (reads or name not in ("array", "asarray", "asanyarray", "ascontiguousarray")):
-            self.add(f"numpy.{name}", reads, [result], lambda: ops.move(result))
+            self.add(f"numpy.{name}", reads, [result], lambda: move(result))
         self.region(result, is_new=True)
         return self.result(result)
 
@@ -315,7 +315,7 @@ class _Watch:
         name: str,
         reads: Sequence[Any],
         writes: Sequence[Any],
-        build: Callable[[], ops.OpSpec],
+        build: Callable[[], OpSpec],
         target: Any = None,
         used: Mapping[int, Part] = _NONE,
     ) -> None:
@@ -341,7 +341,7 @@ class _Watch:
         self.traces.append(trace._replace(notes=notes))
 
     def _part(self, find: Callable[..., Any], *given: Any) -> Any:
-        """Call a function of ``numpy_ops``; the arrays that numpy makes in it are not the call's."""
+        """Find which part of an array is used; the arrays that numpy makes for this are not the call's."""
         self._paused = True
         try:
             return find(self.np, *given)
@@ -425,3 +425,171 @@ def _owner(np: Any, array: Any) -> Any:
 def _shape(writes: Sequence[Any], reads: Sequence[Any]) -> tuple[int, str]:
     """Return elements and type of a result; of a number, from the operands."""
     return (int(writes[0].size), str(writes[0].dtype)) if writes else (1, str(reads[0].dtype))
+
+
+# What an operation is to the engine.
+
+
+class OpSpec(NamedTuple):
+    """The engine's op of an operation."""
+
+    op: str | None  # None where the FLOPs are unknown
+    parameters: Mapping[str, Any] = {}
+    flops: float | None = None  # in place of the engine's
+    notes: tuple[Note, ...] = ()
+
+
+UNKNOWN = OpSpec(None)
+
+#: Generalized ufuncs that multiply; the core dimensions of the operands give M, N and K.
+_PRODUCTS = ("matmul", "vecdot", "matvec", "vecmat")
+
+
+def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any], options: Mapping[str, Any]) -> OpSpec:
+    """A call, reduction, accumulation or outer product of a universal function."""
+    if getattr(ufunc, "signature", None) is not None:
+        is_known = ufunc.__name__ in _PRODUCTS and method == "__call__" and not {"axes", "axis"} & set(options)
+        return product(ufunc.__name__, reads[0], reads[-1], _size(writes), _dtype(writes, reads)) if is_known else UNKNOWN
+    if method not in ("reduce", "__call__", "accumulate", "outer"):
+        return UNKNOWN
+    spec = reduce(reads[0], writes) if method == "reduce" else elementwise(reads, writes)
+    mask = options.get("where", True)
+    if mask is True or spec.op is None or not spec.flops:
+        return spec
+    # Only elements under a set mask are computed.
+    shape = max((array.shape for array in (*reads, *writes)), key=math.prod)
+    share = float(mask) if not getattr(mask, "ndim", 0) else int(mask.sum()) / mask.size
+    return spec._replace(flops=spec.flops * round(share * math.prod(shape)) / math.prod(shape))
+
+
+def elementwise(reads: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
+    """One FLOP per written element, if one of the types is a float."""
+    arrays = (*reads, *writes)
+    numel = max((array.size for array in writes), default=0) or max((array.size for array in reads), default=1)
+    parameters = {"numel": numel, "inputs": len(reads), "outputs": max(len(writes), 1), "dtype": _dtype(writes, reads)}
+    return _counted("elementwise", parameters, arrays, float(numel * max(len(writes), 1)))
+
+
+def reduce(source: Any, writes: Sequence[Any], results: int | None = None) -> OpSpec:
+    rows = results or _size(writes)
+    sizes = {"rows": rows, "cols": max(source.size // rows, 1), "dtype": str(source.dtype)}
+    return _counted("reduce", {**sizes, "out_dtype": _dtype(writes, [source])}, (source, *writes), float(source.size))
+
+
+def move(out: Any) -> OpSpec:
+    """Elements are moved, nothing is computed: bytes of any type."""
+    if out.dtype.hasobject:
+        return OpSpec(None, notes=(note("the bytes of objects are unknown"),))
+    cols = out.shape[-1] if out.ndim else 1
+    return OpSpec("copy", {"rows": out.size // cols, "cols": cols * out.itemsize, "dtype": "uint8"}, 0.0)
+
+
+def product(name: str, a: Any, b: Any, results: int, dtype: str) -> OpSpec:
+    """``matmul`` and the like, over stacks of matrices."""
+    m = a.shape[-2] if name in ("matmul", "matvec") and a.ndim > 1 else 1
+    n = b.shape[-1] if name in ("matmul", "vecmat") and b.ndim > 1 else 1
+    return _gemm(a, b, m, n, a.shape[-1], max(results // (m * n), 1), dtype)
+
+
+def contraction(a: Any, b: Any, results: int, dtype: str) -> OpSpec:
+    """``dot``, ``inner``, ``vdot``, ``tensordot``, ``outer``: M x K and K x N elements make M x N."""
+    k = max(math.isqrt(a.size * b.size // max(results, 1)), 1)
+    return _gemm(a, b, a.size // k, b.size // k, k, 1, dtype)
+
+
+def einsum(subscripts: str, operands: Sequence[Any], results: int, dtype: str) -> OpSpec:
+    """Of two operands with indices of a batch, of rows, of columns, or summed."""
+    given, arrow, out = subscripts.replace(" ", "").partition("->")
+    terms = given.split(",")
+    if "." in subscripts or len(terms) != len(operands) or any(len(set(term)) != len(term) for term in terms):
+        return OpSpec(None, notes=(note("an einsum with an ellipsis or a diagonal"),))
+    if not arrow:
+        out = "".join(sorted(index for index in set("".join(terms)) if given.count(index) == 1))
+    sizes = {index: size for term, array in zip(terms, operands) for index, size in zip(term, array.shape)}
+    if len(terms) == 1:
+        return reduce(operands[0], (), results) if len(out) < len(terms[0]) else move(operands[0])
+    if len(terms) != 2:
+        return OpSpec(None, notes=(note(f"an einsum of {len(terms)} operands may be taken in several orders"),))
+    left, right = (set(term) for term in terms)
+    if ((left ^ right) - set(out)) or not set(out) <= left | right:
+        return OpSpec(None, notes=(note("an einsum that sums an index of one operand"),))
+
+    def extent(indices: set[str]) -> int:
+        return math.prod(sizes[index] for index in indices)
+
+    m, n, k = extent(left - right), extent(right - left), extent((left & right) - set(out))
+    return _gemm(operands[0], operands[1], m, n, k, extent(left & right & set(out)), dtype)
+
+
+def _gemm(a: Any, b: Any, m: int, n: int, k: int, batch: int, dtype: str) -> OpSpec:
+    if "c" in (a.dtype.kind, b.dtype.kind):
+        return OpSpec(None, notes=(note("complex products have no model"),))
+    sizes = {"M": m, "N": n, "K": k, "batch": batch}
+    return OpSpec("gemm", {**sizes, "dtype": str(a.dtype), "weight_dtype": str(b.dtype), "out_dtype": dtype})
+
+
+def _counted(op: str, parameters: Mapping[str, Any], arrays: Sequence[Any], flops: float) -> OpSpec:
+    kinds = {array.dtype.kind for array in arrays}
+    if not kinds <= set("biuf"):
+        return OpSpec(None, notes=(note("arithmetic on complex numbers, objects, text or dates has no model"),))
+    return OpSpec(op, parameters, flops if "f" in kinds else 0.0)
+
+
+def _size(writes: Sequence[Any]) -> int:
+    return int(writes[0].size) if writes else 1
+
+
+def _dtype(writes: Sequence[Any], reads: Sequence[Any]) -> str:
+    return str((*writes, *reads)[0].dtype)
+
+
+# How much of an array a mask or an index selects.
+
+#: More elements than these of an index or a mask are not read.
+MOST_READ = 1 << 22
+
+
+def some_elements(array: Any, elements: int, *, exact: bool = True) -> Part:
+    """Return a part of so many elements, unknown which."""
+    return Part(float(elements * array.itemsize), unknown_view(), exact)
+
+
+def masked_parts(np: Any, mask: Any, arrays: Sequence[Any]) -> dict[int, Part]:
+    """Return, by ``id``, the part of each array that a mask selects; empty without an array as the mask."""
+    if not isinstance(mask, np.ndarray):
+        return {}
+    shape = np.broadcast_shapes(*(array.shape for array in arrays), mask.shape)
+    elements = int(np.count_nonzero(np.broadcast_to(mask, shape)))
+    key = Unknown((hash(mask.tobytes()) if mask.size <= MOST_READ else id(mask),))
+    return {
+        id(array): Part(float(elements * array.itemsize), key, True)
+        for array in arrays
+        if array is not mask and array.shape == shape
+    }
+
+
+def indexed_part(np: Any, base: Any, key: Any, elements: int) -> Part:
+    """Return the part that an index of arrays selects, which may repeat elements; ``elements`` if none repeats."""
+    keys = key if isinstance(key, (list, tuple)) else [key]
+    kinds = {one.dtype.kind for one in keys if isinstance(one, np.ndarray) and one.ndim}
+    if kinds == {"b"}:
+        return some_elements(base, elements)  # a mask selects each element once
+    if not isinstance(key, tuple):
+        return taken_part(np, base, key, 0, elements)
+    if base.size > MOST_READ:
+        return some_elements(base, elements, exact=False)
+    return _part_of_places(np, base, np.arange(base.size).reshape(base.shape)[key], 1)
+
+
+def taken_part(np: Any, base: Any, key: Any, axis: Any, elements: int) -> Part:
+    """Return the part of the rows along an axis that ``key`` selects; without an axis, of the elements."""
+    keys = np.asarray(key)
+    if keys.dtype.kind not in "iu" or keys.size > MOST_READ:
+        return some_elements(base, elements, exact=keys.dtype.kind == "b")
+    length = base.size if axis is None else base.shape[axis]
+    return _part_of_places(np, base, keys % length, base.size // length)
+
+
+def _part_of_places(np: Any, base: Any, places: Any, elements: int) -> Part:
+    distinct = np.unique(places)
+    return Part(float(distinct.size * elements * base.itemsize), Unknown((hash(distinct.tobytes()),)), True)

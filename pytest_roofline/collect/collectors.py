@@ -32,7 +32,7 @@ class Collectors:
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config, self.settings = config, settings
-        self.listed = scripts.read_listed(settings.scripts)
+        self.script_entries = scripts.read_scripts(settings.scripts)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(
@@ -55,9 +55,9 @@ class Collectors:
     def _collector(self, file: PythonFile, parent: pytest.Collector) -> ChildFile | None:
         path, settings = file.path, self.settings
         named = parent.session.isinitpath(path)  # on the command line
-        listed = scripts.find(self.listed, path, self.config.rootpath)
-        if listed is not None:
-            return scripts.Script.from_parent(parent, path=path, settings=settings, listed=listed)
+        entry = scripts.find_entry(self.script_entries, path, self.config.rootpath)
+        if entry is not None:
+            return scripts.Script.from_parent(parent, path=path, settings=settings, entry=entry)
         if task_dirs.is_task(path):
             return task_dirs.TaskDir.from_parent(parent, path=path, settings=settings)
         functions = file.reports() if named or any(fnmatch(path.name, pattern) for pattern in _BENCHES) else []

@@ -35,7 +35,7 @@ MOST = 10_000
 NO_RECORDS = "it ran and wrote no records in a known format (see roofline check list)"
 
 
-class Listed(NamedTuple):
+class ScriptEntry(NamedTuple):
     """A line of ``roofline_scripts``."""
 
     glob: str  # of the scripts
@@ -43,13 +43,13 @@ class Listed(NamedTuple):
     arguments: tuple[str, ...] = ()  # of their command line
 
 
-def read_listed(lines: Iterable[str]) -> tuple[Listed, ...]:
+def read_scripts(lines: Iterable[str]) -> tuple[ScriptEntry, ...]:
     """Parse lines of ``GLOB[::csv=PATTERN][::args=ARGUMENTS]``.
 
     Raises:
         pytest.UsageError: for any other line.
     """
-    listed = []
+    entries = []
     for line in lines:
         name, *parts = [part.strip() for part in str(line).split("::")]
         values = dict(part.split("=", 1) for part in parts if "=" in part)
@@ -59,22 +59,22 @@ def read_listed(lines: Iterable[str]) -> tuple[Listed, ...]:
             arguments = tuple(shlex.split(values.get("args", "")))
         except ValueError as error:
             raise pytest.UsageError(f"roofline: roofline_scripts: {line!r}: args: {error}") from None
-        listed.append(Listed(name, values.get("csv"), arguments))
-    return tuple(listed)
+        entries.append(ScriptEntry(name, values.get("csv"), arguments))
+    return tuple(entries)
 
 
-def find(listed: Iterable[Listed], path: Path, root: Path) -> Listed | None:
+def find_entry(entries: Iterable[ScriptEntry], path: Path, root: Path) -> ScriptEntry | None:
     """Return the first line whose glob matches the file's path under the root."""
     relative = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
-    return next((one for one in listed if matches(one.glob, relative)), None)
+    return next((one for one in entries if matches(one.glob, relative)), None)
 
 
 class Script(ChildFile):
     """The file of one script."""
 
-    def __init__(self, *, listed: Listed | None = None, **of_pytest: Any) -> None:
+    def __init__(self, *, entry: ScriptEntry | None = None, **of_pytest: Any) -> None:
         super().__init__(**of_pytest)
-        self.listed = listed or Listed("")
+        self.entry = entry or ScriptEntry("")
 
     def collect(self) -> Iterator[ChildItem]:
         yield ScriptItem.from_parent(self, name=self.path.stem)
@@ -86,7 +86,7 @@ class ScriptItem(ChildItem):
     def runtest(self) -> None:
         script = self.parent
         assert isinstance(script, Script)
-        _, pattern, arguments = script.listed
+        _, pattern, arguments = script.entry
         self.roofline_cases = []
         with scratch() as folder:
             out = folder / "out"

@@ -184,10 +184,10 @@ def _read_output(out: Path) -> _HarnessRun:
             incomplete = printable(why["why"])[:300] or "UT_HARNESS_INCOMPLETE"
         elif _RESULT.match(line):
             result = printable(line.strip())[:300]
-    listed = out.with_name("unittest.py")  # messages name this file
-    listed.write_text("\n".join(marked), encoding="utf-8")
+    transcript = out.with_name("unittest.py")  # messages name this file
+    transcript.write_text("\n".join(marked), encoding="utf-8")
     if any(map(CASES.match, marked)):
-        with open_source(listed) as source:
+        with open_source(transcript) as source:
             try:
                 records.update((record.name, record) for record in UNITTEST.read(source))
             except RefusedError as error:

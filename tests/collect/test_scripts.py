@@ -8,7 +8,7 @@ import pytest
 
 from pytest_roofline.collect import scripts
 from pytest_roofline.collect.collectors import PythonFile
-from pytest_roofline.collect.scripts import Listed, read_listed
+from pytest_roofline.collect.scripts import ScriptEntry, read_scripts
 from support.project import Project, Ran
 
 #: aiter's columns. (64*1024 + 1024*8192 + 64*8192) * 2 bytes in 6.4 us are 2.81 TB/s; 1.32 is what is printed.
@@ -154,9 +154,9 @@ def test_a_line_that_cannot_be_meant_is_a_usage_error(project: Project, line: st
 
 
 def test_the_parts_of_a_line() -> None:
-    assert read_listed(["a/*.py", "b.py::args=-m 1 '2 3'::csv={out}/x=*.csv"]) == (
-        Listed("a/*.py"),
-        Listed("b.py", "{out}/x=*.csv", ("-m", "1", "2 3")),
+    assert read_scripts(["a/*.py", "b.py::args=-m 1 '2 3'::csv={out}/x=*.csv"]) == (
+        ScriptEntry("a/*.py"),
+        ScriptEntry("b.py", "{out}/x=*.csv", ("-m", "1", "2 3")),
     )
 
 

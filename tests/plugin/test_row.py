@@ -1,0 +1,108 @@
+"""One row: what each gate says of it, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pytest_roofline.gate import TEST_KINDS, Gates, skipped_rows
+from pytest_roofline.row import Row, declaration_in, read_field, read_part
+from roofline_engine.check import Baseline, Check, Measurement, assess_measurement
+from roofline_engine.fields import Entry, note
+from roofline_engine.ops import work
+from roofline_engine.peaks import Peaks
+
+PEAKS = Peaks(product="x", hbm_bw_bytes_s=8e12, flops={"bf16": 2.5e15}, l2_bytes=3e7, confidence="high")
+GEMM = work("gemm", M=64, N=8192, K=8192, dtype="bf16")
+TIME = Measurement("user", 5e-5, 4.9e-5, 5.1e-5, 100, clock="device-event", cache="cold", notes=("by hand",))
+
+
+@pytest.fixture
+def row() -> Row:
+    """34 % of the memory roof, slower than its baseline."""
+    entry = assess_measurement(Entry(name="gemm", short_name="test_gemm", stage="B"), GEMM, TIME, PEAKS)
+    entry = entry._replace(notes=(note("one launch", "unit"), note("a remark", "remark")))
+    return Row(
+        nodeid="test_a.py::test_gemm",
+        entry=entry,
+        check=Check("regression", "takes 1.2 times as long", speedup=0.8, band=0.05),
+        device="x",
+        roof_s=1.7e-5,
+        work_source="marker",
+        engine="matrix",
+        measurement=TIME,
+        baseline=Baseline("previous", t_s=4e-5),
+    )
+
+
+def outcomes(
+    row: Row, *kinds: str, fail_under: float | None = None, min_pct: float | None = None
+) -> list[tuple[str, str, str]]:
+    found = Gates(frozenset(kinds), fail_under).evaluate(row, min_pct)
+    return [(outcome.gate, outcome.status, outcome.code) for outcome in found]
+
+
+def test_each_gate_that_was_asked_for_has_one_outcome(row: Row) -> None:
+    assert outcomes(row) == []
+    assert outcomes(row, *TEST_KINDS, fail_under=30, min_pct=50) == [
+        ("beyond_roof", "passed", ""),
+        ("unmodelled", "passed", ""),
+        ("exceeds_target", "passed", ""),
+        ("regression", "failed", ""),
+        ("infeasible", "passed", ""),
+        ("min_pct", "failed", ""),
+        ("fail_under", "passed", ""),
+    ]
+
+
+def test_the_first_failure_is_the_line_to_report(row: Row) -> None:
+    row = replace(row, gates=Gates(frozenset({"regression"}), 50).evaluate(row))
+    assert row.failed == "regression: takes 1.2 times as long"
+    assert row.without_failures().failed is None
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "code"),
+    [
+        ({"confidence": "low"}, "regression", "low_confidence"),
+        ({"confidence": "low"}, "fail_under", "low_confidence"),
+        ({"unknown_reason": "unvalidated_peak"}, "fail_under", "no_percent"),
+        ({"roofline_pct": None}, "fail_under", "no_percent"),
+        ({"roofline_pct": 0.9, "unknown_reason": "cache_resident"}, "fail_under", "no_percent"),
+        ({"unknown_reason": "infeasible", "confidence": "low"}, "infeasible", "low_confidence"),
+    ],
+)
+def test_a_gate_skips_what_it_cannot_judge(row: Row, change: dict[str, object], kind: str, code: str) -> None:
+    row = replace(row, entry=row.entry._replace(**change))  # type: ignore[arg-type]
+    row = replace(row, gates=Gates(frozenset({kind}), 50 if kind == "fail_under" else None).evaluate(row))
+    assert [(outcome.gate, outcome.status, outcome.code) for outcome in row.gates] == [(kind, "skipped", code)]
+    assert skipped_rows([row], [kind], code) == [row]
+
+
+def test_a_gate_without_a_roof_or_a_baseline_is_skipped(row: Row) -> None:
+    assert outcomes(replace(row, roof_s=None), "beyond_roof") == [("beyond_roof", "skipped", "no_roof")]
+    assert outcomes(replace(row, check=Check("not_checked")), "regression") == [("regression", "skipped", "no_baseline")]
+
+
+def test_a_row_survives_its_json(row: Row) -> None:
+    row = replace(row, gates=Gates(frozenset(TEST_KINDS), 50).evaluate(row))
+    assert Row.from_dict(json.loads(json.dumps(row.to_dict()))) == row
+
+
+def test_the_declaration_of_a_row_is_read_back(row: Row) -> None:
+    declaration = declaration_in({**row.to_dict(), "op": "quantise"})
+    assert declaration.work is not None
+    assert (declaration.source, declaration.stage, declaration.work.op) == ("marker", "B", "quantize")
+    assert (declaration.work.bytes, declaration.work.flops) == (GEMM.bytes, GEMM.flops)
+    with pytest.raises(ValueError, match=r"^work\.engine: is 'tensor', expected matrix or vector"):
+        declaration_in({**row.to_dict(), "work": {"engine": "tensor"}})
+
+
+def test_a_wrong_value_of_a_file_is_named(row: Row) -> None:
+    with pytest.raises(ValueError, match=r"^r.json: entries\.3\.t_s: Input should be a valid number"):
+        read_part(Measurement, {"source": "user", "t_s": "soon"}, "r.json: entries.3")
+    with pytest.raises(ValueError, match=r"^r.json: entries\.3\.stats\.median: Input should be a finite number"):
+        read_field(float, {"stats": {"median": float("inf")}}, "stats.median", "r.json: entries.3")
+    assert read_field(float, {"stats": None}, "stats.median") is None

@@ -51,10 +51,27 @@ def ratio(value: object) -> float | None:
 
 
 def build_row(
-    row: str, value: object, key: str, unit: str, work: tuple[Mapping[str, Any] | None, str] = (None, ""), **fields: Any
+    row: str,
+    value: object,
+    key: str,
+    unit: str,
+    work: tuple[Mapping[str, Any] | None, str] = (None, ""),
+    *,
+    baseline: tuple[str, float | None] = ("unknown", None),
+    clock: str = "device-event",
+    **fields: Any,
 ) -> RecordRow:
-    """Return the record of a row, refused without a time. ``work`` is its keywords, or None and the reason."""
-    fields.update(row=row, work=work[0], no_work=work[1])
+    """Return the record of a row, refused without a time.
+
+    Args:
+        row: its place in the file.
+        value: the time; ``key`` is its key and ``unit`` its unit.
+        work: the keywords of its work, or None and the reason.
+        baseline: its kind and its time.
+        clock: as of Measurement.
+        fields: other fields of the RecordRow.
+    """
+    fields.update(row=row, work=work[0], no_work=work[1], baseline_kind=baseline[0], baseline_t_s=baseline[1], clock=clock)
     try:
         return RecordRow(t_s=seconds(value, key, unit), placeholder_time=value == 1, **fields)
     except ValueError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -163,7 +162,7 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
     errors = [place for place in map(table.find, ("err1", "err2")) if place is not None]
     times = [place for place in map(table.find, ("us", "us1", "us2")) if place is not None]
     timing, part, right = table.timing("us", TIMES["us"], _RATES), _part(table), is_right(_MOST_WRONG_MOE)
-    rows: list[tuple[RecordRow, tuple[object, ...]]] = []
+    counts: dict[int, set[int]] = {}  # by record: the numbers of tokens with its time
     tokens: dict[tuple[object, ...], set[int]] = {}
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
@@ -183,27 +182,25 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
             **_TIMED,
         )
         key = (record.name, *(fields[place] for place in times), *(work[name] for name in work if name != "tokens"))
-        tokens.setdefault(key, set()).add(work["tokens"])
-        rows.append((record, key))
+        counts[id(record)] = tokens.setdefault(key, set())
+        counts[id(record)].add(work["tokens"])
         yield record
 
-    keys = iter(rows)
     for record in list(table.records(row)):
-        counts = tokens[next(keys)[1]] if record.work else set()
-        yield _mark_copied(record, counts) if len(counts) > 1 else record
+        if len(counts.get(id(record), ())) > 1:
+            _mark_copied(record, sorted(counts[id(record)], reverse=True))
+        yield record
 
 
-def _mark_copied(record: RecordRow, counts: set[int]) -> RecordRow:
+def _mark_copied(record: RecordRow, counts: list[int]) -> None:
     """Mark a row whose time is also printed for other numbers of tokens: its rates may be theirs."""
     assert record.work is not None
     tokens = record.work["tokens"]
-    text = f"the same time is printed for {{}} tokens, this row has {tokens}"
-    others = [
-        Mistake("accounting_unit", count / tokens, "compute", text.format(count))
-        for count in sorted(counts - {tokens}, reverse=True)
-    ]
-    note = f"the same time, to the last digit, is printed for {', '.join(map(str, sorted(counts)))} tokens"
-    return replace(record, known_mistakes=(*record.known_mistakes, *others), notes=(*record.notes, note))
+    for count in counts:
+        if count != tokens:
+            text = f"the same time is printed for {count} tokens, this row has {tokens}"
+            record.known_mistakes += (Mistake("accounting_unit", count / tokens, "compute", text),)
+    record.notes += (f"the same time, to the last digit, is printed for {', '.join(map(str, reversed(counts)))} tokens",)
 
 
 # Tables of op tests, CSV or Markdown, with columns such as ``ck us``, ``ck TFLOPS``, ``triton us``, or ``us`` alone. Each row

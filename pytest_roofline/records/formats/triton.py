@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -96,32 +95,27 @@ def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
 
 _MISSING = ("", "nan", "none", "null")
 _LIGER = ("kernel_name", "kernel_provider", "kernel_operation_mode", "metric_name", "metric_unit", "x_name", "x_value")
+_OURS = "liger"  # the start of Liger's own providers
 _Key = tuple[str, ...]
 _Params = Mapping[str, Any]
 
 
 def _read_liger(table: Table) -> Iterator[RecordRow]:
-    keys: list[tuple[_Key, str]] = []  # of the rows with a time: the sizes and the provider
+    keys: dict[int, tuple[_Key, str]] = {}  # of the records with a time: the sizes and the provider
     rows = list(table.records(_liger_row(table, keys)))
-    next_key = iter(keys)
-    timed = [(record, next(next_key) if record.t_s is not None else None) for record in rows]
-    others: dict[_Key, list[tuple[str, float]]] = {}
-    for record, key in timed:
-        if key is not None and record.t_s is not None and not _is_liger(key[1]):
-            others.setdefault(key[0], []).append((key[1], record.t_s))
-    for record, key in timed:
-        baselines = others.get(key[0]) if key is not None and _is_liger(key[1]) else None
-        if baselines:
-            provider, t_s = baselines[0]
-            record = replace(record, baseline_kind=kind_of_provider(provider), baseline_t_s=t_s)
+    baselines: dict[_Key, tuple[str, float | None]] = {}  # the first other provider of the same sizes
+    for record in rows:
+        sizes, provider = keys.get(id(record), ((), _OURS))
+        if not provider.startswith(_OURS):
+            baselines.setdefault(sizes, (kind_of_provider(provider), record.t_s))
+    for record in rows:
+        sizes, provider = keys.get(id(record), ((), ""))
+        if provider.startswith(_OURS) and sizes in baselines:
+            record.baseline_kind, record.baseline_t_s = baselines[sizes]
         yield record
 
 
-def _is_liger(provider: str) -> bool:
-    return provider.lower().startswith("liger")
-
-
-def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fields], Iterable[RecordRow]]:
+def _liger_row(table: Table, keys: dict[int, tuple[_Key, str]]) -> Callable[[str, Fields], Iterable[RecordRow]]:
     kernel, provider, mode, metric, unit, x_name, x_value = (table.place(name) for name in _LIGER)
     median, low, high = table.place("y_value_50"), table.find("y_value_20"), table.find("y_value_80")
     config, gpu, version = (table.find(name) for name in ("extra_benchmark_config_str", "gpu_name", "liger_version"))
@@ -145,9 +139,7 @@ def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fie
         work, no_work, timed_flops = _liger_work(
             fields[kernel], fields[mode], fields[x_name], fields[x_value], "{}" if config is None else fields[config]
         )
-        if t_s is not None:
-            keys.append((tuple(fields[at] for at in of_same_sizes), fields[provider]))
-        yield RecordRow(
+        record = RecordRow(
             row=where,
             name=name,
             work=work,
@@ -165,6 +157,9 @@ def _liger_row(table: Table, keys: list[tuple[_Key, str]]) -> Callable[[str, Fie
             refused_code="time",
             notes=("quartiles are the 20th and 80th percentile",) if has_spread else (),
         )
+        if t_s is not None:
+            keys[id(record)] = tuple(fields[at] for at in of_same_sizes), fields[provider].lower()
+        yield record
 
     return row
 

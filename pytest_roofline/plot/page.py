@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.resources import files
+from string import Template
 from typing import Any, NamedTuple
 
 from roofline_engine.fields import FIELDS
@@ -54,34 +55,34 @@ def page(chart: Chart, engine: str | None) -> str:
         lite = json.dumps(spec, separators=(",", ":"))
         pick = json.dumps(_pick(chart, wide), separators=(",", ":"))
         compiled = json.dumps(compiling.result(), separators=(",", ":"))
-    parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{html.escape(chart.title)}</title><style>{_style()}</style></head><body><main>",
-        f"<h1>{html.escape(chart.title)}</h1>",
-        _controls(engine is not None),
-        f'<div id="figure" data-drawing="wide">{_of(live["wide"])}</div>',
-        _sections(chart),
-        "</main>",
-    ]
+    scripts = []
     if "narrow" in live:
-        parts.append(f'<template id="narrow">{_of(live["narrow"])}</template>')
-        parts.append(f"<script>{_CHOOSE}</script>")
-    parts += [
-        _json("plotpress-pick", pick),
-        _json("roofline-page", data),
-        _json("roofline-vega-lite", lite),
-        _json("roofline-vega", compiled),
-    ]
+        scripts += [f'<template id="narrow">{_drawing(live["narrow"])}</template>', f"<script>{_CHOOSE}</script>"]
+    for name, text in (
+        ("plotpress-pick", pick),
+        ("roofline-page", data),
+        ("roofline-vega-lite", lite),
+        ("roofline-vega", compiled),
+    ):
+        scripts.append(_json(name, text))
     if engine is not None:
-        parts.append(f'<script type="text/plain" id="roofline-engine">{_inert(engine)}</script>')
-    parts.append(f"<script>{_asset('page.js')}</script>")
-    parts.append("<script>window.PLOTPRESS_OPTIONS=[];window.PLOTPRESS_OPTION_CONFIG={};</script>")
-    parts.append(f"<script>{live['wide'].script}</script></body></html>\n")
-    return "".join(parts)
+        scripts.append(f'<script type="text/plain" id="roofline-engine">{_inert(engine)}</script>')
+    scripts.append(f"<script>{_asset('page.js')}</script>")
+    scripts.append("<script>window.PLOTPRESS_OPTIONS=[];window.PLOTPRESS_OPTION_CONFIG={};</script>")
+    scripts.append(f"<script>{live['wide'].script}</script>")
+    return Template(_asset("page.html")).substitute(
+        policy=_POLICY,
+        title=html.escape(chart.title),
+        style=_style(),
+        live_links=_LIVE_LINKS if engine is not None else "",
+        figure=_drawing(live["wide"]),
+        listed=_listed(chart),
+        scripts="".join(scripts),
+    )
 
 
+_LIVE_LINKS = """<a id="vega-lite-live" href="#vega-lite-live" target="_blank">Vega-Lite live ↗</a>
+<a id="vega-live" href="#vega-live" target="_blank">Vega live ↗</a>"""
 #: Before plotpress' script reads the figure.
 _CHOOSE = (
     "if(matchMedia('(max-width:640px)').matches){var f=document.getElementById('figure');f.dataset.drawing='narrow';"
@@ -125,7 +126,7 @@ def _live(drawn: Drawing, layout: Layout) -> Live:
     return Live(svg, data, script)
 
 
-def _of(live: Live) -> str:
+def _drawing(live: Live) -> str:
     return live.svg + "".join(_json(name, text) for name, text in live.data.items() if name != "plotpress-pick")
 
 
@@ -139,34 +140,8 @@ def _inert(text: str) -> str:
     return re.sub(r"</(script)", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--")
 
 
-def _controls(live: bool) -> str:
-    links = [("vega-lite-json", "Vega-Lite JSON"), ("vega-json", "Vega JSON")]
-    if live:
-        links += [("vega-lite-live", "Vega-Lite live ↗"), ("vega-live", "Vega live ↗")]
-    anchors = "".join(f'<a id="{key}" href="#{key}" target="_blank">{text}</a>' for key, text in links)
-    snapshots = "".join(
-        f'<a id="figure-{kind}" href="#figure-{kind}" download="roofline.{kind}" title="the current view, with notes">'
-        f"{kind.upper()}</a>"
-        for kind in ("svg", "png")
-    )
-    return (
-        '<div id="controls" role="group" aria-label="filters">'
-        '<label hidden>dtype <select id="dtype"><option value="">all</option></select></label>'
-        '<label hidden>memory level <select id="level"><option value="">all</option></select></label>'
-        '<label hidden>share of time at least <input id="share" type="number" min="0" max="100" step="any" value="0"> %</label>'
-        '<label hidden>name <input id="search" type="search" size="14"></label>'
-        f'<span id="count" class="faint" aria-live="polite"></span>'
-        f'<nav id="links" aria-label="exports">{snapshots}{anchors}</nav></div>'
-    )
-
-
-def _sections(chart: Chart) -> str:
-    parts = [
-        '<section id="row" aria-live="polite"><h2>Picked kernel</h2><div id="row-content" class="empty">'
-        "Nothing is picked. Choose Point Picking, then a point; or a name in the list.</div></section>",
-        '<section id="kernels"><h2>Kernels</h2><table><thead><tr><th>kernel</th><th class="number">of roof</th>'
-        '<th class="number time">of time</th></tr></thead><tbody id="kernels-body"></tbody></table></section>',
-    ]
+def _listed(chart: Chart) -> str:
+    """Return the section with the excluded rows and the notes on the roofs."""
     rows = "".join(
         f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
         for one in chart.excluded[:200]
@@ -177,9 +152,7 @@ def _sections(chart: Chart) -> str:
         more = f" (the first 200 of {len(chart.excluded)})" if len(chart.excluded) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
         rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
-    if rows or notes:
-        parts.append(f'<section id="listed">{rows}{notes}</section>')
-    return "".join(parts)
+    return f'<section id="listed">{rows}{notes}</section>' if rows or notes else ""
 
 
 def _pick(chart: Chart, layout: Layout) -> dict[str, Any]:

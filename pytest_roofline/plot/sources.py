@@ -340,7 +340,7 @@ def _cell(value: object) -> object:
 
 @lru_cache(maxsize=1024)  # many rows share a note
 def _shorten_note(text: str) -> str:
-    return shorten(text, 600)
+    return shorten(text, 400)
 
 
 # A report of a run or an artifact of ``analyze``: the engine's own percentages and roofs.

@@ -65,7 +65,7 @@ def files_of(folder: Path) -> set[str]:
     return {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".css", ".js") or path.name == "py.typed"
+        if path.suffix in (".py", ".css", ".html", ".js") or path.name == "py.typed"
     }
 
 

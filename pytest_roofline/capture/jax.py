@@ -391,7 +391,7 @@ def _dot(eqn: Any, trace: OpTrace, platform: str) -> Work:
 
 
 def _convolution(eqn: Any, trace: OpTrace, platform: str) -> Work:
-    """2 x outputs x inputs of a group x taps, as the engine counts it: taps in the padding too."""
+    """Count 2 x outputs x inputs of a group x taps, as the engine does: taps in the padding too."""
     source, weight = (variable.aval for variable in eqn.invars)
     out, params = eqn.outvars[0].aval, eqn.params
     if set(params["lhs_dilation"]) - {1} or "complex" in str(out.dtype):
@@ -414,7 +414,7 @@ def _convolution(eqn: Any, trace: OpTrace, platform: str) -> Work:
 
 
 def _pallas(eqn: Any, trace: OpTrace) -> OpTrace:
-    """A Pallas kernel is what its author estimates; its body is written for one block of a grid."""
+    """Take the estimate of a Pallas kernel's author; the body of the kernel is written for one block of a grid."""
     params = eqn.params
     name = params.get("name") or getattr(params.get("debug"), "func_name", "") or "pallas_call"
     notes = (INTERPRETED,) if params.get("interpret") else ()

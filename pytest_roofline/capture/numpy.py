@@ -446,7 +446,7 @@ _PRODUCTS = ("matmul", "vecdot", "matvec", "vecmat")
 
 
 def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any], options: Mapping[str, Any]) -> OpSpec:
-    """A call, reduction, accumulation or outer product of a universal function."""
+    """Return the spec of a call, reduction, accumulation or outer product of a universal function."""
     if getattr(ufunc, "signature", None) is not None:
         is_known = ufunc.__name__ in _PRODUCTS and method == "__call__" and not {"axes", "axis"} & set(options)
         return product(ufunc.__name__, reads[0], reads[-1], _size(writes), _dtype(writes, reads)) if is_known else UNKNOWN
@@ -463,7 +463,7 @@ def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any
 
 
 def elementwise(reads: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
-    """One FLOP per written element, if one of the types is a float."""
+    """Count one FLOP per written element, if one of the types is a float."""
     arrays = (*reads, *writes)
     numel = max((array.size for array in writes), default=0) or max((array.size for array in reads), default=1)
     parameters = {"numel": numel, "inputs": len(reads), "outputs": max(len(writes), 1), "dtype": _dtype(writes, reads)}
@@ -477,7 +477,7 @@ def reduce(source: Any, writes: Sequence[Any], results: int | None = None) -> Op
 
 
 def move(out: Any) -> OpSpec:
-    """Elements are moved, nothing is computed: bytes of any type."""
+    """Move elements, as bytes of any type; nothing is computed."""
     if out.dtype.hasobject:
         return OpSpec(None, notes=(note("the bytes of objects are unknown"),))
     cols = out.shape[-1] if out.ndim else 1
@@ -485,20 +485,20 @@ def move(out: Any) -> OpSpec:
 
 
 def product(name: str, a: Any, b: Any, results: int, dtype: str) -> OpSpec:
-    """``matmul`` and the like, over stacks of matrices."""
+    """Model ``matmul`` and the like, over stacks of matrices."""
     m = a.shape[-2] if name in ("matmul", "matvec") and a.ndim > 1 else 1
     n = b.shape[-1] if name in ("matmul", "vecmat") and b.ndim > 1 else 1
     return _gemm(a, b, m, n, a.shape[-1], max(results // (m * n), 1), dtype)
 
 
 def contraction(a: Any, b: Any, results: int, dtype: str) -> OpSpec:
-    """``dot``, ``inner``, ``vdot``, ``tensordot``, ``outer``: M x K and K x N elements make M x N."""
+    """Model ``dot``, ``inner``, ``vdot``, ``tensordot``, ``outer``: M x K and K x N elements make M x N."""
     k = max(math.isqrt(a.size * b.size // max(results, 1)), 1)
     return _gemm(a, b, a.size // k, b.size // k, k, 1, dtype)
 
 
 def einsum(subscripts: str, operands: Sequence[Any], results: int, dtype: str) -> OpSpec:
-    """Of two operands with indices of a batch, of rows, of columns, or summed."""
+    """Model two operands whose indices are of a batch, of rows, of columns, or summed."""
     given, arrow, out = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
     if "." in subscripts or len(terms) != len(operands) or any(len(set(term)) != len(term) for term in terms):

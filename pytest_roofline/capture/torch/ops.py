@@ -80,7 +80,7 @@ Builder = Callable[[Call], OpSpec]
 
 
 def elementwise(call: Call) -> OpSpec:
-    """A map: each of its tensors once."""
+    """Count each tensor of a map once."""
     out = call.writes[0]
     numel, inputs, outputs = out.numel(), len(call.reads), len(call.writes)
     if outputs > 1:
@@ -93,7 +93,7 @@ def elementwise(call: Call) -> OpSpec:
 
 
 def move(call: Call) -> OpSpec:
-    """A copy or a transpose: nothing is computed."""
+    """Move elements, as a copy or a transpose: nothing is computed."""
     out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
     is_transposed = out.shape == source.shape and _order(out) != _order(source)
     return OpSpec("transpose" if is_transposed else "copy", _rows(out, source), exact=True)
@@ -111,13 +111,13 @@ def _rows(out: Any, source: Any, cols: int | None = None) -> dict[str, Any]:
 
 
 def copy_elements(call: Call, numel: int) -> OpSpec:
-    """``numel`` elements written, nothing computed."""
+    """Write ``numel`` elements; nothing is computed."""
     out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
     return OpSpec("copy", {"rows": 1, "cols": max(numel, 1), "dtype": source.dtype, "out_dtype": out.dtype}, exact=True)
 
 
 def copy_lists(call: Call) -> OpSpec:
-    """Lists of tensors written, nothing computed."""
+    """Write lists of tensors; nothing is computed."""
     return copy_elements(call, sum(tensor.numel() for tensor in call.writes))
 
 
@@ -135,7 +135,7 @@ def reduce(call: Call) -> OpSpec:
 
 
 def reduce_lists(call: Call) -> OpSpec:
-    """One norm of each tensor of a list."""
+    """Take one norm of each tensor of a list."""
     return _reduce(1, sum(tensor.numel() for tensor in call.reads), call.reads[0], call.writes[0])
 
 
@@ -168,7 +168,7 @@ def _norm(op: str, source: Any, out: Any, shape: Sequence[int], parameters: Sequ
 
 
 def group_norm(call: Call) -> OpSpec:
-    """Groups are rows; the weights are per channel, so the bytes are those of the tensors."""
+    """Treat groups as rows; the weights are per channel, so the bytes are those of the tensors."""
     source, out = call["input"], call.writes[0]
     groups = call.get("group", 1) * source.shape[0]
     weights = sum(call.get(name) is not None for name in ("weight", "bias"))
@@ -217,7 +217,7 @@ _COMPLEX = OpSpec(None, notes=(note("complex products have no model"),))
 
 
 def gemm(a: Any, b: Any, out: Any, *, m: int, n: int, k: int, batch: int = 1, addend: Any = None) -> OpSpec:
-    """``batch`` products of an m x k and a k x n matrix; ``addend``: a matrix or a bias that is added."""
+    """Multiply ``batch`` pairs of an m x k and a k x n matrix; ``addend``: a matrix or a bias that is added."""
     if out.dtype.is_complex:
         return _COMPLEX
     parameters: dict[str, Any] = {"M": m, "N": n, "K": k, "batch": batch, "dtype": matrix_dtype(a), "out_dtype": out.dtype}
@@ -229,7 +229,7 @@ def gemm(a: Any, b: Any, out: Any, *, m: int, n: int, k: int, batch: int = 1, ad
 
 
 def product(first: str, second: str, added: str = "") -> Builder:
-    """Of two matrices or two batches of them; a vector is a matrix with one row or column."""
+    """Multiply two matrices or two batches of them; a vector is a matrix with one row or column."""
 
     def build(call: Call) -> OpSpec:
         a, b = call[first], call[second]
@@ -271,7 +271,7 @@ def convolution(call: Call) -> OpSpec:
 
 
 def _convolution(call: Call, source: Any, weight: Any, out: Any, direction: str) -> OpSpec:
-    """Of the convolution with this input and output; a transposed one is the product by data."""
+    """Model the convolution with this input and output; a transposed convolution is the product by data."""
     if source.dtype.is_complex:
         return _COMPLEX
     dims = weight.dim() - 2
@@ -324,7 +324,7 @@ def convolution_backward(call: Call) -> list[OpSpec]:
 
 
 def attention(call: Call) -> OpSpec:
-    """Scaled dot-product attention. One query is a step of decoding."""
+    """Model scaled dot-product attention. One query is a step of decoding."""
     q, k, v = call["query"], call["key"], call["value"]
     sizes = _attention_sizes(q, k, v, causal=bool(call.get("is_causal", False)))
     mask = _mask(call)
@@ -406,7 +406,7 @@ def _with_heads(tensor: Any) -> tuple[int, ...]:
 
 
 def pool(dims: int) -> Builder:
-    """One FLOP per element of a window, as for ``reduce``; positions that no window meets are not read."""
+    """Count one FLOP per element of a window, as ``reduce`` does; positions that no window meets are not read."""
 
     def build(call: Call) -> OpSpec:
         source, out = call["self"], call.writes[0]
@@ -421,7 +421,7 @@ def pool(dims: int) -> Builder:
 
 
 def adaptive_pool(call: Call) -> OpSpec:
-    """Window i of n over an axis of s positions goes from floor(i s / n) to ceil((i + 1) s / n)."""
+    """Count the elements of all windows: window i of n over s positions goes from floor(i s / n) to ceil((i + 1) s / n)."""
     source, out = call["self"], call.writes[0]
     sizes = call["output_size"]
     elements = math.prod(source.shape[: -len(sizes)])
@@ -440,7 +440,7 @@ def _nbytes(tensor: Any) -> int:
 
 
 def find_rows(dim: str | int, index: str) -> PartFinder:
-    """Along one dimension; ``dim``: its name among the arguments, or its number."""
+    """Find rows along one dimension; ``dim``: its name among the arguments, or its number."""
 
     def find(call: Call, table: Any) -> Part:
         if not table.dim():
@@ -452,7 +452,7 @@ def find_rows(dim: str | int, index: str) -> PartFinder:
 
 
 def find_elements(call: Call, table: Any) -> Part:
-    """Of ``gather`` and ``scatter``: along ``dim`` by the index, along other dimensions by its own place."""
+    """Find the elements of ``gather`` and ``scatter``: along ``dim`` by the index, elsewhere by the place in the index."""
     if not table.dim():
         return _all(table)
     index, axis, dims = call["index"], call["dim"] % table.dim(), range(table.dim())
@@ -464,7 +464,7 @@ def find_elements(call: Call, table: Any) -> Part:
 
 
 def find_flat(call: Call, table: Any) -> Part:
-    """Of ``take`` and ``put``, which see their table as one row."""
+    """Find the elements of ``take`` and ``put``, which see their table as one row."""
     index = call["index"]
     if not table.is_contiguous():
         return Part(float(min(index.numel() * table.element_size(), _nbytes(table))), unknown_view(), False)
@@ -589,7 +589,7 @@ def scatter(find: PartFinder, source: str = "", *, adds: bool = False) -> Builde
 
 
 def masked_scatter(call: Call) -> OpSpec:
-    """As many of the values, from the first on, as the mask has places."""
+    """Write as many of the values, from the first on, as the mask has places."""
     spec, source = scatter(find_masked)(call), call["source"]
     part = find_masked(call, call["self"])
     nbytes = int(part.nbytes) // call["self"].element_size() * source.element_size()
@@ -597,14 +597,14 @@ def masked_scatter(call: Call) -> OpSpec:
 
 
 def slice_scatter(call: Call) -> OpSpec:
-    """A copy with one part from another tensor."""
+    """Copy a table with one part from another tensor."""
     table, source = call["self"], call["src"]
     unchanged = Part(float((table.numel() - source.numel()) * table.element_size()), unknown_view(), True)
     return copy_elements(call, call.writes[0].numel())._replace(parts={id(table): unchanged})
 
 
 def nll_loss(call: Call) -> OpSpec:
-    """One of each row's log-probabilities, by the target; an ignored row has none."""
+    """Take one of each row's log-probabilities, by the target; an ignored row has none."""
     scores, target = call["self"], call["target"]
     can_read = call.can_read(target)
     rows = int((target != call.get("ignore_index", -100)).sum()) if can_read else target.numel()

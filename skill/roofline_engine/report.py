@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
@@ -36,36 +35,27 @@ def markdown(report: Report) -> str:
 
 
 def code(name: str, *, longest: int = 400) -> str:
-    """A name as an inline code span, cut when it is very long."""
+    """Return a name as an inline code span, cut when it is very long."""
     shown = printable(name[: 2 * longest]).replace("`", "'")
     return f"`{shown}`" if len(shown) <= longest else f"`{shown[: longest - 3]}...`"
 
 
 def _label(entry: Entry) -> str:
     """A name short enough for a table; the number next to it separates two equal ones."""
-    return _short(entry.short_name)
-
-
-@lru_cache(maxsize=2**16)  # each is shown in four places
-def _short(name: str) -> str:
-    return code(name, longest=44)
+    return code(entry.short_name, longest=44)
 
 
 _ESCAPES = {ord(mark): "\\" + mark for mark in "\\`*|<>[]"}
 
 
-_MARKS = frozenset(map(chr, _ESCAPES))
-
-
 def text(line: str) -> str:
-    """Free text with Markdown and HTML escaped."""
-    shown = printable(line)
-    return shown if _MARKS.isdisjoint(shown) else shown.translate(_ESCAPES)
+    """Return free text with Markdown and HTML escaped."""
+    return printable(line).translate(_ESCAPES)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns also line up in a terminal; the first row is the head."""
-    rows = [[cell.replace("|", "\\|") if "|" in cell else cell for cell in row] for row in rows]
+    """Return a Markdown table whose columns also line up in a terminal; the first row is the head."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     line = "| " + " | ".join(f"{{:<{width}}}" for width in widths) + " |"
     lines = [line.format(*row) for row in rows]
@@ -103,15 +93,10 @@ def _device(peaks: Peaks) -> str:
 
 
 def _percent(fraction: float | None, span: Sequence[float] | None = None) -> str:
-    if fraction is None:
-        return "-"
-    shown = f"{100 * fraction:.1f} %"
-    if span and f"{100 * span[0]:.1f}" != f"{100 * span[1]:.1f}":
-        shown += f" ({100 * span[0]:.1f} to {100 * span[1]:.1f})"
-    return shown
+    return _range(fraction and 100 * fraction, span and [100 * end for end in span], ".1f", " %")
 
 
-def _spread(value: float | None, span: Sequence[float] | None, fmt: str, unit: str) -> str:
+def _range(value: float | None, span: Sequence[float] | None, fmt: str, unit: str) -> str:
     if value is None:
         return "-"
     shown = format(value, fmt) + unit
@@ -122,7 +107,7 @@ def _spread(value: float | None, span: Sequence[float] | None, fmt: str, unit: s
 
 def _speedup(entry: Entry) -> str:
     digits = ".3f" if (entry.attainable_speedup or 0) < 2 else ".2f"
-    return _spread(entry.attainable_speedup, entry.attainable_speedup_range, digits, "x")
+    return _range(entry.attainable_speedup, entry.attainable_speedup_range, digits, "x")
 
 
 def _verdict(entry: Entry) -> str:
@@ -137,7 +122,7 @@ def _verdict(entry: Entry) -> str:
 def _verdicts(entries: Sequence[Entry]) -> str:
     rows = [["#", "kernel", "GPU time", "verdict", "roof", "% roof", "limiter", "headroom", "end to end", "route"]]
     for number, entry in enumerate(entries, 1):
-        gain = _spread(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %")
+        gain = _range(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %")
         ratio = entry.roofline_pct_raw if entry.suspect else entry.roofline_pct
         rows.append(
             [
@@ -190,15 +175,14 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
         lines.append(f"full name: {code(entry.name)}")
     facts = []
     if entry.t_ms is not None:
-        unit = (
-            f", {entry.launches_per_unit:g} launches a unit: {show(entry, 't_unit_ms')}" if entry.launches_per_unit != 1 else ""
-        )
+        launches = entry.launches_per_unit
+        unit = f", {launches:g} launches a unit: {show(entry, 't_unit_ms')}" if launches != 1 else ""
         facts.append(f"time: {show(entry, 't_ms')} a launch, {entry.regime}{unit}")
     if entry.bytes_est is not None and entry.flops_est is not None:
-        moved = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
+        work = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
         if entry.arithmetic_intensity is not None:
-            moved += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {_or_unknown(entry.ridge_point)}"
-        facts.append(moved)
+            work += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {_or_unknown(entry.ridge_point)}"
+        facts.append(work)
     if entry.achieved_bw_bytes_s is not None and entry.achieved_flops is not None:
         facts.append(
             f"achieved: {quantity(entry.achieved_bw_bytes_s, 'B/s')} ({_percent(entry.hbm_util)} of peak) and "

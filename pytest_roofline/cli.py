@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 
 from roofline_engine import cli
 from roofline_engine.cli import Command
@@ -16,49 +18,18 @@ def main() -> int:
     return cli.main(prog="roofline", more=_COMMANDS, output=TerminalOutput())
 
 
-# Each command is imported when it runs: some load pytest, pydantic, numpy or the figure.
+def _lazy(module: str, function: str = "configure") -> Callable[[ArgumentParser], object]:
+    """Import a command's module when the command runs: some load pytest, pydantic, numpy or the figure."""
+    return lambda parser: getattr(importlib.import_module(module, __package__), function)(parser)
 
 
-def _annotate(parser: ArgumentParser) -> None:
-    from . import annotate
-
-    annotate.configure(parser)
-
-
-def _check(parser: ArgumentParser) -> None:
-    from .records import check
-
-    check.configure(parser)
-
-
-def _ledger_show(parser: ArgumentParser) -> None:
-    from .ledger import command
-
-    command.configure_show(parser)
-
-
-def _ledger_import(parser: ArgumentParser) -> None:
-    from .ledger import command
-
-    command.configure_import(parser)
-
-
-def _ledger_calibrate(parser: ArgumentParser) -> None:
-    from .ledger import command
-
-    command.configure_calibrate(parser)
-
-
-def _measure(parser: ArgumentParser) -> None:
-    from .ceilings import command
-
-    command.configure(parser)
-
-
-def _plot(parser: ArgumentParser) -> None:
-    from .plot import output
-
-    output.configure(parser)
+_annotate = _lazy(".annotate")
+_check = _lazy(".records.check")
+_ledger_show = _lazy(".ledger.command", "configure_show")
+_ledger_import = _lazy(".ledger.command", "configure_import")
+_ledger_calibrate = _lazy(".ledger.command", "configure_calibrate")
+_measure = _lazy(".ceilings.command")
+_plot = _lazy(".plot.output")
 
 
 def _schema(parser: ArgumentParser) -> None:
@@ -81,7 +52,11 @@ def _print_schema(options: Namespace) -> int:
 _EXITS_OF_A_GATE = "0 done, 1 a gate failed, 2 bad usage or unreadable input"
 _COMMANDS = (
     Command(
-        "annotate", "turn a stored pytest-benchmark JSON into the report of a run", _annotate, "run.json", _EXITS_OF_A_GATE
+        "annotate",
+        "turn a stored pytest-benchmark JSON into the report of a run",
+        _annotate,
+        "run.json",
+        _EXITS_OF_A_GATE,
     ),
     Command(
         "check",
@@ -91,10 +66,28 @@ _COMMANDS = (
         "0 done, 1 --fail-on applies, 2 bad usage or unreadable input",
     ),
     Command("ledger", "compare predicted with actual speedups over time"),
-    Command("ledger show", "print realized over predicted speedups, and what to expect of the next", _ledger_show),
+    Command(
+        "ledger show",
+        "print realized over predicted speedups, and what to expect of the next",
+        _ledger_show,
+    ),
     Command("ledger import", "add the pairs of a CSV", _ledger_import, "pairs.csv"),
-    Command("ledger calibrate", "propose target_eff values from what kernels reached", _ledger_calibrate, "--out targets.json"),
-    Command("plot", "draw the roofline figure of a report, an artifact or a table", _plot, "report.json -o figure.html"),
+    Command(
+        "ledger calibrate",
+        "propose target_eff values from what kernels reached",
+        _ledger_calibrate,
+        "--out targets.json",
+    ),
+    Command(
+        "plot",
+        "draw the roofline figure of a report, an artifact or a table",
+        _plot,
+        "report.json -o figure.html",
+    ),
     Command("schema", "print the JSON Schema of a record or a document", _schema, "report"),
-    Command("peaks measure", "measure this machine's CPU: bandwidth by level of memory, compute ceilings", _measure),
+    Command(
+        "peaks measure",
+        "measure this machine's CPU: bandwidth by level of memory, compute ceilings",
+        _measure,
+    ),
 )

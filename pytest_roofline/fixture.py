@@ -27,7 +27,7 @@ class Sample:
     """One measurement of a test."""
 
     declaration: Declaration | None  # what the fixture had declared by then
-    measurement: Measurement
+    measurement: Measurement | None  # None for a benchmark that took no time
     baseline: Baseline | None = None
     device_kind: str | None = None  # where the arrays are: cpu or gpu
     captured: CapturedWork | None = None  # the work of one more call, where nothing declares it

@@ -21,47 +21,22 @@ _MARKER = (
 )
 #: Name, metavar, help.
 _OPTIONS = (
-    (
-        "device",
-        "NAME",
-        "device that the tests run on: a product (MI355X), an architecture (gfx950), cpu, or auto (default: auto, the device "
-        "of each test's arrays)",
-    ),
-    (
-        "peaks",
-        "PATH",
-        "use this peak table, or the ceilings that another tool measured (default: the table that comes with the package)",
-    ),
+    ("device", "NAME", "product (MI355X), architecture (gfx950), cpu, or auto: that of each test's arrays (default: auto)"),
+    ("peaks", "PATH", "another peak table, or ceilings that another tool measured (default: the package's table)"),
     ("predictions", "PATH", "compare speedups with the predictions in this profile_roofline.json (default: none)"),
-    (
-        "baseline",
-        "PATH",
-        "compute speedups over the times in this file: pytest-benchmark JSON or an earlier JSON report (default: none)",
-    ),
+    ("match", "FILE", "TOML: globs of nodeids to names of predictions (default: match by name)"),
+    ("baseline", "PATH", "compute speedups over the times in a pytest-benchmark JSON or a JSON report (default: none)"),
     (
         "report",
         "TYPE[:DEST]",
-        "write a report: term, github, json:FILE, md:FILE, or the figure as html:FILE, svg:FILE, png:FILE, pdf:FILE, "
-        "vl.json:FILE, vg.json:FILE; repeatable, an empty TYPE turns term off (default: term)",
+        "write a report: term, github, json:FILE, md:FILE, or the figure as html, svg, png, pdf, vl.json or vg.json:FILE; "
+        "repeatable, an empty TYPE turns term off (default: term)",
     ),
-    (
-        "fail-on",
-        "KIND[,KIND]",
-        "fail a test whose row is one of beyond_roof, exceeds_target, infeasible, regression, unmodelled (default: none)",
-    ),
+    ("fail-on", "KIND[,KIND]", "fail beyond_roof, exceeds_target, infeasible, regression or unmodelled (default: none)"),
     ("fail-under", "PCT", "fail a test that reaches less than this percent of its roof, 1 to 100 (default: no limit)"),
     ("ledger", "PATH", "append the predicted and the actual speedup of each row to this ledger (default: none)"),
-    (
-        "capture",
-        "auto|off",
-        "auto: run each benchmark without declared work once more to infer its bytes and FLOPs; off: never (default: auto)",
-    ),
-    (
-        "match",
-        "FILE",
-        "match tests with predictions by this TOML file: globs of nodeids to names of predictions (default: match by name)",
-    ),
-    ("time", "GLOB", "in tests whose nodeid matches, measure the callable that the marker names with time= (default: none)"),
+    ("capture", "auto|off", "run a benchmark without declared work once more to infer bytes and FLOPs (default: auto)"),
+    ("time", "GLOB", "measure the callable that the marker names with time=, in tests that match (default: none)"),
 )
 #: Name, type, help. An option of the same name wins.
 _INI_KEYS = (

@@ -27,7 +27,7 @@ from .capture.watching import CaptureResult, uses_clock_or_modes, watch_devices,
 from .collect.collectors import Collectors
 from .collect.functions import ProblemItem
 from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
-from .declare import Declaration, is_baseline, matches, read_declaration
+from .declare import is_baseline, matches, read_declaration
 from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .fixture import Recorder
@@ -175,11 +175,12 @@ class Session:
         report = yield
         errors = []
         for node in report.result or ():
-            marker = node.get_closest_marker("roofline") if isinstance(node, pytest.Function) else None
-            if marker is None or not isinstance(node, pytest.Function):
+            if not isinstance(node, pytest.Function) or (marker := node.get_closest_marker("roofline")) is None:
                 continue
             try:
-                _check_marker(node, marker)
+                if marker.args:
+                    raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
+                read_declaration(marker.kwargs, parameters(node), "marker")
             except ValueError as error:
                 errors.append(f"{node.nodeid}: roofline marker: {error}")
         if errors:
@@ -415,36 +416,25 @@ def shielded(
 
     fallback: what the block gets when the context cannot be entered. An exception of the block itself propagates.
     """
-    context: AbstractContextManager[T] = nullcontext(fallback)
+    context: AbstractContextManager[Any] = nullcontext()
     try:
         entered = make()
-        value = entered.__enter__()
-        context = entered
+        value, context = entered.__enter__(), entered
     except Exception as error:
         report_error(error)
         value = fallback
+    raised: BaseException | None = None
     try:
         yield value
     except BaseException as error:
-        _leave(context, error, report_error)
+        raised = error
         raise
-    _leave(context, None, report_error)
-
-
-def _leave(
-    context: AbstractContextManager[Any], error: BaseException | None, report_error: Callable[[Exception], object]
-) -> None:
-    try:
-        context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
-    except Exception as fault:
-        if fault is not error:
-            report_error(fault)
-
-
-def _check_marker(item: pytest.Function, marker: pytest.Mark) -> Declaration:
-    if marker.args:
-        raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-    return read_declaration(marker.kwargs, parameters(item), "marker")
+    finally:
+        try:
+            context.__exit__(type(raised) if raised else None, raised, raised.__traceback__ if raised else None)
+        except Exception as error:
+            if error is not raised:
+                report_error(error)
 
 
 def _timed_name(item: pytest.Item) -> Any:

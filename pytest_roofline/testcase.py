@@ -110,19 +110,7 @@ class Cases:
             nodeid = f"{item.nodeid}#{number}" if len(samples) > 1 else item.nodeid
             # A declaration between two measurements belongs to the second.
             by_then = fixture_call if sample.declaration is None and len(samples) == 1 else sample.declaration
-            declaration, problem = self._declaration(item, by_then, sample.captured)
-            cases.append(
-                self._case(
-                    item,
-                    declaration,
-                    problem,
-                    sample.measurement,
-                    kind=sample.device_kind,
-                    baseline=sample.baseline,
-                    nodeid=nodeid,
-                    captured=sample.captured,
-                )
-            )
+            cases.append(self._case(item, nodeid, *self._declaration(item, by_then, sample.captured), sample))
         return cases
 
     def _benchmark_case(
@@ -135,17 +123,17 @@ class Cases:
             measurement = self._benchmark_time(fixture, codspeed_before)
         except ValueError as error:  # the suite's own timer gives no time
             measurement, problem = None, str(error)
-        if measurement is None:
-            recorded = declare.read_properties(item.user_properties)
-            if recorded is not None:
-                t_s, keywords = recorded
-                measurement = Measurement("user", t_s)
-                if declaration.work is None or declaration.source in ("captured", "names"):
-                    declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
+        recorded = declare.read_properties(item.user_properties) if measurement is None else None
+        if recorded is not None:
+            t_s, keywords = recorded
+            measurement = Measurement("user", t_s)
+            if declaration.work is None or declaration.source in ("captured", "names"):
+                declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
         if measurement is None and fixture is None and declaration.work is None:
             return []
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
-        case = self._case(item, declaration, problem, measurement, kind=kind, captured=captured)
+        sample = Sample(None, measurement, device_kind=kind, captured=captured)
+        case = self._case(item, item.nodeid, declaration, problem, sample)
         return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
 
     def _complete(
@@ -155,7 +143,6 @@ class Cases:
 
         captured: the work of the call that was timed.
         """
-        path, line, _ = item.location
         nodeid = f"{item.nodeid}[{case.nodeid}]" if case.nodeid else item.nodeid
         declaration, problem = declare.merge(test_declaration, case.declaration), case.problem
         if declaration.work is None:
@@ -167,58 +154,41 @@ class Cases:
             declaration, problem = declare.merge(other, declaration), other_problem or problem
         if declaration.work is None and captured is not None:
             declaration, problem = _add_captured(declaration, problem, captured)
-        earlier = self.baselines.get(nodeid) if case.baseline is None else None
-        return dataclasses.replace(
-            case,
-            nodeid=nodeid,
-            declaration=declaration,
-            measurement=None if watching.ran_in_interpreter(captured) else case.measurement,
-            problem=problem,
-            baseline=earlier.baseline if earlier else case.baseline,
-            baseline_device=earlier.device if earlier else None,
-            path=path,
-            line=(line or 0) + 1,
-        )
+        measurement = None if watching.ran_in_interpreter(captured) else case.measurement
+        case = dataclasses.replace(case, nodeid=nodeid, declaration=declaration, measurement=measurement, problem=problem)
+        return self._locate(item, case)
 
-    def _case(
-        self,
-        item: pytest.Item,
-        declaration: Declaration,
-        problem: str,
-        measurement: Measurement | None,
-        *,
-        kind: str | None,
-        baseline: Baseline | None = None,
-        nodeid: str = "",
-        captured: CapturedWork | None = None,
-    ) -> Case:
-        if watching.has_no_kernel_time(captured):
-            measurement = None
-        path, line, _ = item.location
-        name, nodeid = group(item), nodeid or item.nodeid
-        params = dict(parameters(item))
-        earlier = self.baselines.get(nodeid) if baseline is None else None
-        if baseline is None and earlier is not None:
-            baseline = earlier.baseline
-        elif baseline is None and name is not None and not declaration.baseline:
-            baseline = _pick_baseline(list(self._group_baselines.get(name, {}).values()), params, declaration, kind)
-        if declaration.baseline and name is not None and measurement is not None:
-            own = Baseline(declaration.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
-            self._group_baselines.setdefault(name, {})[nodeid] = GroupBaseline(own, params, declaration, kind)
-        return Case(
+    def _case(self, item: pytest.Item, nodeid: str, declaration: Declaration, problem: str, sample: Sample) -> Case:
+        measurement = None if watching.has_no_kernel_time(sample.captured) else sample.measurement
+        name, kind = group(item), sample.device_kind
+        case = Case(
             nodeid=nodeid,
             test=_function_name(item),
             declaration=declaration,
             measurement=measurement,
-            baseline=baseline,
-            baseline_device=earlier.device if earlier else None,
+            baseline=sample.baseline,
             device_kind=kind,
             problem=problem,
-            launched=captured.kernels if captured is not None else (),
+            launched=sample.captured.kernels if sample.captured is not None else (),
             group=name,
-            path=path,
-            line=(line or 0) + 1,
         )
+        case = self._locate(item, case)
+        if name is None:
+            return case
+        params, siblings = dict(parameters(item)), self._group_baselines.setdefault(name, {})
+        if case.baseline is None and not declaration.baseline:
+            case = dataclasses.replace(case, baseline=_pick_baseline(list(siblings.values()), params, declaration, kind))
+        if declaration.baseline and measurement is not None:
+            own = Baseline(declaration.baseline_kind, t_s=measurement.t_s, spread=measurement.spread, source=nodeid)
+            siblings[nodeid] = GroupBaseline(own, params, declaration, kind)
+        return case
+
+    def _locate(self, item: pytest.Item, case: Case) -> Case:
+        """Add the place of the test in its file, and its earlier time where the case has no baseline of its own."""
+        path, line, _ = item.location
+        earlier = self.baselines.get(case.nodeid) if case.baseline is None else None
+        case = dataclasses.replace(case, path=path, line=(line or 0) + 1)
+        return case if earlier is None else dataclasses.replace(case, baseline=earlier.baseline, baseline_device=earlier.device)
 
     def _declaration(
         self, item: pytest.Item, fixture_call: Declaration | None, captured: CapturedWork | None

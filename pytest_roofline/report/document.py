@@ -131,18 +131,8 @@ class Document:
 
 
 _JUNIT_FIELDS = (
-    "op",
-    "dtype",
-    "bytes_est",
-    "flops_est",
-    "t_unit_ms",
-    "roofline_pct",
-    "bound_type",
-    "attainable_speedup",
-    "headroom_class",
-    "unknown_reason",
-    "confidence",
-    "measurement_basis",
+    *("op", "dtype", "bytes_est", "flops_est", "t_unit_ms", "roofline_pct", "bound_type", "attainable_speedup"),
+    *("headroom_class", "unknown_reason", "confidence", "measurement_basis"),
 )
 
 

@@ -1,6 +1,6 @@
 """``roofline check``: public mistakes get their name, honest rows none, and what cannot be used is refused with the reason.
 
-The figures of the traps are the public ones, named beside each; the factors follow from shape and time.
+The figures of the traps are public ones, with their source in a comment; the factors follow from shape and time.
 """
 
 from __future__ import annotations
@@ -424,7 +424,7 @@ def test_a_gzip_is_read_and_a_bomb_is_not(rows: Path, tmp_path: Path) -> None:
 
 
 def test_one_bad_file_costs_only_itself(rows: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.txt").write_text("nothing of ours\n")
+    (tmp_path / "bad.txt").write_text("not a record\n")
     done = command("bad.txt", rows, "missing.csv", cwd=tmp_path)
     assert done.returncode == 0
     assert "5 rows" in done.stdout

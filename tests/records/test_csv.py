@@ -1,4 +1,4 @@
-"""CSV records of other tools: told apart by their header, read row by row, refused by row with the reason."""
+"""CSV records of other tools: the header gives the format, each row is read or refused with the reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def built(record: RecordRow) -> Work:
     return done
 
 
-def told(record: RecordRow, axis: str) -> Finding | None:
+def finding_of(record: RecordRow, axis: str) -> Finding | None:
     """What the engine says of the record's printed rate, against the bytes or FLOPs of its model in its own time."""
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None
@@ -86,8 +86,8 @@ def test_a_tuned_gemm_row_becomes_a_record_in_base_units() -> None:
     done = built(record)
     assert (done.flops, done.bytes) == (flops, nbytes)
     assert done.dtype.name == "fp8"
-    assert told(record, "compute") is None
-    assert told(record, "memory") is None
+    assert finding_of(record, "compute") is None
+    assert finding_of(record, "memory") is None
 
 
 def test_a_bandwidth_in_tb_s_where_the_family_prints_gb_s_stays_a_claim_that_differs() -> None:
@@ -95,17 +95,17 @@ def test_a_bandwidth_in_tb_s_where_the_family_prints_gb_s_stays_a_claim_that_dif
     in_tb = one(f"{GEMM}\n{gemm(bw=f'{nbytes / 10e-6 / 1e12:.5f}')}")
     (printed,) = in_tb.claims
     assert printed.claimed == pytest.approx(nbytes / 10e-6 / 1e3, rel=1e-4)  # as GB/s, which the format says
-    finding = told(in_tb, "memory")
+    finding = finding_of(in_tb, "memory")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1e-3, rel=1e-4))
 
 
 def test_ten_times_the_tflops_and_a_zero_are_named() -> None:
     tenfold, zero = read(f"{GEMM}\n{gemm(tflops=f'{2 * 64 * 8192 * 1024 / 1e-5 / 1e11:.2f}')}{gemm(tflops='0.0')}")
-    finding = told(tenfold, "compute")
+    finding = finding_of(tenfold, "compute")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(10, rel=1e-3))
-    finding = told(zero, "compute")
+    finding = finding_of(zero, "compute")
     assert finding is not None
     assert finding.cause == "placeholder"
 
@@ -117,10 +117,10 @@ def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
     row = f"gfx950,256,{m},{n},{k},False,torch.bfloat16,torch.float32,False,False,asm,{us},x,0.0,21.19"
     record = one(f"{head}\n{row},{at_2 / us / 1e3:.2f}\n")
     assert built(record).bytes == at_2 + m * n * 2
-    finding = told(record, "memory")
+    finding = finding_of(record, "memory")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("dtype_width", pytest.approx(at_2 / (at_2 + 2 * m * n), rel=1e-4))
-    assert told(record, "compute") is None
+    assert finding_of(record, "compute") is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
         ('"1,234"', "us is '1,234': the comma may be a decimal point"),
     ],
 )
-def test_a_time_that_is_none_refuses_its_row_and_keeps_the_rest(us: str, said: str) -> None:
+def test_a_bad_time_refuses_its_row_and_keeps_the_other_fields(us: str, said: str) -> None:
     record, good = read(f"{GEMM}\n{gemm(us=us, tflops='0.0')}{gemm()}")
     assert record.row == "line 2"
     assert record.refused.startswith(said)
@@ -166,7 +166,7 @@ def test_milliseconds_in_a_us_column_stay_as_stated_and_the_claim_differs() -> N
     flops = 2 * 64 * 8192 * 1024
     record = one(f"{GEMM}\n{gemm(us='0.0100', tflops=f'{flops / 10e-6 / 1e12:.2f}')}")
     assert record.t_s == pytest.approx(0.01e-6)
-    finding = told(record, "compute")
+    finding = finding_of(record, "compute")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1e-3, rel=0.01))
 
@@ -191,7 +191,7 @@ def test_a_batch_counted_as_one_matrix_is_named() -> None:
     b, m, n, k = 16, 64, 512, 128
     of_one = (m * k + n * k + 2 * m * n) / 20e-6 / 1e9
     record = one(f"cu_num,B,M,N,K,q_dtype_w,us,kernelName,bw\n304,{b},{m},{n},{k},torch.int8,20.0,x,{of_one:.3f}\n")
-    finding = told(record, "memory")
+    finding = finding_of(record, "memory")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1 / b, rel=0.01))
 
@@ -231,7 +231,7 @@ def test_a_moe_row_that_counts_every_expert_is_overcounted_by_experts_over_hit()
     assert done.flops == 2 * 4 * 2 * 3 * 2304 * 1536
     assert record.launches == 2
     assert record.name == "stage1 + stage2"
-    finding = told(record, "memory")
+    finding = finding_of(record, "memory")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("overcounted_bytes", pytest.approx(64 / experts_hit(64, 8), rel=0.01))
 
@@ -239,7 +239,7 @@ def test_a_moe_row_that_counts_every_expert_is_overcounted_by_experts_over_hit()
 @pytest.mark.parametrize("wide", [2, 4])
 def test_every_expert_at_twice_or_four_times_the_width_is_the_same_mistake(wide: int) -> None:
     every = wide * 64 * 3 * 2304 * 1536
-    finding = told(one(f"{FMOE}\n{fmoe(4, '32.3', '', f'{every / 32.3e-6 / 1e9:.2f}')}"), "memory")
+    finding = finding_of(one(f"{FMOE}\n{fmoe(4, '32.3', '', f'{every / 32.3e-6 / 1e9:.2f}')}"), "memory")
     assert finding is not None
     assert finding.cause == "overcounted_bytes"
 
@@ -248,13 +248,13 @@ def test_a_row_copied_to_another_number_of_tokens_is_found_by_its_time() -> None
     rate = 2 * 16 * 2 * 3 * 2304 * 1536 / 72.3706e-6 / 1e12
     rows = [fmoe(tokens, "72.3706", f"{rate:.3f}", "") for tokens in (4, 16)] + [fmoe(8, "72.3707", f"{rate / 2:.3f}", "")]
     copied, right, other = read(f"{FMOE}\n{''.join(rows)}")
-    finding = told(copied, "compute")
+    finding = finding_of(copied, "compute")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(4, rel=1e-3))
     assert "16 tokens" in finding.decided
-    assert told(right, "compute") is None
+    assert finding_of(right, "compute") is None
     assert any("4, 16 tokens" in note for note in right.notes)
-    assert told(other, "compute") is None
+    assert finding_of(other, "compute") is None
 
 
 def test_one_stage_is_one_launch_and_half_wrong_elements_are_a_wrong_result() -> None:
@@ -272,8 +272,8 @@ def test_each_backend_of_a_wide_row_is_a_record() -> None:
     text += f"fp8,64,8192,1024,6.4,{flops / 6.4e6:.1f},{nbytes / 6.4e6:.3f},,0.95\n"
     ck, triton = read(text)
     assert (ck.name, ck.t_s) == ("ck", pytest.approx(6.4e-6))
-    assert told(ck, "compute") is None
-    assert told(ck, "memory") is None
+    assert finding_of(ck, "compute") is None
+    assert finding_of(ck, "memory") is None
     assert (triton.name, triton.refused) == ("triton", "triton us is empty")
 
 
@@ -281,7 +281,7 @@ def test_the_same_table_in_markdown_is_read() -> None:
     text = "| dtype  |   m |    n |    k |   ck us |   ck TFLOPS |\n|:-------|----:|-----:|-----:|--------:|------------:|\n"
     record = one(text + "| fp8    |  64 | 8192 | 1024 |     6.4 |      167.77 |\n")
     assert (record.row, record.name) == ("line 3", "ck")
-    assert told(record, "compute") is None
+    assert finding_of(record, "compute") is None
 
 
 def test_mla_decode_reproduces_flops_and_bytes_of_its_printed_rates() -> None:
@@ -290,7 +290,7 @@ def test_mla_decode_reproduces_flops_and_bytes_of_its_printed_rates() -> None:
     kv, rest = batch * ctx * 576 * 2, batch * heads * (576 * 2 + 512 * 2)
     head = "nhead,mtp,batch,ctx,dtype,us,TFLOPS,TB/s\n"
     record = one(head + f"{heads},1,{batch},{ctx},bf16,{us},{flops / us / 1e6:.2f},{(kv + rest) / us / 1e6:.5f}\n")
-    assert told(record, "compute") is None
+    assert finding_of(record, "compute") is None
     assert {kv, kv + rest} == {model.bytes for model in built(record).candidates}
     assert record.claims[1].claimed == pytest.approx((kv + rest) / (us * 1e-6), rel=1e-4)
 
@@ -326,8 +326,8 @@ def test_flashinfer_times_are_milliseconds_and_rates_tflops_and_tb_s() -> None:
     row = row.replace(",,,cublas", f",{tflops:.3f},{tb_s:.4f},cublas")
     record = one(f"{FLASHINFER}\n{row}")
     assert (record.name, record.t_s) == ("mm_bf16 cublas", pytest.approx(5e-5))
-    assert told(record, "compute") is None
-    assert told(record, "memory") is None
+    assert finding_of(record, "compute") is None
+    assert finding_of(record, "memory") is None
 
 
 def test_flashinfers_batched_product_prints_the_bytes_of_one_of_the_batch() -> None:
@@ -336,8 +336,8 @@ def test_flashinfers_batched_product_prints_the_bytes_of_one_of_the_batch() -> N
     cells.update(input_dtype="torch.float8_e4m3fn", out_dtype="torch.bfloat16", backend="cudnn")
     cells.update(tflops=2 * b * m * n * k / ms / 1e9, tb_per_sec=(m * k + n * k + 2 * m * n) / ms / 1e9)
     record = one(f"{FLASHINFER}\n{flashinfer(**cells)}")
-    assert told(record, "compute") is None
-    finding = told(record, "memory")
+    assert finding_of(record, "compute") is None
+    finding = finding_of(record, "memory")
     assert finding is not None
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1 / b, rel=0.01))
 
@@ -445,7 +445,7 @@ def liger(
 NORM = '{"M": 2048, "dtype": "torch.bfloat16", "eps": 1e-06}'
 
 
-def test_liger_takes_the_other_provider_as_its_baseline_wherever_it_stands() -> None:
+def test_liger_takes_the_other_provider_as_its_baseline_before_or_after_it() -> None:
     ours, theirs = read(f"{LIGER}\n{liger('rms_norm', 'liger', '0.031', NORM)}{liger('rms_norm', 'huggingface', '0.31', NORM)}")
     assert ours.t_s == pytest.approx(31e-6)
     assert (ours.q1_s, ours.q3_s) == (pytest.approx(29e-6), pytest.approx(32e-6))
@@ -510,7 +510,7 @@ MICRO = "M,N,K,TILE_M,TILE_N,TILE_K,STAGES,dtype,time_ms,TFLOPS\n"
 
 def test_a_microbenchmarks_rate_agrees_and_a_failed_build_is_refused() -> None:
     good, failed = read(MICRO + "64,16,131072,64,16,16,0,BF16,0.728806,0.368322\n# BUILD_FAILED: 64,16,256,6,0\n")
-    assert told(good, "compute") is None
+    assert finding_of(good, "compute") is None
     assert good.name == "TILE_M=64 TILE_N=16 TILE_K=16 STAGES=0"
     assert (failed.row, failed.refused) == ("line 3", "a comment, not a row: # BUILD_FAILED: 64,16,256,6,0")
 
@@ -585,7 +585,7 @@ def test_bytes_that_are_no_text_refuse_the_file() -> None:
         read(f"{GEMM}\n".encode() + b"\xff\xfe\x00\n")
 
 
-def test_a_column_that_is_needed_and_stands_there_twice_refuses_the_file() -> None:
+def test_a_required_column_that_appears_twice_refuses_the_file() -> None:
     with pytest.raises(RefusedError, match=r"column 'us' appears 2 times \(fields 10 and 15\)"):
         read(f"{GEMM},us\n")
 
@@ -600,7 +600,7 @@ def test_terminal_escapes_in_a_name_are_shown_not_sent() -> None:
     assert one(f"{GEMM}\n{gemm().replace('a_kernel', chr(27) + '[31m')}").name == "\\x1b[31m"
 
 
-def test_formats_are_told_apart_by_their_header() -> None:
+def test_the_header_gives_the_format() -> None:
     named = {
         adapter(head + "\n")
         for head in (
@@ -622,7 +622,7 @@ def test_formats_are_told_apart_by_their_header() -> None:
 @pytest.mark.parametrize(
     ("head", "mark"), [("a,b", ","), ("(M, N, K);a;b", ";"), ('"a;b",c', ","), ("a\tb", "\t"), ("| a | b |", "|"), ("a", ",")]
 )
-def test_the_separator_is_told_by_the_header(head: str, mark: str) -> None:
+def test_the_header_gives_the_separator(head: str, mark: str) -> None:
     assert separator(head) == mark
 
 
@@ -637,7 +637,7 @@ def test_a_rate_of_two_digits_agrees_within_its_own_rounding() -> None:
     rate = 2 * 64 * 8192 * 1 / 10.109e-6 / 1e12  # 0.1037
     record = one(f"{GEMM}\n{gemm(k=1, us='10.109', tflops='0.10')}")
     assert abs(rate / 0.10 - 1) > AGREES
-    assert told(record, "compute") is None
+    assert finding_of(record, "compute") is None
 
 
 def test_reading_streams() -> None:

@@ -1,4 +1,4 @@
-"""The JSON and line formats of `roofline check`: small inputs in the formats that the tools write, told apart by content."""
+"""The JSON and line formats of `roofline check`: small inputs in the formats that the tools write, detected by content."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_without_cases_a_speedup_over_all_shapes_is_refused(tmp_path: Path) -> N
         read(tmp_path, "GEAK_GEOMEAN_SPEEDUP 1.2\nRESULT PASS\n")
 
 
-def test_backends_are_held_against_the_one_in_use(tmp_path: Path) -> None:
+def test_backends_are_compared_with_the_one_in_use(tmp_path: Path) -> None:
     _, (used, other) = read(tmp_path, OP_BENCH)
     assert (used.name, used.baseline_t_s) == ("q_proj/hipblaslt", None)
     assert (other.baseline_kind, other.cache) == ("reference", "cold")
@@ -449,7 +449,7 @@ def test_a_device_time_is_preferred_to_a_wall_time(tmp_path: Path) -> None:
     assert (record.t_s, record.clock) == (2e-3, "device-event")
 
 
-def test_a_wall_time_stands_beside_the_device_time(tmp_path: Path) -> None:
+def test_a_wall_time_is_kept_with_the_device_time(tmp_path: Path) -> None:
     arena = one(tmp_path, [{"test_case_id": "a", "wall_time_ms": 3.0, "device_time_ms": 2.0}])
     backend = {"backend": "a", "available": True, "correct": True, "ms": 2.0, "wall_ms": 3.0}
     geak = one(tmp_path, {**OP_BENCH, "results": [backend]})
@@ -584,7 +584,7 @@ def test_a_baseline_timing_is_a_time_without_a_baseline(tmp_path: Path) -> None:
     assert (record.t_s, record.baseline_t_s, record.work) == (pytest.approx(0.55e-3), None, None)
 
 
-def test_a_baseline_beside_the_results_is_not_taken(tmp_path: Path) -> None:
+def test_a_baseline_file_next_to_the_results_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "baseline_time_torch.json").write_text(json.dumps(LEVELS))
     assert one(tmp_path, SAMPLES).baseline_t_s is None
 
@@ -618,7 +618,7 @@ def traces(tmp_path: Path, definition: dict[str, Any], where: str, *lines: Any) 
 @pytest.mark.parametrize(
     "where", ["traces/norm/any.json", "definitions/norm/rmsnorm_h4096.json", "traces/definitions/a/b/c.json"]
 )
-def test_a_definition_is_found_by_its_name_beside_and_above(tmp_path: Path, where: str) -> None:
+def test_a_definition_is_found_by_its_name_next_to_the_traces_and_above(tmp_path: Path, where: str) -> None:
     (record,) = traces(tmp_path, RMSNORM, where, TRACE)
     assert record.work is not None
     work = build_work(record.work)
@@ -718,7 +718,7 @@ def test_a_gemm_is_known_by_its_shapes(tmp_path: Path, b: list[str]) -> None:
     assert (record.work["op"], record.work["M"], record.work["N"], record.work["K"]) == ("gemm", 8, 128, 64)
 
 
-def test_scales_of_a_gemm_are_bytes_beside_its_flops(tmp_path: Path) -> None:
+def test_scales_of_a_gemm_add_bytes_and_no_flops(tmp_path: Path) -> None:
     shapes = definition(
         "gemm",
         {"A": (["M", "K"], "float8_e4m3fn"), "B": (["N", "K"], "float8_e4m3fn"), "s": (["M"], "float32")},
@@ -817,7 +817,7 @@ def test_an_optional_input_that_is_left_out_is_not_counted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "many", None, 10**16])
-def test_a_size_that_is_none_gives_no_work(tmp_path: Path, size: Any) -> None:
+def test_a_bad_size_gives_no_work(tmp_path: Path, size: Any) -> None:
     record = work_of(tmp_path, RMSNORM, batch_size=size)
     assert record.work is None
     assert "axis batch_size" in record.no_work
@@ -848,7 +848,9 @@ def test_a_dtype_in_a_spec_gives_the_work(tmp_path: Path) -> None:
         ("group_size: 128; weight_bits: 4", {"group_size": 128, "weight_dtype": "int4"}, ""),
     ],
 )
-def test_a_size_beside_m_n_and_k_is_not_passed_over(tmp_path: Path, more: str, work: dict[str, Any] | None, why: str) -> None:
+def test_a_size_in_addition_to_m_n_and_k_is_not_ignored(
+    tmp_path: Path, more: str, work: dict[str, Any] | None, why: str
+) -> None:
     record = one(tmp_path, POPCORN.replace("seed: 1", f"dtype: bf16; {more}"))
     if work is None:
         assert record.work is None

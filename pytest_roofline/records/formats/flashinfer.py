@@ -450,11 +450,10 @@ def _shaped_gemm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
     if wider_dtype(a.dtype, b.dtype).peak is None:
         return None
     if a.dtype.pack == b.dtype.pack == c.dtype.pack == 1:
-        keywords: dict[str, Any] = {"op": "gemm", "M": m, "N": n, "K": k, "dtype": a.dtype.name}
-        keywords |= {"weight_dtype": b.dtype.name, "out_dtype": c.dtype.name} | ({"batch": count} if count > 1 else {})
-        with suppress(ValueError):
-            if abs(work(**keywords).bytes - nbytes) <= 1e-9 * nbytes:
-                return keywords
+        dtypes = {"dtype": a.dtype.name, "weight_dtype": b.dtype.name, "out_dtype": c.dtype.name}
+        modeled = _modeled(nbytes, op="gemm", M=m, N=n, K=k, **dtypes, **({"batch": count} if count > 1 else {}))
+        if modeled:
+            return modeled
     flops = 2.0 * count * m * n * k
     dtype = wider_dtype(a.dtype, b.dtype).name
     return {"op": "gemm", "bytes": nbytes, "flops": flops, "dtype": dtype, "weight_dtype": b.dtype.name, "engine": "matrix"}
@@ -469,8 +468,11 @@ def _shaped_rmsnorm(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float
         return None
     if any(tensor.shape != x.shape for tensor in outputs):
         return None
-    flops = 5.0 if len(whole_rows) == 2 else 4.0  # of an element, as the engine counts them
-    return _streamed("rmsnorm", nbytes, flops * x.numel, x.dtype)
+    cols, residual = x.shape[-1], {"residual": True} if len(whole_rows) == 2 else {}
+    dtypes = {"dtype": x.dtype.name, "out_dtype": outputs[0].dtype.name}
+    flops = 5.0 if residual else 4.0  # of an element, as the engine counts them
+    modeled = _modeled(nbytes, op="rmsnorm", rows=x.numel // cols, cols=cols, **dtypes, **residual)
+    return modeled or _streamed("rmsnorm", nbytes, flops * x.numel, x.dtype)
 
 
 def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -> dict[str, Any] | None:
@@ -480,6 +482,14 @@ def _shaped_rope(inputs: list[_Tensor], outputs: list[_Tensor], nbytes: float) -
     if not rotated or len(rotated) != len(outputs):
         return None
     return _streamed("rope", nbytes, 3.0 * sum(tensor.numel for tensor in rotated), rotated[0].dtype)
+
+
+def _modeled(nbytes: float, **keywords: Any) -> dict[str, Any] | None:
+    """Return the keywords when the engine's model of the op moves the bytes that the definition declares."""
+    with suppress(ValueError):
+        if abs(work(**keywords).bytes - nbytes) <= 1e-9 * nbytes:
+            return keywords
+    return None
 
 
 def _streamed(op: str, nbytes: float, flops: float, dtype: Dtype) -> dict[str, Any]:

@@ -355,8 +355,8 @@ def test_clocks_in_mhz_are_not_taken_for_khz() -> None:
 def test_the_audit_wants_sources_reasons_and_used_waivers() -> None:
     broken = TEXT.replace("vector.fp32: 66.9e12 | max 66.908e12 | [nv-h100-wp]", "vector.fp32: 66.9e12 | max 66.908e12", 1)
     assert any("has no source" in problem for problem in audit(Table(broken))[1])
-    broken = TEXT.replace("[nv-h100-wp]", "[somebody]", 1)
-    assert any("cites somebody" in problem for problem in audit(Table(broken))[1])
+    broken = TEXT.replace("[nv-h100-wp]", "[unlisted-source]", 1)
+    assert any("cites unlisted-source" in problem for problem in audit(Table(broken))[1])
     at = TEXT.index("waiver: over_arithmetic vector.fp32", TEXT.index("product: h20\n"))
     end = TEXT.index("\n", at)
     assert any("units x clock x rate" in problem for problem in audit(Table(TEXT[:at] + TEXT[end + 1 :]))[1])

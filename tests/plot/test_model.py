@@ -392,7 +392,7 @@ def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
         model(SEVEN, ceilings=record)
 
 
-#: What a field of somebody else's document may hold.
+#: Values that a field of a third-party document may hold.
 ODD: list[Any] = [None, "", "x", math.nan, math.inf, -1, 0, 1e300, 1e-300, True, [], {}, [1, [2]], "\ud800", "</script>"]
 ODD += [10**400, "1,000", ["a", None]]
 

@@ -253,7 +253,7 @@ def test_a_second_figure_needs_a_first() -> None:
 
 
 def test_what_nothing_holds_is_listed_and_passes(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    assert "unchecked" not in run_tool("peaks", "audit").out  # the shipped table: every figure is held to something
+    assert "unchecked" not in run_tool("peaks", "audit").out  # the shipped table: every figure has a check
     path = tmp_path / "peaks.md"
     path.write_text(re.sub(r"^second\.memory: 576e12.*\n", "", TEXT, flags=re.M), encoding="utf-8")
     done = run_tool("peaks", "audit", "--peaks", path)

@@ -283,7 +283,7 @@ MAF = {
 
 
 def test_tracelens_maf_is_achievable_and_its_data_sheet_figures_are_not(tmp_path: Path) -> None:
-    """A peaks file must not mix achievable (708) with data-sheet (1307.4) peaks: each figure is told apart."""
+    """A peaks file must not mix achievable (708) with data-sheet (1307.4) peaks: each figure keeps its kind."""
     peaks, refused = over(tracelens(tmp_path / "mi300.json", bandwidth=5300, **MAF), "MI300X")
     assert peaks.achievable == {"matrix.fp16": 654e12, "matrix.bf16": 708e12, "matrix.fp8": 1273e12}
     assert peaks.flops["bf16"] == pytest.approx(1307.4e12)

@@ -231,7 +231,7 @@ def test_aiter_815_causal_backward_counted_full_reads_twice_the_truth() -> None:
 
 
 def test_b9_tinygrad_2114_more_flops_than_the_roof_is_suspect_not_clamped() -> None:
-    # A Winograd convolution executes fewer FLOPs than its definition: the ratio may pass 1 and says so.
+    # A Winograd convolution executes fewer FLOPs than its definition: the ratio may exceed 1 and the row is marked.
     done = work("conv2d", batch=1, in_channels=256, out_channels=256, input=[64, 64], kernel=[3, 3], padding=1, dtype="fp32")
     assert done.flops == 2 * 256 * 64 * 64 * 256 * 9
     p = point(done.bytes, done.flops, done.flops / 148.177e12, 1e12, 35e12)

@@ -226,7 +226,7 @@ def test_a_results_json_of_another_tool_is_not_counters(run: Run) -> None:
     assert finished(run)["degraded"] == []
 
 
-# A hostile reading: counters that are somebody else's.
+# Counters that belong to another run or another kernel.
 
 
 def test_counters_of_another_template_instantiation_are_not_credited(run: Run) -> None:

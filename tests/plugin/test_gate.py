@@ -416,7 +416,7 @@ def test_the_json_report_is_what_it_says_it_is(project: Project) -> None:
     assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
-# A gate that could not look at a test because of a mistake in what is said of it says so.
+# A gate reports a test that it could not check because of a mistake in the test's declaration.
 
 WRONG = {
     "marker": ('@pytest.mark.roofline(bytes=8e8, device="MI335X")', "", "is it "),

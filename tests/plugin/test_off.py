@@ -34,7 +34,7 @@ def test_skipped():
     pass
 """
 
-#: Records every process that is started, and what is imported, and says so at the end of the process.
+#: Records the processes that are started and the modules that are imported, and prints them at exit.
 WATCH = """
 import atexit, sys
 

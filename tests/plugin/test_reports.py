@@ -205,7 +205,7 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
     assert "regression checked nothing: no row has a baseline. Use --roofline-baseline" in ran.section
 
 
-# Settings that cannot be meant.
+# Invalid settings.
 
 
 @pytest.mark.parametrize(

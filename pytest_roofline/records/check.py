@@ -74,19 +74,21 @@ class Checker:
         shape = self._shape_of(record, peaks)
         work = None if isinstance(shape, str) else shape.work
         facts = facts_of(record)
+        mismatch = find_mismatch(record, work, peaks, facts)
         measurement, baseline = times(record)
         prediction = self._predict(record.name) if self.predictions and record.name else None
-        entry = Entry(name=record.name, launches_per_unit=record.launches)
         if isinstance(shape, str):
-            outcome = check(entry, None, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
-            if outcome.status == "not_checked":
-                outcome = outcome._replace(message=shape)
+            entry = Entry(name=record.name, launches_per_unit=record.launches)
         else:
             entry = _evaluate(record, shape, peaks)
-            if baseline is None and record.t_s is not None and record.t_s >= shape.least_s:  # nearly all rows of tuner tables
-                outcome = _UNDER_THE_ROOF[entry.falsifiable is not False]._replace(utilisation=shape.least_s / record.t_s)
-            else:
-                outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+        is_alone = baseline is None and prediction is None and mismatch is None
+        if is_alone and not isinstance(shape, str) and record.t_s is not None and record.t_s >= shape.least_s:
+            # Nearly all rows of a tuner's table; ``check`` would say the same.
+            outcome = _UNDER_THE_ROOF[entry.falsifiable is not False]._replace(utilisation=shape.least_s / record.t_s)
+        else:
+            outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
+        if isinstance(shape, str) and outcome.status == "not_checked":
+            outcome = outcome._replace(message=shape)
         if outcome.cause == "placeholder":
             return _refuse(source, record, Refusal(f"placeholder: {outcome.decided}", "placeholder", "placeholder"))
         return Row(
@@ -98,7 +100,7 @@ class Checker:
             measurement=measurement,
             baseline=baseline,
             prediction=prediction,
-            mismatch=find_mismatch(record, work, peaks, facts),
+            mismatch=mismatch,
             correct=record.correct,
         )
 

@@ -37,6 +37,10 @@ FIGURES = ("html", "svg", "png", "pdf", "vl.json", "vg.json")
 TYPES.update(dict.fromkeys(FIGURES, True))
 
 
+#: What an option or a key without a value may be.
+_UNSET: tuple[Any, ...] = (None, "", [])
+
+
 class SettingsError(ValueError):
     """An invalid setting, in one line: its name, its value, and what was expected."""
 
@@ -115,17 +119,17 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
     def get(name: str) -> tuple[Any, str]:
         """Return the value of a setting, and the option or key that gave it."""
         for value, where in ((options.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
-            if value not in (None, "", []):
+            if value not in _UNSET:
                 return value, where
         return in_project.get(name), f"[tool.roofline] {name}"
 
-    def folder_of(where: str) -> Path:
+    def folder_of(name: str) -> Path:
         """Return the folder of relative paths, absolute, since a test may change the working directory."""
-        return (Path() if where.startswith("--") else root).absolute()
+        return (Path() if options.get(name) not in _UNSET else root).absolute()
 
     def path(name: str) -> Path | None:
-        value, where = get(name)
-        return None if value is None else folder_of(where) / str(value)
+        value, _ = get(name)
+        return None if value is None else folder_of(name) / str(value)
 
     def choice(name: str, *choices: str) -> str:
         value, where = get(name)
@@ -144,7 +148,7 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
             baseline=path("baseline"),
             ledger=path("ledger"),
             targets=path("targets"),
-            reports=_reports(reports, report_source, folder_of(report_source)),
+            reports=_reports(reports, report_source, folder_of("report")),
             fail_on=_kinds(*get("fail_on")),
             fail_under=None if under is None else percent(under, under_source),
             noise=_number(*get("noise"), ISOLATED_NOISE, 0, 1, "a fraction (0.034 is 3.4 %), at most"),

@@ -1,4 +1,4 @@
-"""From the files of a run to the artifact: select the head, model each kernel, take the verdicts, rank. Never raises."""
+"""Analyze a run: read its files, select the head, model each kernel, take the verdicts, rank. Never raises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 
 
 class Sources(NamedTuple):
-    """The files of one run, found or named. A path that is None was not found."""
+    """The files of one run. None: the run has no such file."""
 
     topn: str
     env: str | None = None
@@ -38,7 +38,7 @@ class Sources(NamedTuple):
 
 
 class Report:
-    """What analyze found: the peaks, the entries in order of pct_gpu_time, and everything it could not do."""
+    """The result of a run: the peaks, the entries in order of pct_gpu_time, and everything that could not be done."""
 
     def __init__(self, peaks: Peaks, errors: list[Degradation], head_pct: float, head_max: int) -> None:
         self.peaks = peaks
@@ -85,10 +85,10 @@ def by_expected_gain(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def find_sources(path: str) -> Sources:
-    """The files beside ``path``, a directory or a Top-N file.
+    """Find the files of a run at ``path``, a directory or a Top-N file.
 
     Raises:
-        ValueError: when there is no Top-N to analyse.
+        ValueError: when the Top-N is missing.
     """
     folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -113,7 +113,7 @@ def find_sources(path: str) -> Sources:
 
 
 def _topn_in(folder: str, names: list[str]) -> str:
-    """profile_topN.json of a folder, or the one CSV in it that a profiler wrote as such a list."""
+    """Return profile_topN.json of a folder, or its one CSV that a profiler wrote as such a list."""
     topn = os.path.join(folder, inputs.TOPN_NAME)
     lists = [] if os.path.isfile(topn) else _csv_lists(names)
     return os.path.join(folder, lists[0]) if len(lists) == 1 else topn
@@ -126,7 +126,7 @@ def _csv_lists(names: list[str]) -> list[str]:
 
 
 def _is_counters(folder: str, name: str) -> bool:
-    """By name; a JSON of results must also say that rocprofv3 wrote it, since many tools leave a results.json."""
+    """Whether a file has counters, by its name; a results.json must also name rocprofv3, since many tools write one."""
     low = name.lower()
     if low.endswith(".csv"):
         return "counter" in low or low.startswith(("pmc_", "ncu"))
@@ -218,7 +218,7 @@ class _Reader:
             try:
                 files = open_peaks(path, sources.peaks_device)
                 break
-            except (OSError, ValueError) as error:  # the shipped table stands in for a file that cannot be read
+            except (OSError, ValueError) as error:  # the shipped table replaces a file that cannot be read
                 self._refuse([f"peaks: {error}"], "L1")
         try:
             peaks = files.rated(env.device)
@@ -367,16 +367,16 @@ class EntryBuilder:
 
     def _assess(self, entry: Entry, cases: list[Case]) -> Entry:
         launches, is_known = self._launches(cases)
-        done, conflict = cases[0].work, not is_known
+        total, conflict = cases[0].work, not is_known
         if len(cases) > 1:
-            entry, done, same_roof = self._combine(entry, cases, launches)
+            entry, total, same_roof = self._combine(entry, cases, launches)
             conflict = conflict or not same_roof
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
-        self.notes[:0] = done.notes
+        self.notes[:0] = total.notes
         if self.run.counters is None:
-            return assess(entry, done, self.run.peaks, conflict=conflict)
-        entry, notes = self.run.counters.assess(entry, done, self.run.peaks, conflict=conflict, shapes=len(cases))
+            return assess(entry, total, self.run.peaks, conflict=conflict)
+        entry, notes = self.run.counters.assess(entry, total, self.run.peaks, conflict=conflict, shapes=len(cases))
         self.notes += notes
         return entry
 
@@ -401,17 +401,17 @@ class EntryBuilder:
                 self._note(f"{excluded:.1%} of that time is of shapes on another roof or within the dispatch floor, left out")
             return entry, combine_shapes(rates, [weights[at] for at in chosen]), True
         calls = sum(case.calls for case in cases)
-        done = combine_shapes([case.work for case in cases], [case.calls for case in cases])
+        total = combine_shapes([case.work for case in cases], [case.calls for case in cases])
         if self.row.avg_ms is not None and self.row.calls and abs(calls / self.row.calls - 1) <= _SAME_CALLS:
             entry = entry._replace(t_ms=self.row.avg_ms)
             self._note("the shapes cover all launches, so the average over all launches is the time of one")
         else:
-            done = widen_range(done, [case.work for case in cases])
+            total = widen_range(total, [case.work for case in cases])
             self._note("one time for several shapes: each shape is in the range")
         same_roof = len(set(roofs)) == 1
         if not same_roof:
             self._note("the shapes are on different sides of the ridge point: no one ratio describes them")
-        return entry, done, same_roof
+        return entry, total, same_roof
 
     def _regime(self) -> str:
         """The regime that carries the launches."""
@@ -432,14 +432,14 @@ class EntryBuilder:
     def _launch_ms(self, regime: str) -> float | None:
         """The time of one launch in ``regime``."""
         latency, average = self.row.base_latency_ms, self.row.avg_ms
-        given = latency.get(regime, latency.get(""))
-        if given is not None:
-            if average is not None and not 1 / _FAR <= given / average <= _FAR:
+        latency_ms = latency.get(regime, latency.get(""))
+        if latency_ms is not None:
+            if average is not None and not 1 / _FAR <= latency_ms / average <= _FAR:
                 self._note(
-                    f"base_latency_ms is {given / average:.2g} times the average over all launches ({average:.4g} ms): "
+                    f"base_latency_ms is {latency_ms / average:.2g} times the average over all launches ({average:.4g} ms): "
                     "it is used, check that it is of this kernel and in ms"
                 )
-            return given
+            return latency_ms
         if average is not None:
             missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
             self._note(f"{missing}: the average over all launches is used as the time of one")
@@ -503,22 +503,24 @@ class EntryBuilder:
         A whole MoE layer may be one launch or several, which is a factor in its ratio: without evidence it is unknown.
         """
         config, per_step = self.run.config, self.row.launches_per_step
-        given = {case.launches for case in cases if case.launches is not None}
-        if len(given) > 1:
-            raise ValueError(f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(given)))})")
-        if given:
-            (launches,) = given
+        captured = {case.launches for case in cases if case.launches is not None}
+        if len(captured) > 1:
+            raise ValueError(
+                f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(captured)))})"
+            )
+        if captured:
+            (launches,) = captured
             return self._unit(launches, f"{_show_launches(launches)} (shapes.json)")
-        done = cases[0].work
-        if done.launches is not None:
-            return self._unit(done.launches, "one launch, one stage of one layer")
-        layers = config.layers_of(done.op, per_step) if config is not None else None
+        first = cases[0].work
+        if first.launches is not None:
+            return self._unit(first.launches, "one launch, one stage of one layer")
+        layers = config.layers_of(first.op, per_step) if config is not None else None
         if per_step and layers:
             launches = per_step / layers
             if launches >= 1 and launches == int(launches):
                 return self._unit(launches, f"one of {layers} layers, {_show_launches(launches)}")
             self._note(f"{per_step:g} launches a step do not divide over {layers} layers")
-        if done.op != "moe":
+        if first.op != "moe":
             return self._unit(1, "one launch (assumed)")
         self._unit(1, "one launch (assumed): a whole MoE layer may take several, give launches or stage in shapes.json")
         return 1, False

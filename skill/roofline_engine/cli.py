@@ -176,8 +176,8 @@ def _analyze(options: argparse.Namespace) -> int:
     from .report import markdown
 
     written = []
-    shown = (files.to_json(report.to_dict()), markdown(report))
-    for name, text in zip((files.ARTIFACT_NAME, files.REPORT_NAME), shown):
+    texts = (files.to_json(report.to_dict()), markdown(report))
+    for name, text in zip((files.ARTIFACT_NAME, files.REPORT_NAME), texts):
         path = os.path.join(folder, name)
         try:
             os.makedirs(folder, exist_ok=True)
@@ -185,12 +185,12 @@ def _analyze(options: argparse.Namespace) -> int:
             written.append(path)
         except OSError as error:
             report.skill_errors.append(Degradation("L5", f"not written: {error}"))
-    if len(written) < len(shown):  # what was not written is in the report
-        shown = (files.to_json(report.to_dict()), markdown(report))
+    if len(written) < len(texts):  # the report lists what was not written
+        texts = (files.to_json(report.to_dict()), markdown(report))
     if options.json:
-        sys.stdout.write(shown[0])
+        sys.stdout.write(texts[0])
     else:
-        options.output.markdown(shown[1])
+        options.output.markdown(texts[1])
     for problem in report.skill_errors:
         print(printable(problem.show()), file=sys.stderr)
     for path in written:

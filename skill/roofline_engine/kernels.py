@@ -1,7 +1,7 @@
 """Read a kernel's name: the op, its stage, its dtypes. A name is a hint (stage A); shapes.json is evidence.
 
-Names are other people's: Triton functions, mangled C++, Tensile solutions, profiler rows that are no kernels. The first
-rule that fits decides; a name that fits none is unknown and is not guessed.
+Names come from many places: Triton functions, mangled C++, Tensile solutions, profiler rows that are not kernels. The first
+rule that fits decides; a name that fits none is unknown.
 """
 
 from __future__ import annotations

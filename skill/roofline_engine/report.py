@@ -36,8 +36,8 @@ def markdown(report: Report) -> str:
 
 def code(name: str, *, longest: int = 400) -> str:
     """Return a name as an inline code span, cut when it is very long."""
-    shown = printable(name[: 2 * longest]).replace("`", "'")
-    return f"`{shown}`" if len(shown) <= longest else f"`{shown[: longest - 3]}...`"
+    label = printable(name[: 2 * longest]).replace("`", "'")
+    return f"`{label}`" if len(label) <= longest else f"`{label[: longest - 3]}...`"
 
 
 def _label(entry: Entry) -> str:
@@ -99,10 +99,10 @@ def _percent(fraction: float | None, span: Sequence[float] | None = None) -> str
 def _range(value: float | None, span: Sequence[float] | None, fmt: str, unit: str) -> str:
     if value is None:
         return "-"
-    shown = format(value, fmt) + unit
+    cell = format(value, fmt) + unit
     if span and format(span[0], fmt) != format(span[1], fmt):
-        shown += f" ({format(span[0], fmt)} to {format(span[1], fmt)})"
-    return shown
+        cell += f" ({format(span[0], fmt)} to {format(span[1], fmt)})"
+    return cell
 
 
 def _speedup(entry: Entry) -> str:
@@ -229,7 +229,7 @@ def _achievable(entry: Entry, peaks: Peaks) -> list[str]:
 
 
 def _notes(notes: Sequence[Note]) -> list[str]:
-    """The notes by kind: the unit, the assumptions and remarks, what would sharpen the figure."""
+    """The notes by kind: the unit, the assumptions and remarks, how to sharpen the figure."""
     units = [item.text for item in notes if item.code == "unit"]
     sharper = [item.text for item in notes if item.code == "sharpen"]
     rest = [item.text for item in notes if item.code not in ("unit", "sharpen")]

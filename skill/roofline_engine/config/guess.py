@@ -53,9 +53,9 @@ class ShapeGuess:
         Raises:
             CannotModelError: with the reason.
         """
-        given = self._from_estimate() or self._from_tensors()
-        if given:
-            return given
+        own = self._from_estimate() or self._from_tensors()
+        if own:
+            return own
         op = self.hint.op
         if op == "mla_decode":
             return op, self.latent_attention()
@@ -142,7 +142,7 @@ class ShapeGuess:
         return op, {"rows": numel // first[-1], "cols": first[-1], "dtype": dtype}
 
     def _tensors(self) -> list[tuple[list[int], Dtype]]:
-        """(logical shape, dtype) of each tensor; lists that cannot be read are no evidence, an unknown dtype is refused."""
+        """(logical shape, dtype) of each tensor; lists that cannot be read are ignored, an unknown dtype is refused."""
         shapes, dtypes = self.row.shapes, self.row.dtypes
         if not shapes and not dtypes:
             return []
@@ -199,7 +199,7 @@ class ShapeGuess:
 
     def _tensor_parallel(self) -> int:
         if self.env.tensor_parallel is None:
-            self._note("tensor parallelism not given: 1 assumed")
+            self._note("tensor parallelism is missing: 1 assumed")
         return self.env.tensor_parallel or 1
 
     def _unquantized_dtype(self, operand: str) -> Dtype:
@@ -453,7 +453,7 @@ class ShapeGuess:
         return {"seq_len": combined, "seq_len_range": ends}
 
     def _cache_dtype(self) -> Dtype:
-        """As the engine was told; ``auto`` is the checkpoint's scheme, else the model's dtype."""
+        """The dtype of kv_cache_dtype; ``auto`` is the checkpoint's scheme, else the model's dtype."""
         if self.env.kv_dtype and self.env.kv_dtype != "auto":
             kv, basis = _named_dtype(self.env.kv_dtype, "kv_cache_dtype"), ""
         elif self.config.kv_dtype is not None:

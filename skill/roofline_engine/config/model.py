@@ -1,6 +1,6 @@
-"""A Hugging Face ``config.json``, flat or nested, as far as it tells the shapes of a kernel (stage A: a guess).
+"""Read a Hugging Face ``config.json``, flat or nested, for the sizes that give the shapes of a kernel (stage A: a guess).
 
-Sizes are of the whole model: what one device holds is ``guess``'s. None is not known, never zero.
+Sizes are of the whole model; ``guess`` derives the share of one device. None is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def read(data: object) -> ModelConfig | None:
     """Read a parsed config.json; None when it is not a transformer's (no hidden size, flat or nested).
 
     Raises:
-        ValueError: for a table of several models, whose first would be as wrong as any.
+        ValueError: for a table of several models.
     """
     if not isinstance(data, Mapping):
         return None
@@ -107,8 +107,8 @@ def read(data: object) -> ModelConfig | None:
     hidden, heads = keys.size("hidden_size", "n_embd", "d_model"), keys.size("num_attention_heads", "n_head")
     mla = _mla(keys)
     head_dim = _head_dim(keys, hidden, heads, mla)
-    given = "num_key_value_heads" in text or "num_kv_heads" in text  # null, as where layers differ, is not MHA
-    kv_heads = keys.size("num_key_value_heads", "num_kv_heads") if given else heads
+    has_kv_heads = "num_key_value_heads" in text or "num_kv_heads" in text  # null, as where layers differ, is not MHA
+    kv_heads = keys.size("num_key_value_heads", "num_kv_heads") if has_kv_heads else heads
     base = Attention("full", 0, heads, kv_heads, head_dim, keys.size("v_head_dim") or head_dim)
     reading = {kind: count for kind, count in counted.items() if kind in layer.ATTENTION}
     config = ModelConfig(

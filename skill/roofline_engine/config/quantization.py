@@ -273,15 +273,15 @@ def find_parts(rules: Iterable[str], layers: int | None) -> tuple[dict[str, froz
         if layer:
             expression = rf".*layers\.#{expression[layer.end() :]}"
         named_layers.setdefault(expression, set()).update(map(int, layer.groups()) if layer else ())
-    found: dict[str, frozenset[int] | None] = {}
+    parts: dict[str, frozenset[int] | None] = {}
     for expression, named in named_layers.items():
         pattern = re.compile(expression)
         for part, names in _PARTS.items():
             covered = _covered_layers(pattern, part, names.split(), named, layers)
             if covered is None or covered:
-                before = found.get(part, frozenset())
-                found[part] = None if covered is None or before is None else before | covered
-    return found, refused
+                before = parts.get(part, frozenset())
+                parts[part] = None if covered is None or before is None else before | covered
+    return parts, refused
 
 
 def _to_expression(rule: str) -> str | None:

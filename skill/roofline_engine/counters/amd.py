@@ -58,7 +58,7 @@ class Tool(NamedTuple):
 
 
 def version(text: object) -> tuple[int, ...] | None:
-    """``7.12.0-115`` as numbers; None when there is no version in it."""
+    """Read ``7.12.0-115`` as numbers; None when the text has no version."""
     match = re.match(r"\s*(\d+)\.(\d+)", text) if isinstance(text, str) else None
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -97,10 +97,10 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
     counted = prefix is not None and (group.has(f"{prefix}RDREQ_128B") or not group.has("FETCH_SIZE"))
     if not counted and group.has("FETCH_SIZE"):
         if gfx == "gfx950" and (tool.rocm is None or tool.rocm < GFX950_ROCM):
-            known = "unknown" if tool.rocm is None else ".".join(map(str, tool.rocm))
+            version_text = "unknown" if tool.rocm is None else ".".join(map(str, tool.rocm))
             group.refuse(
                 "hbm reads",
-                f"FETCH_SIZE on gfx950 is half before ROCm {'.'.join(map(str, GFX950_ROCM))}, this one is {known}: "
+                f"FETCH_SIZE on gfx950 is half before ROCm {'.'.join(map(str, GFX950_ROCM))}, this one is {version_text}: "
                 "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)",
             )
             return None
@@ -121,7 +121,7 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
     else:
         large = "TCC_BUBBLE" if prefix == "TCC_EA0_" else None
         if large and not gfx:
-            group.refuse("hbm reads", "the gfx is not known: read as gfx942, wrong on gfx950 (name it with --gfx)")
+            group.refuse("hbm reads", "the gfx is unknown: read as gfx942, wrong on gfx950 (name it with --gfx)")
     means = group.means("hbm reads", *filter(None, (all_of, small, large)), may_be_zero=(small,))
     if means is None:
         return None
@@ -242,7 +242,7 @@ def _canonical(name: str) -> str:
 
 
 def _long(table: Table, problems: list[str]) -> list[Dispatch]:
-    """One row per dispatch and counter; the times stand on each row of a dispatch and are taken once."""
+    """One row per dispatch and counter; each row of a dispatch repeats its times."""
     name_at, counter_at, value_at = table.column("Kernel_Name"), table.column("Counter_Name"), table.column("Counter_Value")
     start_at, end_at, grid_at = table.column("Start_Timestamp"), table.column("End_Timestamp"), table.column("Grid_Size")
     dispatch_at = table.column("Dispatch_Id", "Dispatch_ID", "Correlation_Id")
@@ -296,9 +296,9 @@ def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
         values: dict[str, float] = {}
         for name, places in columns.items():
             parts = [_value(cells[at], f"{where}: {table.header[at]}", problems) for at in places]
-            known = [part for part in parts if part is not None]
-            if len(known) == len(parts):
-                values[name] = sum(known)
+            numbers = [part for part in parts if part is not None]
+            if len(numbers) == len(parts):
+                values[name] = sum(numbers)
         t_s = None
         if start_at is not None and end_at is not None:
             t_s = _time(cells[start_at], cells[end_at], where, problems)

@@ -63,7 +63,7 @@ class CounterSet:
 
     def _refuse(self, label: str, why: str, kernel: str = "") -> None:
         where = f"{printable(kernel)[:60]}: " if kernel else ""
-        self.degraded.append(Degradation("L4", f"{where}{_without_label(why, label)}; the analytic result stands", label))
+        self.degraded.append(Degradation("L4", f"{where}{_without_label(why, label)}; the modeled result is kept", label))
 
     def _find(self, file: CounterFile, name: str) -> KernelCounts | None:
         exact = [kernel for kernel in file.kernels if kernel.name == name]
@@ -130,7 +130,7 @@ class CounterSet:
                 return None  # a pass for FLOPs alone
             return "; ".join(problems) or "no byte counters in it"
         if self.gfx is None:
-            return "the gfx is not known, and what the byte counters count depends on it"
+            return "the gfx is unknown, and what the byte counters count depends on it"
         estimates = [model.bytes for model in work.candidates if model.in_range]
         least, most, total = min(estimates), max(estimates), counted * entry.launches_per_unit
         if total < COMPULSORY * least:
@@ -180,7 +180,7 @@ def _find_impossible(entry: Entry, for_bytes: _Match | None, for_flops: _Match |
         if match is not None and util is not None and util > 1:
             return f"{util:.2f} of the {roof} roof by its counters: passes mixed, or the time is of other work"
     if (for_bytes if entry.roof_axis == "memory" else for_flops) is None:
-        return f"the verdict stands on the {entry.roof_axis} roof, where there are no counts but only the model"
+        return f"the verdict is on the {entry.roof_axis} roof, which has no counts but only the model"
     return ""
 
 

@@ -48,8 +48,8 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     """
     label = printable(os.path.basename(path))
     archs, listed_rocm = _read_context(path)
-    known = gfx or (archs[0] if len(archs) == 1 else None)
-    file = parse(read_text(path), label, known, rocm or listed_rocm, skip)
+    arch = gfx or (archs[0] if len(archs) == 1 else None)
+    file = parse(read_text(path), label, arch, rocm or listed_rocm, skip)
     archs = file.archs or archs
     if len(archs) > 1:
         raise ValueError(f"{label}: counted on {' and '.join(archs)}, and the dispatches do not say on which")

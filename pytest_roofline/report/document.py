@@ -46,8 +46,8 @@ class Document:
     def name(self, row: Row) -> str:
         """Return the shortest name that tells a row from the others."""
         if self._names is None:
-            self._names = row_names(self._rows)
-        return printable(self._names[row.nodeid])
+            self._names = {nodeid: printable(name) for nodeid, name in row_names(self._rows).items()}
+        return self._names[row.nodeid]
 
     def forget(self, nodeid: str) -> None:
         """Drop the rows of a test that starts again."""

@@ -15,7 +15,7 @@ from .report.console import TerminalOutput
 
 def main() -> int:
     """Entry point of the console script; see ``roofline --help``."""
-    return cli.main(prog="roofline", more=_COMMANDS, output=TerminalOutput())
+    return cli.main(prog="roofline", more=COMMANDS, output=TerminalOutput())
 
 
 def _lazy(module: str, function: str = "configure") -> Callable[[ArgumentParser], object]:
@@ -50,7 +50,7 @@ def _print_schema(options: Namespace) -> int:
 
 
 _EXITS_OF_A_GATE = "0 done, 1 a gate failed, 2 bad usage or unreadable input"
-_COMMANDS = (
+COMMANDS = (
     Command(
         "annotate",
         "turn a stored pytest-benchmark JSON into the report of a run",

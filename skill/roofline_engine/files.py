@@ -38,12 +38,12 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def encoding_of(start: bytes) -> str:
-    """The encoding of a text that starts with these bytes; decoding with it drops a byte-order mark."""
+    """Return the encoding of a text that starts with these bytes; decoding with it drops a byte-order mark."""
     return "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
 
 
 def decode_text(raw: bytes, label: str) -> str:
-    """The text in ``raw``. Raises ValueError, which names ``label`` and the byte, when it is not text."""
+    """Decode ``raw``. Raises ValueError, which names ``label`` and the byte, when it is not text."""
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)
@@ -53,7 +53,7 @@ def decode_text(raw: bytes, label: str) -> str:
 
 
 def read_bytes(path: str, largest: int = LARGEST_FILE) -> bytes:
-    """The whole file, unpacked where it is a gzip. Raises ValueError when it cannot be read or is larger than ``largest``."""
+    """Read a whole file, unpacked where it is a gzip. Raises ValueError when it cannot be read or is over ``largest``."""
     label = printable(path)
     try:
         if os.path.getsize(path) > largest:
@@ -68,12 +68,12 @@ def read_bytes(path: str, largest: int = LARGEST_FILE) -> bytes:
 
 
 def read_text(path: str, largest: int = LARGEST_FILE) -> str:
-    """The text of a file. Raises ValueError when it cannot be read, is too large, or is not text."""
+    """Read the text of a file. Raises ValueError when it cannot be read, is too large, or is not text."""
     return decode_text(read_bytes(path, largest), printable(path))
 
 
 def parse_json(text: str, label: str) -> object:
-    """The value of a JSON text. Raises ValueError, which names ``label`` and the place."""
+    """Parse a JSON text. Raises ValueError, which names ``label`` and the place."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -85,7 +85,7 @@ def parse_json(text: str, label: str) -> object:
 
 
 def read_json(path: str) -> object:
-    """The value of a JSON file. Raises ValueError with one line that names the file and the place."""
+    """Read a JSON file. Raises ValueError with one line that names the file and the place."""
     return parse_json(read_text(path), printable(path))
 
 
@@ -103,7 +103,7 @@ class Table(NamedTuple):
 
 
 def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]) -> Table:
-    """The table in ``text``, after whatever a tool printed before it and without its ``==PROF==`` lines.
+    """Read the table in ``text``, after whatever a tool printed before it and without its ``==PROF==`` lines.
 
     A row that is not as wide as the header is named and left out, never shifted or filled.
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from .units import Dtype, parse_dtype
 
-#: Why an op that is recognised has no model here.
-UNMODELLED = {
+#: Why an op that the name gives has no work model.
+UNMODELED = {
     "collective": "a collective: bound by the interconnect, which this roofline has no axis for",
     "memcpy": "a memory copy or fill issued by the runtime, not a kernel to optimize",
     "moe_helper": "an MoE routing, sorting or reduction helper: its traffic depends on the routing",

@@ -18,6 +18,7 @@ from .roofline import (
     NO_NUMBERS,
     SATURATED_BAND,
     SUSPECT_LOW,
+    Roof,
     assess,
     headroom,
     route,
@@ -69,8 +70,11 @@ class _EntryCheck:
     def __init__(self, entry: Mapping[str, object], peaks: Mapping[str, object]) -> None:
         self.entry, self.peaks = entry, peaks
         self.problems: list[str] = []
-        self.bandwidth = _as_number(peaks.get("hbm_bw_bytes_s"))
+        bandwidth, ridge = _as_number(peaks.get("hbm_bw_bytes_s")), self.value("ridge_point")
         self.rates = self._listed_rates()
+        # The compute peak is that of the entry's ridge point, else that of the peaks' table.
+        rate = ridge * bandwidth if ridge is not None and bandwidth else next(iter(self.rates), None)
+        self.roof = Roof(bandwidth, rate, "matrix.bf16")
         self.exact = self._assess_again()
         shown = (self.value("roofline_pct_raw"), self.value("roofline_pct"))
         self.raw = next((raw for raw in (self.exact.roofline_pct_raw, *shown) if raw is not None), None)
@@ -92,13 +96,12 @@ class _EntryCheck:
         return [rate for rate in listed if rate is not None]
 
     def _assess_again(self) -> Entry:
-        """Assess the entry's work again; the compute peak is that of its ridge point, else that of the peaks' table."""
-        ridge = self.value("ridge_point")
-        rate = ridge * self.bandwidth if ridge is not None and self.bandwidth else next(iter(self.rates), None)
+        """Assess the entry's work again, under its roof."""
+        rate = self.roof.rate
         dtype = parse_dtype("bf16")  # only a name here: it pairs the work with the one rate
         model = ByteModel("bytes_est", self.value("bytes_est") or 0.0, self.value("flops_est") or 0.0)
         work = Work("", "", (model,), "matrix" if rate else "vector", dtype, dtype, ())
-        peaks = Peaks(hbm_bw_bytes_s=self.bandwidth, flops={"bf16": rate} if rate else {}, confidence="high")
+        peaks = Peaks(hbm_bw_bytes_s=self.roof.bandwidth, flops={"bf16": rate} if rate else {}, confidence="high")
         t_ms, unit_ms, launches = self.value("t_ms"), self.value("t_unit_ms"), self.value("launches_per_unit")
         unit_ms = unit_ms if unit_ms is not None else t_ms
         blank = Entry(
@@ -164,15 +167,16 @@ class _EntryCheck:
         for key, how in _DERIVATIONS.items():
             if not ((lacks_bytes and key in _OF_BYTES) or (lacks_flops and key in _OF_FLOPS)):
                 self._compare(key, getattr(self.exact, key), how)
-        listed = [rate / self.bandwidth for rate in self.rates] if self.bandwidth else []
+        listed = [rate / self.roof.bandwidth for rate in self.rates] if self.roof.bandwidth else []
         if ridge is not None and listed and not any(_agrees(ridge, exact) for exact in listed):
             self._refuse(f"ridge_point is {ridge:g}, but the peaks of {self.entry.get('dtype')} give {listed[0]:.6g}")
-        nbytes, flops, shown = self.exact.bytes_est, self.exact.flops_est, self.entry.get("falsifiable")
-        if isinstance(shown, bool) and nbytes and self.bandwidth and not lacks_flops:
-            roof_s = max(nbytes / self.bandwidth, (flops or 0.0) / (ridge * self.bandwidth) if ridge else 0.0)
-            floor_s = (launches or 1) * DISPATCH_FLOOR_S
-            if shown is not self.exact.falsifiable and abs(roof_s / floor_s - 1) > _RELATIVE:
-                self._refuse(f"falsifiable is {shown}, but the roof time is {roof_s * 1e6:.3g} us of {floor_s * 1e6:g} us")
+        falsifiable, floor_s = self.entry.get("falsifiable"), (launches or 1) * DISPATCH_FLOOR_S
+        if isinstance(falsifiable, bool) and self.exact.bytes_est and self.roof.bandwidth and not lacks_flops:
+            roof_s = self.roof.time(self.exact.bytes_est, self.exact.flops_est or 0.0)
+            if falsifiable is not (roof_s > floor_s) and abs(roof_s / floor_s - 1) > _RELATIVE:
+                self._refuse(
+                    f"falsifiable is {falsifiable}, but the roof time is {roof_s * 1e6:.3g} us of {floor_s * 1e6:g} us"
+                )
 
     def _check_ratio(self) -> None:
         intensity, ridge = self.value("arithmetic_intensity"), self.value("ridge_point")

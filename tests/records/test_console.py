@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from pytest_roofline.cli import COMMANDS, main
 from pytest_roofline.report.console import TerminalOutput
+from roofline_engine.cli import Command
 
 NAME = "a_kernel_with_a_name_that_is_longer_than_a_column"
 REPORT = f"# Title\n\n| # | kernel | verdict |\n|---|--------|---------|\n| 1 | `{NAME}` | **saturated** |\n"
@@ -61,3 +63,16 @@ def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_holds_neither_markup_nor_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = drawn(monkeypatch, markdown=False, width=120)
     assert "[bold]x\\x1b[2J" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_of_the_package_has_a_help_with_its_exit_status(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["roofline", *command.name.split(), "--help"])
+    assert main() == 0
+    out = capsys.readouterr().out
+    assert f"usage: roofline {command.name} " in out
+    assert f"exit status: {command.exits}" in out
+    if command.configure is not None:
+        assert f"example:\n  roofline {command.name}" in out

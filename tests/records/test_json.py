@@ -848,9 +848,7 @@ def test_a_dtype_in_a_spec_gives_the_work(tmp_path: Path) -> None:
         ("group_size: 128; weight_bits: 4", {"group_size": 128, "weight_dtype": "int4"}, ""),
     ],
 )
-def test_a_size_besides_m_n_and_k_is_not_ignored(
-    tmp_path: Path, more: str, work: dict[str, Any] | None, why: str
-) -> None:
+def test_a_size_besides_m_n_and_k_is_not_ignored(tmp_path: Path, more: str, work: dict[str, Any] | None, why: str) -> None:
     record = one(tmp_path, POPCORN.replace("seed: 1", f"dtype: bf16; {more}"))
     if work is None:
         assert record.work is None

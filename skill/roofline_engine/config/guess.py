@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ..fields import Note, note
 from ..inputs import Env, Row
-from ..kernels import UNMODELLED, Hint
+from ..kernels import UNMODELED, Hint
 from ..ops import OPS, op_name
 from ..units import Dtype, parse_dtype, whole
 from .model import Attention, ModelConfig
@@ -60,7 +60,7 @@ class ShapeGuess:
         if op == "mla_decode":
             return op, self.latent_attention()
         if op not in OPS:
-            raise CannotModelError(UNMODELLED.get(op, f"{op}: no work model"))
+            raise CannotModelError(UNMODELED.get(op, f"{op}: no work model"))
         if op not in ("moe", "attn_decode", "rmsnorm"):
             raise CannotModelError(f"{op} without usable shapes: {_OPERANDS.get(op, _WHICH)}")
         config = self.config

@@ -74,7 +74,7 @@ def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
         levels["hbm"] = read + written
     levels.update(_caches(group, tool))
     flops = _flops(group)
-    utilisation = {name: value for name, value in ((name, group.mean(name)) for name in PERCENTAGES) if value is not None}
+    percentages = {name: value for name, value in ((name, group.mean(name)) for name in PERCENTAGES) if value is not None}
     levels = plausible_levels(group, levels)
     return KernelCounts(
         group.name,
@@ -83,7 +83,7 @@ def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
         levels,
         flops,
         source,
-        {name: value for name, value in utilisation.items() if group.live(name)},
+        {name: value for name, value in percentages.items() if group.live(name)},
         tuple(group.problems),
         group.grids(),
         group.spread,

@@ -14,7 +14,7 @@ from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
 from roofline_engine.peaks import CPU
 from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_at
-from roofline_engine.units import number, parse_dtype, printable, quantity, unit_of
+from roofline_engine.units import finite, number, parse_dtype, printable, quantity, unit_of
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
 from ..names import distinct_labels, row_names, shorten
@@ -445,15 +445,7 @@ def _select_device(
 
 
 def _finite(entry: Mapping[str, Any], key: str) -> float | None:
-    value = entry.get(key)
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an int beyond the range of a double
-        return None
+    return finite(entry.get(key))
 
 
 def _positive(entry: Mapping[str, Any], key: str) -> float | None:

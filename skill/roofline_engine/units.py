@@ -53,6 +53,8 @@ def number(
 
 def finite(value: object) -> float | None:
     """Return ``value`` as a float where it is a finite number, else None; text and booleans are no numbers."""
+    if type(value) is float:  # nearly every number of a report
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -35,6 +35,8 @@ KERNELS, CHEATS, GATED, PLAIN = (
     "pytest examples/cheats --roofline --roofline-fail-on=beyond_roof",
     "pytest examples/kernels examples/cheats --benchmark-disable",
 )
+#: Bytes of the operands of a kernel in runs that measure nothing.
+SMALL = 2**22
 
 Rows = dict[str, dict[str, Any]]
 
@@ -58,8 +60,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Callable[..
         words, report = shlex.split(command), folder / "report.json"
         if "--roofline" in words:
             options += (f"--roofline-report=json:{report}", "--benchmark-max-time=0.2")
+        variables = environment if "--roofline" in words else {**environment, "ROOFLINE_EXAMPLE_BYTES": str(SMALL)}
         line = [sys.executable, "-m", *words, "-p", "no:cacheprovider", *options]
-        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False)
         found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"entries": []}
         report.unlink(missing_ok=True)
         return Run(done.returncode, done.stdout + done.stderr, {row["short_name"]: row for row in found["entries"]}, found)

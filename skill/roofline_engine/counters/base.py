@@ -75,10 +75,7 @@ class CounterFile(NamedTuple):
     problems: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()  # the architectures that the file itself names, or a file next to it
     no_bytes: str = ""  # what a file without byte counters has instead
-
-    @property
-    def is_nvidia(self) -> bool:
-        return self.source.startswith("ncu")
+    is_nvidia: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:

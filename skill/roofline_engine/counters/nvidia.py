@@ -57,7 +57,7 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     kernels = tuple(_measure(group, source, volta) for group in group_dispatches(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: no launch of a kernel in it")
-    return CounterFile(label, source, None, kernels, condense(problems), _archs(table))
+    return CounterFile(label, source, None, kernels, condense(problems), _archs(table), is_nvidia=True)
 
 
 def _archs(table: Table) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ class Facts(NamedTuple):
 
     placeholder_time: bool = False  # the time is exactly one of its printed unit, as if written by hand
     counter_ratio: float | None = None  # bytes by counters over the compulsory bytes
-    timed_flops: float | None = None  # FLOPs of what was timed, where the record says so and names another op
+    timed_flops: float | None = None  # FLOPs of what was timed, where the record names another op
     known_mistakes: tuple[Mistake, ...] = ()  # that the shape makes possible
     working_set: float | None = None  # bytes that the timed loop uses again
     cold: bool = False  # the cache was flushed, or the operands rotated

@@ -21,7 +21,7 @@ N = 512
 class CachedMatmul:
     """The planted cheat: operands seen before are told by their identity and get the product stored for them.
 
-    It stands for every harness in which the work is not done again: a memo, a captured buffer, a lazy result that is never read.
+    It stands for every harness in which the work is not done again: a memo, a captured buffer, a lazy result that no one reads.
     """
 
     def __init__(self) -> None:

@@ -21,8 +21,7 @@ from roofline_engine.work import Work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .combine import distinct, resize, total
-from .coverage import Listed, Unknown, View, strided
+from .combine import Listed, Unknown, View, distinct, resize, strided, total
 from .restore import assign, unwrap_partial, variable_holders
 from .trace import INTERPRETED, UNKNOWN_ROWS, CapturedWork, OpTrace, Part, Region
 

@@ -16,8 +16,7 @@ from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .combine import resize, total
-from .coverage import Strided, Unknown, strided, unknown_view
+from .combine import Strided, Unknown, resize, strided, total, unknown_view
 from .restore import assign, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Part, Region
 

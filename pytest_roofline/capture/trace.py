@@ -7,7 +7,7 @@ from typing import NamedTuple
 from roofline_engine.fields import Note, note
 from roofline_engine.work import Work
 
-from .coverage import View
+from .combine import View
 
 META = note("its tensors are on the meta device, where nothing is computed", "meta_device")
 #: Pallas has an interpreter too: a program of XLA.

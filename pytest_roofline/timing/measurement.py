@@ -10,18 +10,23 @@ from typing import Any, NamedTuple, TypeVar
 
 from roofline_engine.check import Measurement
 
-from .cache import Flush, cupy_flush, host_cache, host_flush, jax_flush, torch_flush
 from .clocks import Call, CannotCaptureError, Clock, CupyEvents, EventClock, GraphClock, HostClock, TorchEvents
 from .devices import HOST, Place, loaded, places, reachable_values
 from .sampling import (
     ROUND_OVER_RESOLUTION,
     Candidate,
+    Flush,
     Now,
     Samples,
     Settings,
     batch_size,
     collect,
+    cupy_flush,
+    host_cache,
+    host_flush,
+    jax_flush,
     quartiles,
+    torch_flush,
     uncertainty,
     warm_up,
 )

@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.capture.combine import DROPPED, NEARLY_ALL, OVERLAP, distinct, total, traffic
-from pytest_roofline.capture.coverage import Coverage, Listed, Strided, Unknown, View, strided
+from pytest_roofline.capture.combine import (
+    DROPPED,
+    NEARLY_ALL,
+    OVERLAP,
+    Coverage,
+    Listed,
+    Strided,
+    Unknown,
+    View,
+    distinct,
+    strided,
+    total,
+    traffic,
+)
 from pytest_roofline.capture.trace import OpTrace, Region
 from roofline_engine.fields import note
 from roofline_engine.ops import work

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pytest_roofline.timing import Settings, compare, measure
-from pytest_roofline.timing.cache import UNKNOWN_HOST_BYTES, host_cache, host_flush
 from pytest_roofline.timing.devices import device_kind
+from pytest_roofline.timing.sampling import UNKNOWN_HOST_BYTES, host_cache, host_flush
 from support.tool import ROOT
 
 QUICK = Settings(warmup_calls=1, warmup_s=0.0, min_s=0.0, budget_s=0.02)

@@ -18,7 +18,7 @@ import torch.nn.functional as functional
 from roofline_engine.fields import Note, note
 from roofline_engine.ops.matmul import positions_met
 
-from ..coverage import Listed, Unknown, unknown_view
+from ..combine import Listed, Unknown, unknown_view
 from ..trace import UNKNOWN_ROWS, Part, Region
 
 #: More elements than these of an index or a mask are not read.

@@ -15,8 +15,7 @@ from roofline_engine.fields import note
 from roofline_engine.ops import work
 from roofline_engine.work import Work
 
-from ..combine import distinct
-from ..coverage import Strided, strided
+from ..combine import Strided, distinct, strided
 from ..trace import OpTrace, Region
 from .ops import FREE, TABLE, WRITE_ONLY, Call, OpSpec, spec_builder
 

@@ -95,8 +95,8 @@ def _limit(row: Row, gate: str, limit: float) -> GateOutcome:
     is_low, failure = entry.confidence == "low", ""
     if 0 < 100 * entry.roofline_pct < limit:
         failure = (
-            f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {limit:g} % is asked for "
-            f"({entry.bound_type}-bound, up to {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
+            f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {limit:g} % is required "
+            f"(limiter: {entry.bound_type}, {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
         )
     # A pass out of a cache proves nothing: such a percent is no percent of the memory roof.
     unproven = is_low or entry.unknown_reason == "cache_resident"

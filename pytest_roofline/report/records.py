@@ -100,7 +100,7 @@ class Tally:
         """Yield the summary for a terminal."""
         refused = sum(self.reasons.values())
         counts = ", ".join(f"{count} {status}" for status, count in self.counts.most_common())
-        yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {counts or 'none could be used'}" + (
+        yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {counts or 'none usable'}" + (
             f"; {refused} refused" if refused else ""
         )
         for row in self._worst.rows():
@@ -111,11 +111,11 @@ class Tally:
             if row.overhead:
                 yield f"launch overhead: {_place(row)}: {describe_overhead(row.overhead)}"
         for cause, count in self.claims.most_common():
-            yield f"printed figures that differ, {count} by {cause}:"
+            yield f"printed rates that differ, {count} by {cause}:"
             for row in self._examples["claim", cause]:
                 yield f"    {_place(row)}: {printable(_describe(row))}"
         for kind, count in self.reasons.most_common():
-            yield f"refused, {count}: {REFUSED_CODES[kind]}"
+            yield f"refused, {count}: {REFUSED_CODES.get(kind, kind)}"
             for row in self._examples["refused", kind]:
                 yield f"    {printable(row.path)} {printable(row.nodeid)}: {printable(_describe(row))}"
 
@@ -145,7 +145,7 @@ class Tally:
             ]
             parts += ["## Worst rows", table([head, *rows])]
         if self.claims:
-            parts.append("## Printed figures that differ")
+            parts.append("## Printed rates that differ")
             lines = [
                 f"- {cause}, {count} rows; for example {plain_text(_place(self._examples['claim', cause][0]))}: "
                 f"{plain_text(_describe(self._examples['claim', cause][0]))}"
@@ -154,7 +154,7 @@ class Tally:
             parts.append("\n".join(lines))
         if self.reasons:
             parts.append("## Refused")
-            parts.append("\n".join(f"- {REFUSED_CODES[kind]}: {count}" for kind, count in self.reasons.most_common()))
+            parts.append("\n".join(f"- {REFUSED_CODES.get(kind, kind)}: {count}" for kind, count in self.reasons.most_common()))
         parts += [plain_text(line) for line in self.errors]
         return "\n\n".join(parts) + "\n"
 

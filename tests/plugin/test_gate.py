@@ -278,7 +278,7 @@ def test_min_pct_of_a_marker(project: Project, asked: float, failed: int) -> Non
     assert ran.counts == ({"failed": 1} if failed else {"passed": 1})
     assert ran.code == failed
     if failed:
-        assert "50.0 % of the memory roof, at least 51 % is asked for" in ran.out
+        assert "50.0 % of the memory roof, at least 51 % is required" in ran.out
 
 
 @pytest.mark.parametrize(("asked", "failed"), [("49", 0), ("51", 1)])

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_roofline.capture.combine import Unknown
 from pytest_roofline.capture.timers import observe_timers
-from pytest_roofline.capture.trace import CapturedWork, OpTrace, Region
+from pytest_roofline.capture.trace import CapturedWork, OpTrace, Region, Unknown
 from pytest_roofline.capture.triton import missing_hooks, watch_launches
 from roofline_engine.fields import has_note
 

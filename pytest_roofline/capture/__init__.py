@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from ..timing.devices import array_libraries, loaded, reachable_values
-from .combine import under_test
-from .trace import CapturedWork
+from .trace import CapturedWork, under_test
 
 TIMED = "it takes a time, and a watch would be part of it"
 

@@ -21,9 +21,22 @@ from roofline_engine.work import Work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .combine import Listed, Unknown, View, distinct, resize, strided, total
 from .restore import assign, unwrap_partial, variable_holders
-from .trace import INTERPRETED, UNKNOWN_ROWS, CapturedWork, OpTrace, Part, Region
+from .trace import (
+    INTERPRETED,
+    UNKNOWN_ROWS,
+    CapturedWork,
+    Listed,
+    OpTrace,
+    Part,
+    Region,
+    Unknown,
+    View,
+    distinct,
+    resize,
+    strided,
+    total,
+)
 
 _LAYOUT = {
     *("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "stop_gradient", "transpose", "copy", "copy_p"),

@@ -16,9 +16,8 @@ from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .combine import Strided, Unknown, resize, strided, total, unknown_view
 from .restore import assign, replaced, restored_generators, unwrap_partial, variable_holders
-from .trace import CapturedWork, OpTrace, Part, Region
+from .trace import CapturedWork, OpTrace, Part, Region, Strided, Unknown, resize, strided, total, unknown_view
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
 MOST_OPERATIONS = 10_000

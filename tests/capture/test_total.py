@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.capture.combine import (
+from pytest_roofline.capture.trace import (
     DROPPED,
     NEARLY_ALL,
     OVERLAP,
     Coverage,
     Listed,
+    OpTrace,
+    Region,
     Strided,
     Unknown,
     View,
@@ -22,7 +24,6 @@ from pytest_roofline.capture.combine import (
     total,
     traffic,
 )
-from pytest_roofline.capture.trace import OpTrace, Region
 from roofline_engine.fields import note
 from roofline_engine.ops import work
 

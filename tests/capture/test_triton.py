@@ -27,7 +27,7 @@ KERNELS = """
 import json, sys
 import torch, triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
-from pytest_roofline.capture.combine import Unknown
+from pytest_roofline.capture.trace import Unknown
 from pytest_roofline.capture.trace import Region
 from pytest_roofline.capture.triton import missing_hooks, watch_launches
 

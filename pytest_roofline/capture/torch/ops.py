@@ -18,8 +18,7 @@ import torch.nn.functional as functional
 from roofline_engine.fields import Note, note
 from roofline_engine.ops.matmul import positions_met
 
-from ..combine import Listed, Unknown, unknown_view
-from ..trace import UNKNOWN_ROWS, Part, Region
+from ..trace import UNKNOWN_ROWS, Listed, Part, Region, Unknown, unknown_view
 
 #: More elements than these of an index or a mask are not read.
 MOST_READ = 1 << 22

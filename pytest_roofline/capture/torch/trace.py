@@ -15,8 +15,7 @@ from roofline_engine.fields import note
 from roofline_engine.ops import work
 from roofline_engine.work import Work
 
-from ..combine import Strided, distinct, strided
-from ..trace import OpTrace, Region
+from ..trace import OpTrace, Region, Strided, distinct, strided
 from .ops import FREE, TABLE, WRITE_ONLY, Call, OpSpec, spec_builder
 
 

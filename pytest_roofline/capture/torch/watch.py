@@ -26,9 +26,8 @@ from roofline_engine.fields import Note, note
 from roofline_engine.units import quantity
 
 from ...timing.devices import loaded
-from ..combine import distinct, total
 from ..restore import replaced, restored_generators, unwrap_partial
-from ..trace import META, CapturedWork, OpTrace, Region
+from ..trace import META, CapturedWork, OpTrace, Region, distinct, total
 from .ops import CHECKS, COMPOSITES, FUSED, Call, Composite
 from .trace import (
     SCHEMAS,

@@ -34,42 +34,9 @@ LAYERS = (
 )
 
 #: Names of human-readable text. Code may print such a value, but may not search in it to decide something.
-TEXTS = frozenset(
-    [
-        "note",
-        "notes",
-        "message",
-        "messages",
-        "problem",
-        "problems",
-        "reason",
-        "reasons",
-        "remark",
-        "remarks",
-        "warning",
-        "warnings",
-        "detail",
-        "sentence",
-        "why",
-        "doubt",
-    ]
-)
-SEARCHES = frozenset(
-    [
-        "startswith",
-        "endswith",
-        "partition",
-        "rpartition",
-        "split",
-        "rsplit",
-        "find",
-        "rfind",
-        "index",
-        "count",
-        "removeprefix",
-        "removesuffix",
-    ]
-)
+TEXT_NAMES = re.compile(r"(note|message|problem|reason|remark|warning|doubt)s?|detail|sentence|why")
+#: Methods of a string that look for a part of it.
+SEARCHES = re.compile(r"startswith|endswith|r?partition|r?split|r?find|r?index|count|removeprefix|removesuffix")
 
 #: Phrases that do not read as plain English.
 ODD_PHRASES = re.compile(r"\b(nobody|somebody|whoever|says so|held to|told apart|cannot be meant)\b")
@@ -177,13 +144,13 @@ def find_searches(name: str) -> Iterator[str]:
             if isinstance(node.left, ast.Name) and isinstance(node.ops[0], ast.NotIn):
                 searched = []  # a list of messages without duplicates
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in SEARCHES:
+            if SEARCHES.fullmatch(node.func.attr):
                 searched = [node.func.value]
             elif ast.unparse(node.func) in ("re.search", "re.match", "re.fullmatch", "re.findall"):
                 searched = node.args[1:2]
         for value in searched:
             last = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
-            if last in TEXTS:
+            if TEXT_NAMES.fullmatch(last):
                 yield f"{MODULES[name].relative_to(ROOT)}:{value.lineno}: {ast.unparse(node)}"
 
 

@@ -37,7 +37,6 @@ _DERIVATIONS = {
     "achieved_flops": "flops_est / time",
     "compute_util": "achieved / peak FLOP/s",
     "arithmetic_intensity": "flops_est / bytes_est",
-    "hard_limit_speedup": "1 / roofline_pct",
 }
 _OF_BYTES = ("achieved_bw_bytes_s", "hbm_util", "bytes_upper_bound", "arithmetic_intensity")
 _OF_FLOPS = ("achieved_flops", "compute_util", "arithmetic_intensity")
@@ -114,9 +113,11 @@ class _EntryCheck:
         if not unit_ms or unit_ms < 0:
             blank = blank._replace(t_ms=None)
         try:
-            return assess(blank, work, peaks, target_eff=self.value("target_eff") or 1.0)
+            exact = assess(blank, work, peaks, target_eff=self.value("target_eff") or 1.0)
         except ValueError:  # figures that no arithmetic takes
             return blank
+        lacks_bytes = self.value("bytes_est") is None
+        return exact._replace(roofline_pct_raw=None, roofline_pct=None, hbm_util=None) if lacks_bytes else exact
 
     def check(self) -> list[str]:
         for key, allowed in CLOSED_SETS.items():
@@ -183,8 +184,9 @@ class _EntryCheck:
         axis, shown = self.entry.get("roof_axis"), self.value("roofline_pct")
         if intensity is not None and ridge is not None:
             exact_axis = "compute" if intensity > ridge else "memory"
-            if axis is not None and axis != exact_axis and abs(intensity / ridge - 1) > _RELATIVE:
+            if axis is not None and axis != exact_axis and abs(intensity - ridge) > _RELATIVE * ridge:
                 self._refuse(f"roof_axis is {axis}, but intensity {intensity:g} against ridge {ridge:g} is {exact_axis}")
+        self._compare("hard_limit_speedup", 1 / self.raw if self.raw else None, "1 / roofline_pct")
         how = f"utilization on the {self.exact.roof_axis} axis"
         self._compare("roofline_pct_raw", self.exact.roofline_pct_raw, how)
         if shown is not None and shown > 1:
@@ -198,7 +200,8 @@ class _EntryCheck:
         shown, exact = self.entry.get("bound_type"), self.exact.bound_type
         utilizations = [value for value in (self.exact.hbm_util, self.exact.compute_util) if value is not None]
         near = any(abs(value - LATENCY_THRESHOLD) < 5e-3 for value in utilizations)
-        if len(utilizations) < 2 or near or shown in (None, exact) or exact == "unknown" or self.entry.get("suspect"):
+        unclear = len(utilizations) < 2 or self.value("flops_est") is None
+        if unclear or near or shown in (None, exact) or exact == "unknown" or self.entry.get("suspect"):
             return
         if self.entry.get("unknown_reason") != "dispatch_bound":
             self._refuse(f"bound_type is {shown}, but the utilizations give {exact}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -124,22 +125,10 @@ class Annotator:
             if better != peaks:
                 peaks = better
                 assessed, outcome = judge(peaks)
+        mismatch = None if record is None else find_mismatch(record, work, peaks or _NO_PEAKS, facts)
         if work is None:
             notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
-        elif peaks is not None:
-            notes += [*work.notes, *advice.remarks(assessed, peaks)]
-            if measurement is not None and lacks_device_sync(measurement, peaks):
-                notes.append(NO_DEVICE_SYNC)
-        mismatch = None if record is None else find_mismatch(record, work, peaks or _NO_PEAKS, facts)
-        if mismatch is not None:
-            notes.append(note(f"its printed rate is wrong: {mismatch.describe()}", "claim"))
-        if measurement is not None:
-            notes += map(note, measurement.notes)
-            if measurement.wall_s is not None and launch_overhead(measurement) is None:
-                notes.append(NO_OVERHEAD)
-            notes += [SHARED_WORKERS] if self.shared and measurement.source in TIMED_HERE else []
-        elif case.idle:
-            notes.append(IDLE)
+        notes += self._remarks(case, assessed, work, peaks, mismatch)
         row = Row(
             nodeid=case.nodeid,
             entry=assessed._replace(notes=tidy_notes(notes)),
@@ -158,6 +147,28 @@ class Annotator:
             mismatch=mismatch,
         )
         return replace(row, gates=self.gates.evaluate(row, declaration.min_pct))
+
+    def _remarks(
+        self, case: Case, entry: Entry, work: Work | None, peaks: Peaks | None, mismatch: Mismatch | None
+    ) -> Iterator[Note]:
+        """Yield what a reader should know about the figures of a row."""
+        measurement = case.measurement
+        if work is not None and peaks is not None:
+            yield from work.notes
+            yield from advice.remarks(entry, peaks)
+            if measurement is not None and lacks_device_sync(measurement, peaks):
+                yield NO_DEVICE_SYNC
+        if mismatch is not None:
+            yield note(f"its printed rate is wrong: {mismatch.describe()}", "claim")
+        if measurement is None:
+            if case.idle:
+                yield IDLE
+            return
+        yield from map(note, measurement.notes)
+        if measurement.wall_s is not None and launch_overhead(measurement) is None:
+            yield NO_OVERHEAD
+        if self.shared and measurement.source in TIMED_HERE:
+            yield SHARED_WORKERS
 
     def _assess(self, entry: Entry, work: Work | None, peaks: Peaks | None, case: Case) -> Entry:
         """Return the entry with its verdict."""

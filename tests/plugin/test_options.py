@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pytest_roofline import config, plugin
-from pytest_roofline.cli import _COMMANDS
+from pytest_roofline.cli import COMMANDS as PACKAGE_COMMANDS
 from roofline_engine.cli import COMMANDS
 from support.tool import ROOT
 
@@ -68,7 +68,7 @@ def test_the_page_lists_every_command_with_its_options() -> None:
     listed = {}
     for command, options in zip(cells("Options of `roofline`"), cells("Options of `roofline`", 1)):
         listed[command.strip("`").removeprefix("roofline ")] = set(re.findall(r"`(-[\w-]+)", options))
-    assert listed == {command.name: options_of(command.configure) for command in (*COMMANDS, *_COMMANDS) if command.configure}
+    assert listed == {command.name: options_of(command.configure) for command in (*COMMANDS, *PACKAGE_COMMANDS) if command.configure}
 
 
 def options_of(configure: object) -> set[str]:

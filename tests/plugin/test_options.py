@@ -68,7 +68,8 @@ def test_the_page_lists_every_command_with_its_options() -> None:
     listed = {}
     for command, options in zip(cells("Options of `roofline`"), cells("Options of `roofline`", 1)):
         listed[command.strip("`").removeprefix("roofline ")] = set(re.findall(r"`(-[\w-]+)", options))
-    assert listed == {command.name: options_of(command.configure) for command in (*COMMANDS, *PACKAGE_COMMANDS) if command.configure}
+    commands = (*COMMANDS, *PACKAGE_COMMANDS)
+    assert listed == {command.name: options_of(command.configure) for command in commands if command.configure}
 
 
 def options_of(configure: object) -> set[str]:

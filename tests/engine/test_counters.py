@@ -488,9 +488,9 @@ def test_check_asks_which_kernel_and_fails_without_bytes(tmp_path: Path) -> None
     assert (done.code, done.err) == (2, "counter_collection.csv: 2 kernels (a, b). Name the copy with --kernel\n")
     done = run_tool("counters", "check", path, "--bytes", 5, "--kernel", "a")
     assert done.code == 1
-    assert "no byte counters in it (SQ_WAVES)" in done.out
+    assert "it has no byte counters (SQ_WAVES)" in done.out
     shown = json.loads(run_tool("counters", "show", path, "--json").out)
-    assert shown["problems"] == ["counter_collection.csv: no byte counters in it (SQ_WAVES)"]
+    assert shown["problems"] == ["counter_collection.csv: it has no byte counters (SQ_WAVES)"]
 
 
 def test_the_architecture_comes_from_the_files_beside_it(tmp_path: Path) -> None:

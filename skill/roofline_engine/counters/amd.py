@@ -208,7 +208,7 @@ def _flops(group: DispatchGroup) -> dict[str, float]:
 
 
 def from_table(text: str, label: str, tool: Tool, skip: int) -> CounterFile:
-    """Any of the CSV forms. Raises ValueError when it holds no dispatches of kernels."""
+    """Read any of the CSV forms. Raises ValueError when it holds no dispatches of kernels."""
     table = read_table(text, label, lambda header: "Kernel_Name" in header or "KernelName" in header)
     if not table.rows:
         why = "; ".join(table.problems) or "the profile matched no kernel"
@@ -225,14 +225,14 @@ def from_table(text: str, label: str, tool: Tool, skip: int) -> CounterFile:
 def evaluate(
     label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool, problems: list[str], skip: int = 0
 ) -> CounterFile:
-    """The kernels of a file from its dispatches."""
+    """Evaluate the dispatches of a file, kernel by kernel."""
     if not dispatches:
-        raise ValueError(f"{label}: no dispatch of a kernel in it" + (f": {problems[0]}" if problems else ""))
+        raise ValueError(f"{label}: it has no dispatch of a kernel" + (f": {problems[0]}" if problems else ""))
     names = {name for dispatch in dispatches for name in dispatch.values}
     no_bytes = ""
     if not any(BYTES_COUNTERS.match(name) for name in names):
         listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
-        no_bytes = f"{label}: no byte counters in it{listed}"
+        no_bytes = f"{label}: it has no byte counters{listed}"
     kernels = tuple(measure(group, tool, source) for group in group_dispatches(dispatches, skip))
     return CounterFile(label, source, tool.gfx, kernels, condense(problems), no_bytes=no_bytes)
 
@@ -242,7 +242,7 @@ def _canonical(name: str) -> str:
 
 
 def _long(table: Table, problems: list[str]) -> list[Dispatch]:
-    """One row per dispatch and counter; each row of a dispatch repeats its times."""
+    """Read one row per dispatch and counter; each row of a dispatch repeats its times."""
     name_at, counter_at, value_at = table.column("Kernel_Name"), table.column("Counter_Name"), table.column("Counter_Value")
     start_at, end_at, grid_at = table.column("Start_Timestamp"), table.column("End_Timestamp"), table.column("Grid_Size")
     dispatch_at = table.column("Dispatch_Id", "Dispatch_ID", "Correlation_Id")
@@ -275,7 +275,7 @@ def _long(table: Table, problems: list[str]) -> list[Dispatch]:
 
 
 def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
-    """One row per dispatch, a column per counter; ``[i]`` columns are the channels of one, summed unless its sum is there."""
+    """Read one row per dispatch, a column per counter; ``[i]`` columns are its channels, summed unless the file has the sum."""
     columns: dict[str, list[int]] = {}
     for at, title in enumerate(table.header):
         channel = re.match(r"(\w+)\[\d+\]$", title)
@@ -320,19 +320,17 @@ def _value(text: str, what: str, problems: list[str]) -> float | None:
 
 def _time(start: str, end: str, where: str, problems: list[str]) -> float | None:
     try:
-        t_s, why = read_duration(start, end)
+        return read_duration(start, end)
     except ValueError as error:
-        t_s, why = None, str(error)
-    if why:
-        problems.append(f"{where}: {why}")
-    return t_s
+        problems.append(f"{where}: {error}")
+        return None
 
 
 def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
-    """rocprofv3's results JSON. Raises ValueError when it holds none."""
+    """Read rocprofv3's results JSON. Raises ValueError when it holds no dispatches of kernels."""
     tools = data.get("rocprofiler-sdk-tool") if isinstance(data, Mapping) else None
     if not isinstance(tools, list) or not tools:
-        raise ValueError(f"{label}: no 'rocprofiler-sdk-tool' in it, expected rocprofv3's results JSON")
+        raise ValueError(f"{label}: 'rocprofiler-sdk-tool' is missing, expected rocprofv3's results JSON")
     problems: list[str] = []
     dispatches: list[Dispatch] = []
     spans: list[tuple[float, float]] = []

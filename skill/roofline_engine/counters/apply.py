@@ -128,7 +128,7 @@ class CounterSet:
             problems = [str(problem) for problem in counts.problems if problem.figure in HBM_FIGURES]
             if counts.flops and not problems:
                 return None  # a pass for FLOPs alone
-            return "; ".join(problems) or "no byte counters in it"
+            return "; ".join(problems) or "it has no byte counters"
         if self.gfx is None:
             return "the gfx is unknown, and what the byte counters count depends on it"
         estimates = [model.bytes for model in work.candidates if model.in_range]

@@ -205,14 +205,14 @@ def plausible_levels(group: DispatchGroup, bytes_by_level: Mapping[str, float]) 
 KNOWN_COPY_BAND = 0.02
 
 
-def read_duration(start: str, end: str) -> tuple[float | None, str]:
-    """Return the seconds between two timestamps in ns as the file spells them, or None and why."""
+def read_duration(start: str, end: str) -> float:
+    """Return the seconds between two timestamps in ns as the file spells them. Raises ValueError when they give no time."""
     first, last = number(start, "Start_Timestamp"), number(end, "End_Timestamp")
     if last <= first:
-        return None, f"the timestamps give no time (start {start}, end {end})"
+        raise ValueError(f"the timestamps give no time (start {start}, end {end})")
     if max(_resolution(start), _resolution(end)) > _COARSEST * (last - first):
-        return None, f"the timestamps have lost their resolution (start {start}, end {end})"
-    return (last - first) / 1e9, ""
+        raise ValueError(f"the timestamps have lost their resolution (start {start}, end {end})")
+    return (last - first) / 1e9
 
 
 def _resolution(text: str) -> float:

@@ -46,7 +46,7 @@ _COUNTED = re.compile(r"([kKMGTP]i?)?(bytes?|B|inst|cycle|op|ops|request|sector)
 
 
 def from_table(text: str, label: str, skip: int) -> CounterFile:
-    """Either page. Raises ValueError when it holds no launch."""
+    """Read either page. Raises ValueError when it holds no launch."""
     table = read_table(text, label, lambda header: "Kernel Name" in header and ("ID" in header or "Metric Name" in header))
     details = table.column("Metric Name") is not None
     problems = list(table.problems)
@@ -56,7 +56,7 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     source = f"ncu {'details' if details else 'raw'} page"
     kernels = tuple(_measure(group, source, volta) for group in group_dispatches(dispatches, skip))
     if not kernels:
-        raise ValueError(f"{label}: no launch of a kernel in it")
+        raise ValueError(f"{label}: it has no launch of a kernel")
     return CounterFile(label, source, None, kernels, condense(problems), _archs(table), is_nvidia=True)
 
 

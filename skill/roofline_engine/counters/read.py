@@ -110,7 +110,7 @@ def list_avail(text: str, label: str) -> Available:
         elif key in ("Counter_Name", "Name"):
             counters.setdefault(arch, set()).add(value)
     if not counters:
-        raise ValueError(f"{label}: no Counter_Name in it, expected the output of rocprofv3 --list-avail")
+        raise ValueError(f"{label}: Counter_Name is missing, expected the output of rocprofv3 --list-avail")
     cut = any(line.strip() == "..." for line in text.splitlines())
     return Available(label, {name: frozenset(names) for name, names in counters.items()}, cut)
 
@@ -147,7 +147,7 @@ def check_copy(counters: CounterFile, nbytes: float, kernel: str | None) -> tupl
     counted = copy.bytes.get("hbm")
     name = printable(copy.name)[:60]
     if counted is None:
-        why = "; ".join((*map(str, copy.problems), *counters.remarks)) or "no byte counters in it"
+        why = "; ".join((*map(str, copy.problems), *counters.remarks)) or "it has no byte counters"
         return False, f"{counters.label}: {name}: L4 on this stack: no bytes to compare: {why}"
     off = counted / nbytes - 1
     line = f"{counters.label}: {name}: {counted:.0f} bytes counted, {nbytes:.0f} moved, {off:+.2%}"

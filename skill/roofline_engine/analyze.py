@@ -90,39 +90,28 @@ def find_sources(path: str) -> Sources:
     Raises:
         ValueError: when the Top-N is missing.
     """
-    folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+    is_folder = os.path.isdir(path)
+    folder = path if is_folder else os.path.dirname(os.path.abspath(path))
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    topn = _topn_in(path, names) if os.path.isdir(path) else path
+    lists = [name for name in names if inputs.is_topn_csv(name)]
+    topn = os.path.join(path, inputs.TOPN_NAME) if is_folder else path
+    if is_folder and not os.path.isfile(topn) and len(lists) == 1:
+        topn = os.path.join(path, lists[0])
     if not os.path.isfile(topn):
-        expected = f"{inputs.TOPN_NAME} in it" if os.path.isdir(path) else "a Top-N file or a directory with one"
-        lists = _csv_lists(names) if os.path.isdir(path) else []
-        if lists:
+        expected = f"{inputs.TOPN_NAME} in it" if is_folder else "a Top-N file or a directory with one"
+        if is_folder and lists:
             expected = f"one Top-N list in it, found {', '.join(map(printable, lists))}: name one"
         raise ValueError(f"{printable(path)}: expected {expected}")
-    table = peaks_table.locate()
     return Sources(
         topn=topn,
         env=inputs.find(folder, inputs.ENV_NAME, 2),
         config=inputs.find(folder, inputs.CONFIG_NAME, 2),
         shapes=inputs.find(folder, inputs.SHAPES_NAME, 0),
-        peaks=table,
+        peaks=peaks_table.locate(),
         counters=tuple(
             os.path.join(folder, name) for name in names if name != os.path.basename(topn) and _is_counters(folder, name)
         ),
     )
-
-
-def _topn_in(folder: str, names: list[str]) -> str:
-    """Return profile_topN.json of a folder, or its one CSV that a profiler wrote as such a list."""
-    topn = os.path.join(folder, inputs.TOPN_NAME)
-    lists = [] if os.path.isfile(topn) else _csv_lists(names)
-    return os.path.join(folder, lists[0]) if len(lists) == 1 else topn
-
-
-def _csv_lists(names: list[str]) -> list[str]:
-    if not any(name.lower().endswith(".csv") for name in names):
-        return []
-    return [name for name in names if inputs.is_topn_csv(name)]
 
 
 def _is_counters(folder: str, name: str) -> bool:

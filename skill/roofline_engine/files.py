@@ -118,7 +118,7 @@ def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]
         if is_header(header):
             break
     else:
-        raise ValueError(f"{label}: no header of a format that is read here")
+        raise ValueError(f"{label}: no line is a header of a known format")
     rows, problems = [], []
     reader = csv.reader(line if not line.startswith("==") else "\n" for line in lines[begin:])
     try:

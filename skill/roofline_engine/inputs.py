@@ -394,7 +394,7 @@ def read_topn_csv(text: str, label: str) -> TopN:
         name = clean_name(name)
         rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
     if not rows:
-        raise ValueError(f"{label}: no kernel in it" + (f": {problems[0]}" if problems else ""))
+        raise ValueError(f"{label}: it lists no kernel" + (f": {problems[0]}" if problems else ""))
     return TopN(tuple(rows), problems=condense(problems + doubtful_shares(label, rows)))
 
 

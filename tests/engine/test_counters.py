@@ -247,7 +247,7 @@ def test_a_cell_that_is_no_number_is_named_by_row_and_column() -> None:
     ("text", "why"),
     [
         ("", "empty"),
-        ("nothing here\n", "no header of a format that is read here"),
+        ("nothing here\n", "no line is a header of a known format"),
         ('"Name","Calls","TotalDurationNs","AverageNs"\n"HIP_API",1,2,3\n', "give it to analyze"),
         ("device,HBMBw,HBMBwLow\n0,1388.9,1388.3\n", "measured ceilings, not counters"),
         ("workload_name,gpu_arch\nv,gfx942\n", "a description of the system"),

@@ -69,5 +69,5 @@ def test_a_table_begins_at_its_header_and_its_odd_rows_are_named() -> None:
     assert table.rows == ((4, ("a", "1")), (7, ("c", "2")))
     assert table.problems == ("f.csv: line 6 has 1 cells, expected 2: left out",)
     assert (table.column("Count", "Calls"), table.column("Time")) == (1, None)
-    with pytest.raises(ValueError, match=r"f\.csv: no header"):
+    with pytest.raises(ValueError, match=r"f\.csv: no line is a header"):
         read_table("x,y\n", "f.csv", lambda header: "Name" in header)

@@ -56,7 +56,7 @@ def test_g7_nsys_times_in_other_units_and_older_titles(run: Run) -> None:
         ('"HIP_API",13,458514859,35270373.7,100.00,2300,352276613,9.9\n', "domains of API or copy time"),
         ('"hipMalloc",4,26249,6562.5,85.1,3,2,1\n"__hipRegisterFatBinary",1,9,9,2.9e-03,9,9,0\n', "API calls of the host"),
         ('"MEMORY_COPY_HOST_TO_DEVICE",4,26249,6562.5,100,3,2,1\n', "domains of API or copy time"),
-        ("", "no kernel in it"),
+        ("", "it lists no kernel"),
     ],
 )
 def test_g9_lists_that_share_the_header_are_refused(run: Run, rows: str, why: str) -> None:

@@ -100,6 +100,10 @@ class _Reader:
     def __init__(self, data: Mapping[str, object], where: str, problems: list[str]) -> None:
         self.data, self.where, self.problems = data, where, problems
 
+    def wrong(self, text: str) -> None:
+        """Keep one line about what cannot be used."""
+        self.problems.append(f"{self.where}: {text}")
+
     def number(self, *keys: str, above: float | None = None, minimum: float | None = None) -> float | None:
         for key in keys:
             if self.data.get(key) is None:
@@ -107,13 +111,13 @@ class _Reader:
             try:
                 return number(self.data[key], key, above=above, minimum=minimum)
             except ValueError as error:
-                self.problems.append(f"{self.where}: {error}")
+                self.wrong(str(error))
         return None
 
     def whole(self, *keys: str) -> int | None:
         value = self.number(*keys, minimum=1)
         if value is not None and value != int(value):
-            self.problems.append(f"{self.where}: {keys[0]} is {value}, expected a whole number")
+            self.wrong(f"{keys[0]} is {value}, expected a whole number")
             return None
         return None if value is None else int(value)
 
@@ -123,21 +127,21 @@ class _Reader:
             if isinstance(value, str) and value.strip():
                 return value
             if value is not None and not isinstance(value, str):
-                self.problems.append(f"{self.where}: {key} is {type(value).__name__}, expected text")
+                self.wrong(f"{key} is {type(value).__name__}, expected text")
         return None
 
     def group(self, key: str) -> _Reader:
         """A nested object; anything else is named and read as empty."""
         value = self.data.get(key)
         if value is not None and not isinstance(value, Mapping):
-            self.problems.append(f"{self.where}: {key} is {type(value).__name__}, expected an object")
+            self.wrong(f"{key} is {type(value).__name__}, expected an object")
         return _Reader(value if isinstance(value, Mapping) else {}, f"{self.where}: {key}", self.problems)
 
     def flag(self, key: str) -> bool | None:
         value = self.data.get(key)
         if value is None or isinstance(value, bool):
             return value
-        self.problems.append(f"{self.where}: {key} is {value!r:.40}, expected true or false")
+        self.wrong(f"{key} is {value!r:.40}, expected true or false")
         return None
 
 
@@ -207,24 +211,24 @@ def _row_ms(row: _Reader) -> float | None:
 def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_given: bool) -> Row | None:
     name = row.text("name", "kernel")
     if name is None:
-        row.problems.append(f"{row.where}: no name, expected a kernel name under 'name' or 'kernel'")
+        row.wrong("no name, expected a kernel name under 'name' or 'kernel'")
         return None
     row.where += f" ({printable(name)[:60]})"
     calls = row.number("calls", minimum=0)
     if row_ms and calls and 1e3 * row_ms / calls < _SHORTEST_US:
         per_call = f"{1e3 * row_ms:.6g} us over {calls:g} calls are {1e3 * row_ms / calls:.2g} us each"
-        row.problems.append(f"{row.where}: {per_call}, too short for a launch: is it the time of one? It is not used")
+        row.wrong(f"{per_call}, too short for a launch: is it the time of one? It is not used")
         row_ms = None
     pct, basis = row.number("pct_gpu_time", "pct", minimum=0), ""
     if pct is not None and pct > _LARGEST_SHARE:
-        row.problems.append(f"{row.where}: pct_gpu_time is {pct}, expected a percentage of at most 100")
+        row.wrong(f"pct_gpu_time is {pct}, expected a percentage of at most 100")
         return None
     time_pct = 100.0 * row_ms / total_ms if row_ms and total_ms else None
     if pct is not None and time_pct is not None and total_is_given and abs(pct - time_pct) > _SHARE_SLACK:
-        row.problems.append(f"{row.where}: pct_gpu_time is {pct:.4g}, but its time is {time_pct:.4g} % of the total given")
+        row.wrong(f"pct_gpu_time is {pct:.4g}, but its time is {time_pct:.4g} % of the total given")
     if pct is None:
         if row_ms is None or not total_ms or row_ms > total_ms:
-            row.problems.append(f"{row.where}: no usable share: give pct_gpu_time, or total_ms and the list's total")
+            row.wrong("no usable share: give pct_gpu_time, or total_ms and the list's total")
             return None
         pct, basis = 100.0 * row_ms / total_ms, "the list's total" if total_is_given else _SUM_OF_ROWS
     avg_us = row.number("avg_us", "us_per_call", above=0)
@@ -244,7 +248,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
             per_regime[""] = value
     regime = (row.text("regime") or "").lower().split()[:1]
     if regime not in ([], ["decode"], ["prefill"]):
-        row.problems.append(f"{row.where}: regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
+        row.wrong(f"regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
     return Row(
         name=name,
         short_name=row.text("short_name") or short_name(name),

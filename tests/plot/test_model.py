@@ -6,7 +6,6 @@ import copy
 import json
 import math
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.plot.model import Chart, percent
 from pytest_roofline.plot.sources import read_document
 from support.figures import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
-from support.profiles import GEMM, MI300X, Run, gemm_row
-from support.tool import EXAMPLE, run_tool
+from support.profiles import GEMM, MI300X, Run, gemm_row, worked_example
 
 
 def model(document: dict[str, Any], **options: Any) -> Chart:
@@ -232,9 +230,8 @@ def test_the_name_on_a_label_leaves_out_what_all_signatures_have(name: str, show
 # From an artifact and from a report.
 
 
-def test_an_artifacts_percentages_are_its_own(tmp_path: Path) -> None:
-    assert run_tool("analyze", EXAMPLE, "--out", tmp_path).code == 0
-    artifact = json.loads((tmp_path / "profile_roofline.json").read_text())
+def test_an_artifacts_percentages_are_its_own() -> None:
+    artifact = json.loads(worked_example())
     made = model(artifact)
     entries = {entry["short_name"]: entry for entry in artifact["entries"]}
     assert {one.name: one.fraction for one in made.kernels} == {name: entry["roofline_pct"] for name, entry in entries.items()}

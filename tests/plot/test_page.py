@@ -13,7 +13,7 @@ import pytest
 
 from pytest_roofline.plot import output
 from support.figures import GPU, NASTY, SEVEN, V100, many
-from support.tool import EXAMPLE, run_tool
+from support.profiles import worked_example
 
 pytest.importorskip("plotpress")
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -63,9 +63,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    assert run_tool("analyze", EXAMPLE, "--out", folder).code == 0
-    artifact = json.loads((folder / "profile_roofline.json").read_text(encoding="utf-8"))
-    for name, table in {**TABLES, "serving": artifact}.items():
+    for name, table in {**TABLES, "serving": json.loads(worked_example())}.items():
         output.write(output.read_document(table, name), str(folder / f"{name}.html"))
     return {path.stem: path for path in folder.glob("*.html")}
 

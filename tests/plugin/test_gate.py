@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.profiles import worked_example
 from support.project import Project, Ran
-from support.tool import EXAMPLE, run_tool
 
 #: The worked example's MoE: 64 tokens choose 8 of 256 experts each, two launches a layer, 49.471 us a launch.
 HIT = 256 * (1 - (1 - 1 / 256) ** (64 * 8))
@@ -55,9 +55,7 @@ def benchmark_json(project: Project, **medians: float) -> str:
 
 @pytest.fixture
 def predictions(project: Project) -> str:
-    done = run_tool("analyze", EXAMPLE, "--json")
-    assert done.code == 0, done.err
-    return str(project.json("profile_roofline.json", done.out))
+    return str(project.json("profile_roofline.json", worked_example()))
 
 
 def moe(project: Project, speedup: float, *args: str) -> Ran:

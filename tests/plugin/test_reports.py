@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.profiles import worked_example
 from support.project import Project, Ran
-from support.tool import EXAMPLE, run_tool
 
 STREAM = """
 import pytest
@@ -24,8 +24,7 @@ GATE = "--roofline-fail-on=regression"
 
 
 def artifact(**changes: Any) -> str:
-    done = run_tool("analyze", EXAMPLE, "--json")
-    return json.dumps({**json.loads(done.out), **changes})
+    return json.dumps({**json.loads(worked_example()), **changes})
 
 
 def refused(project: Project, *args: str) -> Ran:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from support.tool import run_tool
+from support.tool import EXAMPLE, run_tool
+
+
+@functools.cache
+def worked_example() -> str:
+    """Return the artifact of the worked example as JSON text; it is analyzed once per process, into a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_tool("analyze", EXAMPLE, "--json", "--out", folder)
+    assert done.code == 0, done.err
+    return done.out
 
 
 class Run:

@@ -45,9 +45,10 @@ def _parts(nodeid: str) -> list[str]:
 
 
 def _last_parts(nodeid: str, count: int) -> str:
+    """Join the last parts of a nodeid again: folders and file by ``/``, classes and test by ``::``."""
     parts = _parts(nodeid)[-count:]
-    files = len(parts) - (nodeid.partition("[")[0].count("::") or 0)
-    return "::".join(["/".join(parts[:files]), *parts[files:]]) if files > 0 else "::".join(parts)
+    files = max(0, len(parts) - nodeid.partition("[")[0].count("::"))
+    return "::".join([*(["/".join(parts[:files])] if files else ()), *parts[files:]])
 
 
 def shorten(name: str, longest: int = LONGEST, mark: str = "…") -> str:

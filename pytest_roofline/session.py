@@ -327,10 +327,15 @@ class Session:
             if rows or problems:
                 devices = {name: peaks.to_dict() for name, peaks in self.annotator.devices.resolved.items()}
                 payload = WorkerPayload(rows, problems, devices)
-                if self.reporter is None:
-                    setattr(report, _ATTRIBUTE, payload.to_json())
-                else:
+                if self.reporter is not None:
                     self.reporter.payloads[item.nodeid] = payload
+                    return report
+                try:
+                    text = payload.to_json()
+                except (TypeError, ValueError) as error:  # a value that JSON cannot hold must not end the worker
+                    problem = f"{item.nodeid}: fault of the plugin: {type(error).__name__}: {error}"
+                    text = WorkerPayload([], [*problems, problem], devices).to_json()
+                setattr(report, _ATTRIBUTE, text)
         return report
 
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from . import advice, inputs, peaks_table
-from .config.guess import ShapeGuess, find_context
-from .config.model import ModelConfig
-from .config.model import read as read_config
-from .counters.apply import CounterSet
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
@@ -21,6 +17,11 @@ from .peaks_measured import PeakFiles, open_peaks
 from .roofline import HEAD_MAX, HEAD_PCT, assess, mark_unmodeled, roof_axes, route
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
+
+# A run may have no config.json and no counters, and analyze runs after every serving run: these load where they are used.
+if TYPE_CHECKING:
+    from .config.model import ModelConfig
+    from .counters.apply import CounterSet
 
 
 class Sources(NamedTuple):
@@ -149,7 +150,7 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
     gfx = report.peaks.gfx or env.device.gfx
-    counters = CounterSet(sources.counters, topn.rows, gfx, env.rocm_version) if sources.counters else None
+    counters = _read_counters(sources.counters, topn, gfx, env) if sources.counters else None
     run = Run(topn, env, config, shapes, report.peaks, counters)
     for row in head:
         builder = EntryBuilder(run, row)
@@ -161,6 +162,12 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
 
 
 T = TypeVar("T")
+
+
+def _read_counters(paths: tuple[str, ...], topn: TopN, gfx: str | None, env: Env) -> CounterSet:
+    from .counters.apply import CounterSet
+
+    return CounterSet(paths, topn.rows, gfx, env.rocm_version)
 
 
 class _Reader:
@@ -260,7 +267,9 @@ class _Reader:
 
 
 def _parse_config(data: object, label: str) -> ModelConfig:
-    config = read_config(data)
+    from .config.model import read
+
+    config = read(data)
     if config is None:
         raise ValueError(f"{label}: not a model's config.json (no hidden_size)")
     return config
@@ -467,6 +476,8 @@ class EntryBuilder:
 
     def _guessed_case(self, hint: Hint, regime: str) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
+        from .config.guess import ShapeGuess
+
         guess = ShapeGuess(self.row, hint, regime, self.run.env, self.run.config)
         try:
             op, values = guess.parameters()
@@ -482,6 +493,8 @@ class EntryBuilder:
         if values.get("kv_dtype") is None and self.run.env.kv_dtype not in (None, "auto"):
             values["kv_dtype"] = self.run.env.kv_dtype
         if values.get("seq_len") is None and values.get("seq_lens") is None:
+            from .config.guess import find_context
+
             mean, ends, basis = find_context(self.run.env)
             values.update(seq_len=mean, seq_len_range=ends)
             self.notes.append(basis)

@@ -76,7 +76,7 @@ def build_parser(prog: str, commands: Sequence[Command], output: Output) -> Pars
     parser = Parser(prog=prog, description="Roofline headroom per kernel.", epilog=f"exit status: {EXITS_OF_A_CHECK}")
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.set_defaults(run=None, parser=parser, output=output)
-    groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND")}
+    groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog)}
     for command in commands:
         group, _, word = command.name.rpartition(" ")
         about = [f"example:\n  {prog} {command.name} {command.example}".rstrip()] if command.configure else []
@@ -89,7 +89,7 @@ def build_parser(prog: str, commands: Sequence[Command], output: Output) -> Pars
         )
         if command.configure is None:
             child.set_defaults(parser=child)
-            groups[command.name] = child.add_subparsers(title="commands", metavar="COMMAND")
+            groups[command.name] = child.add_subparsers(title="commands", metavar="COMMAND", prog=child.prog)
     return parser
 
 

@@ -27,7 +27,7 @@ UNMODELED = {
 
 #: The first op with one of these words in the name, in order.
 _RULES = {
-    "memcpy": r"memcpy dtod|memcpy htod|memcpy dtoh|memcpy ptop|memset \(|__amd_rocclr_|copybuffer",
+    "memcpy": "memcpy dtod|memcpy htod|memcpy dtoh|memcpy ptop|memset (|__amd_rocclr_|copybuffer",
     "collective": (
         "nccl|rccl|allreduce|all_reduce|cross_device_reduce|quickreduce|allgather|all_gather|reducescatter"
         "|reduce_scatter|alltoall|all_to_all|all2all|multimem|symm_mem|oneshot|twoshot|deep_ep"
@@ -61,7 +61,7 @@ _RULES = {
     "copy": "direct_copy|copy_kernel|catarray|concat",
     "elementwise": "elementwise|silu|gelu|act_and_mul|swiglu|fillfunctor|add_kernel|mul_kernel|sigmoid",
 }
-_PATTERNS = [(op, re.compile(words)) for op, words in _RULES.items()]
+_WORDS = [(op, words.split("|")) for op, words in _RULES.items()]
 _DECODE = ("decode", "paged", "unified_attention")
 _PREFILL = ("prefill", "context_attention", "varlen_fwd", "flash_fwd", "fmha_fwd")
 
@@ -103,7 +103,7 @@ def _match(low: str) -> str:
         return "collective"
     if low in ("norm", "normalization"):
         return "rmsnorm"
-    return next((op for op, pattern in _PATTERNS if pattern.search(low)), "unknown")
+    return next((op for op, words in _WORDS if any(word in low for word in words)), "unknown")
 
 
 def _has(low: str, *words: str) -> bool:

@@ -133,7 +133,7 @@ def list_gaps(rows: Collection[Row], gates: Gates, baseline: Path | None, matche
     roofless = skipped_rows(rows, ["beyond_roof"])
     if roofless:
         yield f"beyond_roof was not checked for {_names(roofless)}: no known roof"
-    if baseline is not None and matched:  # a file that could not be read has a line of its own
+    if baseline is not None and matched:  # a file that could not be read has another line
         missing = [row for row in rows if row.measurement is not None and row.nodeid not in matched]
         if missing:
             yield f"{baseline.name} has no earlier time for {_names(missing)}"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from roofline_engine.check import NOT_FALSIFIABLE, Check, Prediction, check
+from roofline_engine.check import NOT_FALSIFIABLE, Check, check
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import Peaks, resolve_name
@@ -25,7 +25,7 @@ from roofline_engine.roofline import Roof, bound, roof_of
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
-from ..baselines import Predictions, read_predictions
+from ..baselines import Match, Predictions, read_predictions
 from ..declare import build_work
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
@@ -76,7 +76,8 @@ class Checker:
         facts = facts_of(record)
         mismatch = find_mismatch(record, work, peaks, facts)
         measurement, baseline = times(record)
-        prediction = self._predict(record.name) if self.predictions and record.name else None
+        match = self.predictions.match(record.name) if self.predictions and record.name else Match()
+        prediction = match.entry.prediction._replace(matched=match.how) if match.entry else None
         if isinstance(shape, str):
             entry = Entry(name=record.name, launches_per_unit=record.launches)
         else:
@@ -103,11 +104,6 @@ class Checker:
             mismatch=mismatch,
             correct=record.correct,
         )
-
-    def _predict(self, name: str) -> Prediction | None:
-        assert self.predictions is not None
-        entry, how, _ = self.predictions.match(name)
-        return entry.prediction._replace(matched=how) if entry else None
 
     def _peaks_of(self, record: RecordRow) -> Peaks | str:
         """Return the peaks of a record's device, or why they are unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,24 +21,6 @@ _OF_A_KIND = 3
 _ALARMS = ("beyond_roof", "exceeds_target", "regression", "near_roof")
 
 
-class _Top:
-    """The rows with the highest scores; of equal scores the first."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._count = size, 0
-        self._heap: list[tuple[float, int, Row]] = []
-
-    def add(self, score: float, row: Row) -> None:
-        self._count += 1
-        heapq.heappush(self._heap, (score, -self._count, row))
-        if len(self._heap) > self._size:
-            heapq.heappop(self._heap)
-
-    def rows(self) -> list[Row]:
-        """Return the rows, the highest score first."""
-        return [row for *_, row in sorted(self._heap, reverse=True)]
-
-
 class Tally:
     """Counts the rows of a check, and keeps those worth printing; all of them only for JSON."""
 
@@ -52,7 +34,8 @@ class Tally:
         self._keep = keep
         self._rows: list[dict[str, Any]] = []
         self._refused: list[dict[str, Any]] = []
-        self._worst, self._overhead = _Top(_WORST), _Top(_OF_A_KIND)
+        self._worst: list[tuple[float, int, Row]] = []  # the worst first, by score and number
+        self._overhead: list[tuple[float, int, Row]] = []
         self._examples: dict[tuple[str, str], list[Row]] = {}  # by "claim" or "refused", and kind
 
     def add(self, row: Row) -> None:
@@ -76,10 +59,12 @@ class Tally:
             self.causes[cause] += 1
         if status in _ALARMS:
             ratio = (row.check.utilisation or 0.0) / (row.check.limit or 1.0)
-            self._worst.add(min(ratio, 1e8) - 1e9 * _ALARMS.index(status), row)
+            insort(self._worst, (1e9 * _ALARMS.index(status) - min(ratio, 1e8), self.total, row))
+            del self._worst[_WORST:]
         overhead = row.overhead
         if overhead and overhead.graph_speedup > 1 + ISOLATED_NOISE:
-            self._overhead.add(overhead.share, row)
+            insort(self._overhead, (-overhead.share, self.total, row))
+            del self._overhead[_OF_A_KIND:]
 
     def _add_example(self, what: str, kind: str, row: Row) -> None:
         examples = self._examples.setdefault((what, kind), [])
@@ -103,11 +88,11 @@ class Tally:
         yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {counts or 'none usable'}" + (
             f"; {refused} refused" if refused else ""
         )
-        for row in self._worst.rows():
+        for *_, row in self._worst:
             yield f"{row.check.status}: {_place(row)}: {printable(row.check.message)}"
             if row.check.experiment:
                 yield f"    to confirm: {row.check.experiment}"
-        for row in self._overhead.rows():
+        for *_, row in self._overhead:
             if row.overhead:
                 yield f"launch overhead: {_place(row)}: {describe_overhead(row.overhead)}"
         for cause, count in self.claims.most_common():
@@ -129,8 +114,7 @@ class Tally:
         if self.reasons:
             statuses.append(["refused", str(sum(self.reasons.values()))])
         parts.append(table(statuses))
-        worst = self._worst.rows()
-        if worst:
+        if self._worst:
             head = ["row", "kernel", "time", "of the peak", "status", "cause"]
             rows = [
                 [
@@ -141,7 +125,7 @@ class Tally:
                     row.check.status,
                     row.check.cause or "-",
                 ]
-                for row in worst
+                for *_, row in self._worst
             ]
             parts += ["## Worst rows", table([head, *rows])]
         if self.claims:
@@ -162,7 +146,7 @@ class Tally:
         """Yield GitHub workflow commands for the worst rows."""
         from .markdown import escaped, escaped_property
 
-        for row in self._worst.rows():
+        for *_, row in self._worst:
             title = escaped_property(f"roofline: {row.check.status}")
             message = escaped(f"{_place(row)}: {row.check.message}")
             yield f"::warning file={escaped_property(row.path)},title={title}::{message}"

@@ -60,8 +60,8 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         configure, self._configure = self._configure, None
         configure(self)
-        plain = "--" in args  # argparse does not mix options and files after it
-        options, surplus = (super().parse_known_args if plain else self.parse_known_intermixed_args)(args, namespace)
+        mixed = "--" not in args and any(action.nargs in ("*", "+") for action in self._actions if not action.option_strings)
+        options, surplus = (self.parse_known_intermixed_args if mixed else super().parse_known_args)(args, namespace)
         if surplus:
             self.error(f"unrecognized arguments: {' '.join(surplus)}")
         return options, surplus

@@ -371,12 +371,11 @@ _DEVICE = "which device of a file of measured ceilings"
 _NEAR = "next to the Top-N or up to two folders above"
 
 
-def _add(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], **options: str) -> None:
-    """Add options that take a value, from their help by name; an upper-case word before a colon is the name of the value."""
+def _add(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], **options: tuple[str, str]) -> None:
+    """Add options that take a value, by name: the metavar and the help."""
     parser.set_defaults(run=run)
-    for name, text in options.items():
-        metavar, _, meaning = text.partition(": ")
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=meaning)
+    for name, (metavar, text) in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
 
 
 def _configure_analyze(parser: argparse.ArgumentParser) -> None:
@@ -384,15 +383,15 @@ def _configure_analyze(parser: argparse.ArgumentParser) -> None:
     _add(
         parser,
         _analyze,
-        env=f"FILE: env_report.json (default: {_NEAR})",
-        config=f"FILE: the model's config.json (default: {_NEAR})",
-        shapes="FILE: captured shapes, stage B (default: shapes.json next to the Top-N)",
-        peaks=f"FILE: {_TABLE}, or ceilings that another tool measured",
-        peaks_device=f"ID: {_DEVICE}",
-        targets="FILE: observed targets, from roofline ledger calibrate --out",
-        out="DIR: the folder to write to (default: that of the Top-N)",
-        head_pct="PCT: smallest share of GPU time, 0 is off (default: 5)",
-        head_max="N: most kernels, 0 is off (default: 8)",
+        env=("FILE", f"env_report.json (default: {_NEAR})"),
+        config=("FILE", f"the model's config.json (default: {_NEAR})"),
+        shapes=("FILE", "captured shapes, stage B (default: shapes.json next to the Top-N)"),
+        peaks=("FILE", f"{_TABLE}, or ceilings that another tool measured"),
+        peaks_device=("ID", _DEVICE),
+        targets=("FILE", "observed targets, from roofline ledger calibrate --out"),
+        out=("DIR", "the folder to write to (default: that of the Top-N)"),
+        head_pct=("PCT", "smallest share of GPU time, 0 is off (default: 5)"),
+        head_max=("N", "most kernels, 0 is off (default: 8)"),
     )
     counters = "hardware counters, stage C; repeatable (default: those next to the Top-N)"
     parser.add_argument("--counters", metavar="FILE", action="append", help=counters)
@@ -406,18 +405,18 @@ def _configure_validate(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_peaks_list(parser: argparse.ArgumentParser) -> None:
-    _add(parser, _peaks_list, peaks=f"FILE: {_TABLE}")
+    _add(parser, _peaks_list, peaks=("FILE", _TABLE))
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _configure_peaks_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a product id, a device name or a gfx")
-    _add(parser, _peaks_show, peaks=f"FILE: {_TABLE}, or measured ceilings", peaks_device=f"ID: {_DEVICE}")
+    _add(parser, _peaks_show, peaks=("FILE", f"{_TABLE}, or measured ceilings"), peaks_device=("ID", _DEVICE))
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
 def _configure_peaks_audit(parser: argparse.ArgumentParser) -> None:
-    _add(parser, _peaks_audit, peaks=f"FILE: {_TABLE}")
+    _add(parser, _peaks_audit, peaks=("FILE", _TABLE))
 
 
 def _configure_counters(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
@@ -426,9 +425,9 @@ def _configure_counters(parser: argparse.ArgumentParser, run: Callable[[argparse
     _add(
         parser,
         run,
-        gfx="GFX: the architecture (default: from the files next to FILE)",
-        rocm="VERSION: the version of ROCm (default: likewise)",
-        skip="N: leave out the first N dispatches of each kernel (default: 0)",
+        gfx=("GFX", "the architecture (default: from the files next to FILE)"),
+        rocm=("VERSION", "the version of ROCm (default: likewise)"),
+        skip=("N", "leave out the first N dispatches of each kernel (default: 0)"),
     )
     parser.set_defaults(skip="0")
 
@@ -459,7 +458,7 @@ COMMANDS = (
     Command(
         "peaks audit",
         "check every figure of the peak table",
-        lambda parser: _add(parser, _peaks_audit, peaks=f"FILE: {_TABLE}"),
+        _configure_peaks_audit,
         exits=EXITS_OF_A_CHECK,
     ),
     Command("counters", "read hardware counters, and check whether they can be believed"),

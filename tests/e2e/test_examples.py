@@ -89,7 +89,7 @@ def test_the_page_shows_these_commands() -> None:
     assert sorted(COMMANDS) == sorted([KERNELS, CHEATS, GATED, PLAIN])
 
 
-def test_they_are_plain_tests_without_the_flag(run: Callable[..., Run]) -> None:
+def test_examples_pass_without_the_flag(run: Callable[..., Run]) -> None:
     done = run(PLAIN, "-W", "error")
     assert done.code == 0, done.out
     assert "9 passed" in done.out
@@ -107,7 +107,7 @@ WORK = {
 }
 
 
-def test_each_kernel_has_a_row_with_its_time_and_its_work(kernels: Run) -> None:
+def test_each_kernel_has_a_row_with_time_and_work(kernels: Run) -> None:
     assert kernels.rows.keys() == WORK.keys() | {"test_stencil"}
     for name, row in kernels.rows.items():
         assert row["measurement"]["t_s"] > 0, name
@@ -121,12 +121,12 @@ def test_each_kernel_has_a_row_with_its_time_and_its_work(kernels: Run) -> None:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_the_intensity_is_that_of_the_formula(kernels: Run, name: str) -> None:
+def test_intensity_matches_the_formula(kernels: Run, name: str) -> None:
     flops, nbytes = WORK[name]
     assert kernels.rows[name]["arithmetic_intensity"] == pytest.approx(flops / nbytes, rel=1e-12)
 
 
-def test_the_intensity_of_the_stencil(kernels: Run) -> None:
+def test_intensity_of_the_stencil(kernels: Run) -> None:
     row = kernels.rows["test_stencil"]
     inside = round((row["flops_est"] / 8) ** (1 / 3))
     assert row["flops_est"] == 8 * inside**3
@@ -134,14 +134,14 @@ def test_the_intensity_of_the_stencil(kernels: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["test_stream_triad", "test_sparse_matvec", "test_stencil", "test_fft"])
-def test_the_memory_side_moves_four_times_what_the_cache_holds(kernels: Run, name: str) -> None:
+def test_memory_bound_kernels_move_four_times_the_cache(kernels: Run, name: str) -> None:
     cache = kernels.report["devices"]["cpu"]["l2_bytes"]
     if cache is None or cache > LARGEST_CACHE:
         pytest.skip("a cache of unknown size, or one whose fourfold is no example")
     assert kernels.rows[name]["bytes_est"] >= 4 * cache
 
 
-def test_each_percent_is_of_this_machines_roof_and_possible(kernels: Run) -> None:
+def test_each_percent_uses_the_measured_roof_and_is_possible(kernels: Run) -> None:
     assert kernels.report["devices"]["cpu"]["source"] == "measured"
     for name, row in kernels.rows.items():
         status, ratio = row["check"]["status"], row["roofline_pct_raw"]
@@ -150,20 +150,20 @@ def test_each_percent_is_of_this_machines_roof_and_possible(kernels: Run) -> Non
         assert 0 < row["roofline_pct"] <= 1, name
 
 
-def test_each_has_a_class_where_the_ceiling_is_sound(kernels: Run) -> None:
+def test_each_kernel_has_a_class_if_the_ceiling_is_reliable(kernels: Run) -> None:
     for name, row in kernels.rows.items():
         if row["headroom_class"] == "unknown":  # infeasible: above the ceiling, or numpy's one core against very many
             assert row["unknown_reason"] in ("low_confidence", "infeasible"), (name, row["unknown_reason"])
         assert row["indicative_class"] or row["unknown_reason"] == "infeasible", name
 
 
-def test_the_terminal_shows_them_all(kernels: Run) -> None:
+def test_terminal_shows_every_kernel(kernels: Run) -> None:
     table = kernels.out[kernels.out.index("roofline: 7 measured") :]
     for name in kernels.rows:
         assert re.search(rf"(?m)^{re.escape(name)} .*[0-9]", table), name
 
 
-def test_the_cheats_are_beyond_the_roof_and_pass(cheats: Run) -> None:
+def test_cheats_are_beyond_the_roof_and_pass(cheats: Run) -> None:
     assert cheats.code == 0, cheats.out
     assert cheats.rows.keys() == {"test_cached_result", "test_overcounted_bytes"}
     for name, axis in (("test_cached_result", "vector.fp64"), ("test_overcounted_bytes", "memory")):
@@ -176,7 +176,7 @@ def test_the_cheats_are_beyond_the_roof_and_pass(cheats: Run) -> None:
     assert "a cached result, over-counted work" in cheats.out
 
 
-def test_the_cheats_fail_under_the_gate(run: Callable[..., Run]) -> None:
+def test_cheats_fail_under_the_gate(run: Callable[..., Run]) -> None:
     done = run(GATED)
     assert done.code == 1, done.out
     assert "2 failed" in done.out
@@ -184,7 +184,7 @@ def test_the_cheats_fail_under_the_gate(run: Callable[..., Run]) -> None:
         assert row["failed"].startswith("beyond_roof: "), row["failed"]
 
 
-def test_the_pages_table_of_work_is_this(kernels: Run) -> None:
+def test_the_page_lists_the_work_of_each_kernel(kernels: Run) -> None:
     listed = dict(re.findall(r"(?m)^\| `(test_[^`]+)` .*\| ([\d.]+) \|$", PAGE))
     assert listed.keys() == kernels.rows.keys()
     for name, shown in listed.items():

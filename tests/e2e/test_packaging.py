@@ -84,7 +84,7 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.packaging
-def test_the_bundle_is_the_repositorys_skill_to_the_byte(built: tuple[Path, Path]) -> None:
+def test_the_bundled_skill_equals_the_repository(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         engine = [f"skill/roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")]
         for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", *engine):
@@ -92,7 +92,7 @@ def test_the_bundle_is_the_repositorys_skill_to_the_byte(built: tuple[Path, Path
 
 
 @pytest.mark.packaging
-def test_the_sdist_builds_and_tests_itself(built: tuple[Path, Path]) -> None:
+def test_the_sdist_holds_what_a_build_and_the_tests_need(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[1]) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
     assert names >= {"SKILL.md", "peaks.md", "pyproject.toml", "README.md", "LICENSE", "Makefile", "tests/conftest.py"}
@@ -119,7 +119,7 @@ def test_wheel_install(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.packaging
-def test_editable_install_is_live(clone: Path, tmp_path: Path) -> None:
+def test_editable_install_uses_the_clone(clone: Path, tmp_path: Path) -> None:
     folder = tmp_path / "venv"
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
@@ -141,7 +141,7 @@ def test_copied_skill_folder(clone: Path, tmp_path: Path) -> None:
     analyzed([sys.executable, "-I", "-S", folder / "skill" / "roofline_tools.py"], tmp_path / "out")
 
 
-def test_a_broken_helper_says_to_go_on_by_hand(tmp_path: Path) -> None:
+def test_a_broken_helper_tells_the_agent_to_go_on_by_hand(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "skill", tmp_path / "skill", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "skill" / "roofline_engine" / "units.py").write_text("def broken(:\n")
     done = run_tool("analyze", EXAMPLE, tool=tmp_path / "skill" / "roofline_tools.py")
@@ -150,7 +150,7 @@ def test_a_broken_helper_says_to_go_on_by_hand(tmp_path: Path) -> None:
     assert "Traceback" not in done.err
 
 
-def test_the_version_is_that_of_the_skill_whichever_way_it_is_asked() -> None:
+def test_every_version_is_the_skills_version() -> None:
     (stated,) = re.findall(r'(?m)^  version: "(.+)"$', (ROOT / "SKILL.md").read_text(encoding="utf-8"))
     done = run_tool("--version")
     assert (done.code, done.out.split()[-1], done.err) == (0, stated, "")

@@ -24,7 +24,7 @@ def interpreter(version: str) -> str | None:
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
-def test_the_worked_example_is_the_same_on(version: str, tmp_path: Path) -> None:
+def test_worked_example_gives_the_same_result(version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version} on this machine")
@@ -37,7 +37,7 @@ def test_the_worked_example_is_the_same_on(version: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"])
-def test_counters_are_the_same_on(version: str, run: Run) -> None:
+def test_counters_give_the_same_result(version: str, run: Run) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version} on this machine")

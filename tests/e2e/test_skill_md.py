@@ -35,7 +35,7 @@ def table(first: str, second: str) -> dict[str, str]:
     return rows
 
 
-def test_size_and_ends() -> None:
+def test_size_and_line_ends() -> None:
     assert len(SKILL.splitlines()) <= 350
     assert len(SKILL.encode()) <= 20_000
     assert SKILL.startswith("---\nname: pytest-roofline\n")
@@ -63,7 +63,7 @@ def test_the_exported_skill_passes_the_validator(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_constants_are_the_engines() -> None:
+def test_constants_equal_the_engines() -> None:
     assert {name: float(value) for name, value in table("constant", "value").items()} == {
         "latency_threshold": roofline.LATENCY_THRESHOLD,
         "saturated_band": roofline.SATURATED_BAND,
@@ -78,7 +78,7 @@ def test_constants_are_the_engines() -> None:
     }
 
 
-def test_targets_are_the_engines() -> None:
+def test_targets_equal_the_engines() -> None:
     rows = table("op", "target_eff").items()
     written = {name.strip(): float(value) for names, value in rows for name in names.split(",")}
     norm, conv = written.pop("norm"), written.pop("conv")
@@ -89,7 +89,7 @@ def test_targets_are_the_engines() -> None:
     } == TARGET_EFF
 
 
-def test_closed_sets_are_the_engines() -> None:
+def test_closed_sets_equal_the_engines() -> None:
     rows = table("field", "values")
     for field, allowed in (
         ("op_class", definitions.OP_CLASSES),
@@ -110,7 +110,7 @@ def test_closed_sets_are_the_engines() -> None:
     assert tuple(reasons) == definitions.UNKNOWN_REASONS
 
 
-def test_dtype_widths_are_the_engines() -> None:
+def test_dtype_widths_equal_the_engines() -> None:
     lines = SKILL.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("| dtype |"))
     names = [cell.strip() for cell in lines[at].strip("|").split("|")][1:]
@@ -129,7 +129,7 @@ def test_the_template_is_a_consistent_artifact_with_every_field() -> None:
     assert validate(document) == []
 
 
-def test_helper_calls_go_by_the_skill_dir() -> None:
+def test_helper_calls_use_the_skill_folder() -> None:
     calls = [line for line in SKILL.splitlines() if "roofline_tools.py" in line]
     assert calls
     assert all('"<skill-dir>/skill/roofline_tools.py"' in line for line in calls)
@@ -145,11 +145,11 @@ def test_helper_calls_go_by_the_skill_dir() -> None:
         "moe and attn only, launches_per_step / layers",  # a GEMM of three launches a layer is one launch in one launch's time
     ],
 )
-def test_what_must_not_get_lost(lost: str) -> None:
+def test_required_statements_are_present(lost: str) -> None:
     assert lost in SKILL
 
 
-def test_version_is_the_packages() -> None:
+def test_version_equals_the_packages() -> None:
     from importlib.metadata import version
 
     assert re.search(r'(?m)^  version: "([^"]+)"$', SKILL).group(1) == version("pytest-roofline")  # type: ignore[union-attr]

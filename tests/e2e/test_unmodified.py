@@ -33,7 +33,7 @@ def work(row: dict[str, Any]) -> tuple[str | None, float | None, float | None]:
     return row["work"]["source"], row["bytes_est"], row["flops_est"]
 
 
-def test_what_ends_a_run_ends_its_own_item(project: Project) -> None:
+def test_a_file_that_ends_its_process_fails_only_its_item(project: Project) -> None:
     project.write(test_before="def test_before(): pass", test_zz_after="def test_after(): pass")
     for name, text in PLANTED.items():
         (project.path / name).write_text(text)
@@ -138,7 +138,7 @@ def test_each_shape_of_test_is_a_row(page_run: Ran) -> None:
 
 
 @pytest.mark.docs
-def test_without_the_flag_none_of_them_is_collected_by_us(project: Project) -> None:
+def test_without_the_flag_the_plugin_collects_none_of_them(project: Project) -> None:
     shutil.copytree(EXAMPLES, project.path / "unmodified")
     with_plugin = project.spawn("--collect-only", "-q", "unmodified", plugins=("benchmark",), on=False, torch=True)
     without = project.spawn("--collect-only", "-q", "unmodified", plugins=("roofline", "benchmark"), on=None, torch=True)

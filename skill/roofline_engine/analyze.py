@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from . import advice, inputs, peaks_table
+from . import advice, inputs
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
 from .inputs import Env, Row, TopN
@@ -31,11 +31,10 @@ class Sources(NamedTuple):
     env: str | None = None
     config: str | None = None
     shapes: str | None = None
-    peaks: str | None = None
-    peaks_shipped: bool = True
+    peaks: str | None = None  # in place of the shipped table, or ceilings to lay over it
     peaks_device: str | None = None
     targets: str | None = None
-    counters: tuple[str, ...] = ()
+    counters: Sequence[str] = ()
 
 
 class Report:
@@ -108,7 +107,6 @@ def find_sources(path: str) -> Sources:
         env=inputs.find(folder, inputs.ENV_NAME, 2),
         config=inputs.find(folder, inputs.CONFIG_NAME, 2),
         shapes=inputs.find(folder, inputs.SHAPES_NAME, 0),
-        peaks=peaks_table.locate(),
         counters=tuple(
             os.path.join(folder, name) for name in names if name != os.path.basename(topn) and _is_counters(folder, name)
         ),
@@ -164,7 +162,7 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
 T = TypeVar("T")
 
 
-def _read_counters(paths: tuple[str, ...], topn: TopN, gfx: str | None, env: Env) -> CounterSet:
+def _read_counters(paths: Sequence[str], topn: TopN, gfx: str | None, env: Env) -> CounterSet:
     from .counters.apply import CounterSet
 
     return CounterSet(paths, topn.rows, gfx, env.rocm_version)
@@ -208,11 +206,11 @@ class _Reader:
 
     def _rated_peaks(self, env: Env) -> Peaks:
         sources, files = self._sources, PeakFiles(None)
-        if sources.peaks is None:
-            self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
-        for path in [] if sources.peaks is None else [None] if sources.peaks_shipped else [sources.peaks, None]:
+        for path in (sources.peaks, None) if sources.peaks else (None,):
             try:
                 files = open_peaks(path, sources.peaks_device)
+                if files.table is None:
+                    self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
                 break
             except (OSError, ValueError) as error:  # the shipped table replaces a file that cannot be read
                 self._refuse([f"peaks: {error}"], "L1")

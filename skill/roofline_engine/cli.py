@@ -150,26 +150,20 @@ def _analyze(options: argparse.Namespace) -> int:
     from .fields import Degradation
 
     head_pct = number(options.head_pct, "--head-pct", minimum=0)
-    head_max = number(options.head_max, "--head-max", minimum=0)
-    if head_max != int(head_max):
-        raise ValueError(f"--head-max is {options.head_max}, expected a whole number")
+    head_max = whole(options.head_max, "--head-max", minimum=0)
     if os.environ.get("ROOFLINE_SKILL", "").strip().lower() == "none":
         return _skipped()
     sources = analyze.find_sources(options.path)
-    for name in ("env", "config", "shapes", "peaks", "targets"):
+    for name in ("env", "config", "shapes", "peaks", "targets", "counters"):
         named = getattr(options, name)
-        if named is not None:
-            if not os.path.isfile(named):
-                raise ValueError(f"--{name} {printable(named)}: no such file")
+        for path in [named] if isinstance(named, str) else named or ():
+            if not os.path.isfile(path):
+                raise ValueError(f"--{name} {printable(path)}: no such file")
+        if named:
             sources = sources._replace(**{name: named})
-    for named in options.counters or ():
-        if not os.path.isfile(named):
-            raise ValueError(f"--counters {printable(named)}: no such file")
-    if options.counters:
-        sources = sources._replace(counters=tuple(options.counters))
-    sources = sources._replace(peaks_shipped=options.peaks is None, peaks_device=options.peaks_device, targets=options.targets)
+    sources = sources._replace(peaks_device=options.peaks_device)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
-    report = analyze.analyze(sources, head_pct=head_pct, head_max=int(head_max))
+    report = analyze.analyze(sources, head_pct=head_pct, head_max=head_max)
     if report is None:
         return _skipped()
 

@@ -16,7 +16,6 @@ from roofline_engine.analyze import Sources, analyze, select_head
 from roofline_engine.fields import CLOSED_SETS, FIELDS, Entry
 from roofline_engine.ops import work
 from roofline_engine.ops.matmul import experts_hit, experts_hit_distinct
-from roofline_engine.peaks_table import locate
 from roofline_engine.report import markdown
 from roofline_engine.roofline import HEAD_MAX, HEAD_PCT, point
 from roofline_engine.validate import validate
@@ -151,7 +150,7 @@ def test_any_json_gives_a_whole_consistent_report(folder: Path, topn: Any, env: 
     for name, content in (("topn", topn), ("env", env), ("config", config), ("shapes", shapes)):
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     paths = {name: str(folder / f"{name}.json") for name in ("topn", "env", "config", "shapes")}
-    report = analyze(Sources(**paths, peaks=locate()))
+    report = analyze(Sources(**paths))
     if report is None:
         assert isinstance(env, dict)
         assert env["analysis_skill"] == "none"

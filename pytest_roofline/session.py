@@ -25,7 +25,7 @@ from roofline_engine.units import printable
 from .baselines import Earlier, Predictions, read_baselines, read_pins, read_predictions
 from .capture.watching import CaptureResult, uses_clock_or_modes, watch_devices, watch_test
 from .collect.collectors import Collectors
-from .collect.functions import ProblemItem
+from .collect.items import ProblemItem
 from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
 from .declare import is_baseline, matches, read_declaration
 from .devices import AUTO, Devices

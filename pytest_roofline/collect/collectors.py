@@ -13,8 +13,7 @@ import pytest
 
 from ..config import Settings
 from . import scripts, task_dirs
-from .functions import Problem, Reports
-from .items import ChildFile
+from .items import ChildFile, Problem, Reports
 
 #: Files that Python, pytest or an installer runs.
 _NEVER = ("__init__.py", "__main__.py", "conftest.py", "setup.py")

@@ -1,7 +1,13 @@
-"""What the collected files have in common: a child process per item, and the cases that the item gets from it."""
+"""Items of collected files: a child process per item, and the cases that the item gets from it.
+
+Also files with functions that another program calls, ``perf_report`` benchmarks and KernelBench problems. Their items follow
+from the syntax tree of the file. Each runs in a child process, which imports the file (``child_main``).
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +16,15 @@ from typing import Any
 
 import pytest
 
+from roofline_engine.units import printable
+
+from ..capture.watching import declare_captured, ran_in_interpreter
 from ..config import Settings
+from ..declare import Declaration, matches
+from ..records.row import RecordRow
+from ..row import read_part
 from ..testcase import Case
-from .child import ChildExit, excerpt, run
+from .child import LONGEST_LINE, ChildExit, ChildRow, excerpt, run
 
 
 class ChildFile(pytest.File):
@@ -88,3 +100,87 @@ def unique_names(names: Sequence[str]) -> list[str]:
             candidate, number = f"{base}-{number}", number + 1
         unique[candidate] = None
     return list(unique)
+
+
+class Reports(ChildFile):
+    """A file with ``perf_report`` functions: an item for each."""
+
+    def __init__(self, *, functions: list[tuple[str, int]], **of_pytest: Any) -> None:
+        super().__init__(**of_pytest)
+        self.functions = functions
+
+    def collect(self) -> Iterator[ChildItem]:
+        for name, line in self.functions:
+            yield FunctionItem.from_parent(self, name=name, line=line - 1, kind="perf_report", arguments=(name,))
+
+
+class Problem(ChildFile):
+    """A problem file: one item."""
+
+    def __init__(self, *, line: int, **of_pytest: Any) -> None:
+        super().__init__(**of_pytest)
+        self.line = line
+
+    def collect(self) -> Iterator[ChildItem]:
+        yield ProblemItem.from_parent(self, name=self.path.stem, line=self.line - 1, kind="problem")
+
+
+class FunctionItem(ChildItem):
+    """An item whose rows come from ``child_main``."""
+
+    def __init__(self, *, kind: str, arguments: tuple[str, ...] = (), **of_pytest: Any) -> None:
+        super().__init__(**of_pytest)
+        self.kind, self.arguments = kind, arguments
+
+    def runtest(self) -> None:
+        file = self.parent
+        assert isinstance(file, ChildFile)
+        self.roofline_cases = []
+        with scratch() as folder:
+            rows = folder / "rows"
+            child_exit = file.run(self, folder, main=(str(rows), self.kind, str(self.path), *self.arguments))
+            self.roofline_cases = [_case(row, self.name) for row in self._read(rows, child_exit)]
+
+    def _read(self, rows: Path, child_exit: ChildExit) -> list[ChildRow]:
+        """Return the rows of a successful child; a failure of the child is the outcome of this item."""
+        if child_exit.problem:
+            pytest.fail(child_exit.message(), pytrace=False)
+        rows_of_child = []
+        complete = False
+        with rows.open("rb") if rows.exists() else open(os.devnull, "rb") as stream:
+            while line := stream.readline(LONGEST_LINE):
+                data = json.loads(line)
+                if "needs" in data:
+                    pytest.skip(f"needs {data['needs']}, which is not installed")
+                complete = "done" in data
+                if not complete:
+                    rows_of_child.append(read_part(ChildRow, data, "row"))
+        if not complete:
+            pytest.fail(child_exit.message(f"{self.path.name} ended its process when it was imported or called"), pytrace=False)
+        return rows_of_child
+
+
+class ProblemItem(FunctionItem):
+    """A problem, which runs on real tensors only where ``--roofline-time`` selects it."""
+
+    def runtest(self) -> None:
+        assert isinstance(self.parent, Problem)
+        glob = self.parent.settings.time
+        self.arguments = ("yes" if glob is not None and matches(glob, self.nodeid) else "no",)
+        super().runtest()
+
+
+def _case(row: ChildRow, test: str) -> Case:
+    """Return the case of a row. Work that is a bound, or is guessed, is for display: stage A."""
+    work, problem = declare_captured(row.captured)
+    return Case(
+        nodeid=printable(row.label),
+        test=test,
+        declaration=work or Declaration(),
+        measurement=None if ran_in_interpreter(row.captured) else row.measurement,
+        baseline=row.baseline,
+        device_kind=row.device_kind,
+        problem="; ".join(filter(None, (problem, row.problem))),
+        launched=row.captured.kernels,
+        record=RecordRow(row=row.label, t_s=row.measurement.t_s if row.measurement else None, claims=row.claims),
+    )

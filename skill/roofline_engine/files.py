@@ -27,14 +27,18 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Open ``path`` to read bytes, unpacked where the file is a gzip. Raises OSError."""
-    with open(path, "rb") as stream:
-        is_packed = stream.read(2) == b"\x1f\x8b"
-    if not is_packed:
-        return open(path, "rb")
+    """Open ``path`` to read bytes, unpacked where the file is a gzip. Raises OSError.
+
+    The file is opened once: a pipe, as a shell's ``<(command)`` makes, gives its bytes once.
+    """
+    stream = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if stream.peek(2)[:2] != b"\x1f\x8b":
+        return stream
     import gzip  # few files are packed
 
-    return cast("IO[bytes]", gzip.open(path, "rb"))
+    packed = gzip.GzipFile(fileobj=stream)
+    packed.myfileobj = stream  # type: ignore[assignment]  # closed together with the gzip
+    return cast("IO[bytes]", packed)
 
 
 def encoding_of(start: bytes) -> str:

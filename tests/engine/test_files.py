@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,17 @@ def test_what_cannot_be_read_is_one_line_that_names_the_file(raw: bytes, says: s
         read_json(str(path))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("raw", [b"{}", gzip.compress(b"{}")], ids=["plain", "packed"])
+def test_a_pipe_gives_its_bytes_once(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(raw,), daemon=True)
+    writer.start()
+    assert read_json(str(path)) == {}
+    writer.join()
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:

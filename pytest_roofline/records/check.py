@@ -251,8 +251,12 @@ def run(options: Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json(tally.to_dict()))
     else:
+        lines = tally.lines()
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0  # a pipe gets whole lines
-        for line in tally.lines():
+        if width:
+            next(lines)  # the counts, which the table shows
+            options.output.table(tally.statuses())
+        for line in lines:
             print(textwrap.fill(line, width, subsequent_indent="    ", break_long_words=False) if width else line)
     if options.github:
         print("\n".join(tally.commands()))

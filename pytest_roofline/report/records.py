@@ -81,6 +81,11 @@ class Tally:
             "errors": self.errors,
         }
 
+    def statuses(self) -> list[list[str]]:
+        """Return the rows of the table of counts, the header first."""
+        rows = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
+        return [*rows, ["refused", str(sum(self.reasons.values()))]] if self.reasons else rows
+
     def lines(self) -> Iterator[str]:
         """Yield the summary for a terminal."""
         refused = sum(self.reasons.values())
@@ -110,10 +115,7 @@ class Tally:
         from roofline_engine.report import text as plain_text
 
         parts = ["# Records against the roof"]
-        statuses = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
-        if self.reasons:
-            statuses.append(["refused", str(sum(self.reasons.values()))])
-        parts.append(table(statuses))
+        parts.append(table(self.statuses()))
         if self._worst:
             head = ["row", "kernel", "time", "of the peak", "status", "cause"]
             rows = [

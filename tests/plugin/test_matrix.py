@@ -58,7 +58,7 @@ SOURCE = {"benchmark": "pytest-benchmark", "codspeed": "pytest-codspeed", "both"
 
 
 def whole(ran: Ran, passed: int, **others: int) -> None:
-    """No fault of ours or pytest's, and every outcome accounted for."""
+    """Assert that neither the plugin nor pytest had a fault, and that every outcome is counted."""
     assert "INTERNALERROR" not in ran.out
     assert "Traceback" not in ran.out
     found = {name: count for name, count in ran.counts.items() if name != "warning"}

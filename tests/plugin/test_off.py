@@ -53,7 +53,7 @@ atexit.register(tell)
 
 
 def watched(project: Project, *args: str, plugins: tuple[str, ...] = ()) -> tuple[Any, list[str], list[str]]:
-    """The processes started, the modules of ours and the heavy modules of one run without the flag."""
+    """The processes started, the modules of this package, and the heavy modules of one run without the flag."""
     (project.path / "sitecustomize.py").write_text(WATCH, encoding="utf-8")  # runs before pytest does
     ran = project.spawn(*args, plugins=plugins, on=False, PYTHONPATH=str(project.path))
     found = re.search(r"WATCHED (\[.*?\]) (\[.*?\]) (\[.*?\])", ran.out)

@@ -52,7 +52,7 @@ def said(project: Project, *args: str) -> list[str]:
 # Input that a gate may need.
 
 
-#: What is unusable: the option that takes it, its file and content (None: there is none), and what the line must name.
+#: What is unusable: the option that takes it, its file and content (None: the file is missing), and what the line must name.
 UNUSABLE: dict[str, tuple[str, str, Any, str]] = {
     "absent predictions": ("predictions", "none.json", None, "none.json"),
     "predictions that are no JSON": ("predictions", "p.json", "{", "p.json"),

@@ -1,7 +1,7 @@
 """Public reports of wrong rooflines, one row each, by what was wrong: peaks, bytes, FLOPs, counters, edges.
 
 The right value is derived here or is the report's own. Reports about a whole figure or a file's format stand with their kind:
-test_audit_public, test_overlay, test_public_figures, test_counters, test_stage_c, test_metrics.
+test_peaks_audit_public, test_peaks_measured, test_public_figures, test_counters, test_counters_apply, test_roofline.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every kind of error that public peak tables were found with, planted in each product of ours that it can befall.
 
-``test_audit_public`` plants the very figures those tables hold; here each kind goes over the whole table. What a test asks
+``test_peaks_audit_public`` plants the very figures those tables hold; here each kind goes over the whole table. What a test asks
 for is the words of the rule, so that it fails when the rule is gone although another would still flag the figure.
 """
 

@@ -1,7 +1,7 @@
-"""Every kind of error that public peak tables were found with, planted in each product of ours that it can befall.
+"""Each kind of error seen in public peak tables, planted in every product of the table where it is possible.
 
-``test_peaks_audit_public`` plants the very figures those tables hold; here each kind goes over the whole table. What a test asks
-for is the words of the rule, so that it fails when the rule is gone although another would still flag the figure.
+``test_peaks_audit_public`` plants the published figures; here each kind goes over the whole table. A test expects the words of
+the rule, so it fails if the rule is missing although another rule flags the figure.
 """
 
 from __future__ import annotations

@@ -108,9 +108,13 @@ def open_peaks(path: str | None = None, ceilings_device: str | None = None) -> P
         ValueError: when a file cannot be read.
     """
     overlay = None if path is None else read_ceilings(path, ceilings_device)
-    own = path is not None and overlay is None
-    place = path if own else locate()
-    return PeakFiles(load(place, shipped=not own) if place else None, overlay)
+    return PeakFiles(open_table(path if overlay is None else None), overlay)
+
+
+def open_table(path: str | None = None) -> Table | None:
+    """Read the table in ``path``, or the shipped one; None where no table is shipped. Raises ValueError."""
+    place = path or locate()
+    return load(place, shipped=path is None) if place else None
 
 
 def _from_json(text: str, label: str, device: str | None) -> Overlay:

@@ -438,6 +438,19 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, run: Run, text: st
     assert run.analyze("--peaks", path)["peaks"]["gfx"] in ("gfx942", None)
 
 
+def test_no_other_table_stands_in_for_one_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
+    run.topn({"name": "k", "pct_gpu_time": 60}).env(device_name="MI300X")
+    path = tmp_path / "peaks.md"
+    path.write_text("no table", encoding="utf-8")
+    artifact = run.analyze("--peaks", path)
+    assert artifact["peaks"]["hbm_bw_bytes_s"] is None
+    assert artifact["skill_errors"][0].endswith("no fenced block starts with 'product:'")
+    path.write_text('{"max_achievable_tflops": {"matrix_fp16": -1}}', encoding="utf-8")  # ceilings, which lie over a table
+    artifact = run.analyze("--peaks", path)
+    assert artifact["peaks"]["product"] == "mi300x"
+    assert "matrix_fp16" in artifact["skill_errors"][0]
+
+
 def test_every_figure_is_linear_in_the_unit_it_is_written_in(tmp_path: Path) -> None:
     """GB/s and TFLOP/s of TraceLens, GB/s and GFLOP/s of the others: the same ceilings from each file."""
     files = [

@@ -95,10 +95,10 @@ def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], sou
     values = {key: _resolve(value, params) for key, value in keywords.items()}
     options = {key: values.pop(key) for key in _TEST_KEYWORDS if key in values}
     options = {key: value for key, value in options.items() if value is not None}
-    _check_numbers(values, params)
     try:
         built = build_work(values)
     except ValueError as error:
+        _check_numbers(values, params)
         raise ValueError(f"{error}{_hint(error, values)}") from None
     read = {key: _TEST_KEYWORDS[key](value, key) for key, value in options.items()}
     return Declaration(**read) if built is None else Declaration(work=built, source=source, stage=stage, **read)
@@ -109,6 +109,7 @@ def _check_numbers(values: Mapping[str, Any], params: Mapping[str, Any]) -> None
     model = OPS.get(op_name(str(values.get("op"))))
     defaults = model.parameters if model is not None else {}
     sizes = [key for key, default in defaults.items() if default is REQUIRED or isinstance(default, (int, float))]
+    sizes = [key for key in sizes if key != "algorithm"]  # required, and a name
     for key in ("bytes", "flops", *sizes):
         value = values.get(key)
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.declare import read_declaration
 from support.profiles import worked_example
 from support.project import Project, Ran
 
@@ -195,6 +196,16 @@ def test_a_marker_that_cannot_be_meant_says_what_can(project: Project, marker: s
     test = f"@pytest.mark.parametrize('n', [1])\n@pytest.mark.roofline({marker})\ndef test_one(n):\n    pass\n"
     project.write(test_a=f"import pytest\n\n{test}")
     assert said in project.run().out
+
+
+@pytest.mark.parametrize("op", ["optimizer", "optimiser"])
+def test_the_algorithm_of_an_optimizer_is_no_size(op: str) -> None:
+    keywords = {"op": op, "numel": "n", "algorithm": "adamw", "dtype": "fp32"}
+    declaration = read_declaration(keywords, {"n": 1000}, "marker")
+    assert declaration.work is not None
+    assert (declaration.work.op, declaration.work.flops) == ("optimizer", 14_000.0)
+    with pytest.raises(ValueError, match=r"^optimizer: missing numel"):
+        read_declaration({**keywords, "numel": None}, {}, "marker")
 
 
 def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from roofline_engine.peaks import Peaks
 
     from .plot import roofline_figure
-    from .records.row import RecordRow
-    from .records.source import Adapter
+    from .records.source import Adapter, RecordRow
     from .row import Row
     from .timing import compare, measure
     from .warnings import BeyondRoofWarning, ExceedsTargetWarning, PytestRooflineWarning
@@ -35,7 +34,7 @@ __all__ = [
 _MODULES = {
     "Adapter": "pytest_roofline.records.source",
     "Peaks": "roofline_engine.peaks",
-    "RecordRow": "pytest_roofline.records.row",
+    "RecordRow": "pytest_roofline.records.table",
     "Row": "pytest_roofline.row",
     "compare": "pytest_roofline.timing",
     "measure": "pytest_roofline.timing",

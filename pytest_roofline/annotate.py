@@ -22,8 +22,8 @@ from .declare import Declaration, first_declaration
 from .devices import AUTO, Devices
 from .evaluate import Annotator
 from .gate import TEST_KINDS, list_gaps
-from .names import short_name
 from .report import write_reports
+from .report.columns import short_name
 from .report.document import Document
 from .report.terminal import lines, title
 from .row import declaration_in, read_part

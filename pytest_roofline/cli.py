@@ -28,7 +28,7 @@ _check = _lazy(".records.check")
 _ledger_show = _lazy(".ledger.command", "configure_show")
 _ledger_import = _lazy(".ledger.command", "configure_import")
 _ledger_calibrate = _lazy(".ledger.command", "configure_calibrate")
-_measure = _lazy(".ceilings.command")
+_measure = _lazy(".ceilings.measure")
 _plot = _lazy(".plot.output")
 
 

@@ -33,8 +33,8 @@ from roofline_engine.roofline import assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
 from .gate import Gates
-from .names import short_name
-from .records.row import RecordRow
+from .records.source import RecordRow
+from .report.columns import short_name
 from .row import Mismatch, Row
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from .values import plain
 if TYPE_CHECKING:
     import pytest
 
-    from .records.row import RecordRow
+    from .records.source import RecordRow
 
 #: Relative difference of a printed time: tools print two or three digits.
 _ROUNDED = 0.01

@@ -21,7 +21,7 @@ from roofline_engine.units import printable
 from ..capture.watching import declare_captured, ran_in_interpreter
 from ..config import Settings
 from ..declare import Declaration, matches
-from ..records.row import RecordRow
+from ..records.source import RecordRow
 from ..row import read_part
 from ..testcase import Case
 from .child import LONGEST_LINE, ChildExit, ChildRow, excerpt, run

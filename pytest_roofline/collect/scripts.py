@@ -22,8 +22,7 @@ from roofline_engine.fields import note
 from ..declare import Declaration, matches
 from ..records.cases import cases_of_records
 from ..records.formats import choose
-from ..records.row import RecordRow
-from ..records.source import RefusedError, open_source
+from ..records.source import RecordRow, RefusedError, open_source
 from ..testcase import Case
 from . import child
 from .items import ChildFile, ChildItem, scratch

@@ -19,8 +19,7 @@ from roofline_engine.units import printable
 
 from ..records.cases import cases_of_records
 from ..records.formats.geak import CASES, META, UNITTEST, Task, Workload, read_task
-from ..records.row import RecordRow
-from ..records.source import RefusedError, open_source
+from ..records.source import RecordRow, RefusedError, open_source
 from . import child
 from .items import ChildFile, ChildItem, scratch, unique_names
 

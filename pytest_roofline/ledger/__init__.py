@@ -5,9 +5,8 @@ returns the speedup to expect, ``group`` how good predictions were, ``propose`` 
 pytest.
 """
 
-from .pair import Interval, Pair, pair_of
 from .stats import Experience, Group, Proposal, group, outcome, outcome_e2e, propose
-from .store import Ledger, append, locate, read
+from .store import Interval, Ledger, Pair, append, locate, pair_of, read
 
 __all__ = [
     "Experience",

@@ -14,8 +14,8 @@ from roofline_engine.files import to_json, write_whole
 from roofline_engine.units import number, printable
 
 from . import store
-from .pair import Pair
 from .stats import ENOUGH, PRIOR, Experience, Group, document, group, outcome, outcome_e2e, propose
+from .store import Pair
 
 SCHEMA = "roofline-ledger/1"
 _RULE = (

@@ -13,7 +13,7 @@ from roofline_engine.inputs import TARGETS_SCHEMA
 from roofline_engine.roofline import SERVING_NOISE
 from roofline_engine.work import TARGET_EFF
 
-from .pair import Pair
+from .store import Pair
 
 AGREES, OVER_PROMISED, EXCEEDED = "agrees", "over_promised", "exceeded"
 

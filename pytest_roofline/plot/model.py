@@ -15,7 +15,7 @@ from typing import Any
 from roofline_engine.roofline import attainable_rate, bound, lower_ceiling, point, ridge, roof_axis_at
 from roofline_engine.units import quantity
 
-from ..names import shorten
+from ..report.columns import shorten
 
 #: Level names that mean main memory.
 MAIN_MEMORY = ("hbm", "dram", "memory", "vram", "gddr", "main")

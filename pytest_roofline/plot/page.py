@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine.fields import FIELDS
 
-from ..names import shorten
+from ..report.columns import shorten
 from . import draw, vega
 from .draw import Drawing
 from .layout import NARROW, WIDE, Layout, arrange

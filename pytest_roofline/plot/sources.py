@@ -17,7 +17,7 @@ from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_a
 from roofline_engine.units import finite, number, parse_dtype, printable, quantity, unit_of
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
-from ..names import distinct_labels, row_names, shorten
+from ..report.columns import distinct_labels, row_names, shorten
 from .model import (
     LONGEST_LABEL,
     ROUNDING,

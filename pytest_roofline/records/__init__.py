@@ -3,7 +3,6 @@
 An adapter is a module or object with ``NAME``, ``matches(sample)`` and ``read(source)``; ``pytest_roofline_ingest`` adds more.
 """
 
-from .row import RecordRow
-from .source import Adapter, RefusedError, Sample, Source
+from .source import Adapter, RecordRow, RefusedError, Sample, Source
 
 __all__ = ["Adapter", "RecordRow", "RefusedError", "Sample", "Source"]

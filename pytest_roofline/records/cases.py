@@ -19,8 +19,7 @@ from ..evaluate import times
 from ..testcase import Case
 from ..values import plain
 from .formats import read_rows
-from .row import RecordRow
-from .source import RefusedError
+from .source import RecordRow, RefusedError
 from .table import column_of_key
 
 #: The longest label of a row.

@@ -33,8 +33,7 @@ from ..report.console import progress
 from ..report.records import Tally
 from ..row import Refusal, Row
 from .formats import ADAPTERS, choose
-from .row import RecordRow
-from .source import Adapter, RefusedError, open_source
+from .source import Adapter, RecordRow, RefusedError, open_source
 
 #: Shapes kept: tuner tables try many kernels on one shape.
 _SHAPES = 4096

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from roofline_engine.check import Claim
 from roofline_engine.units import UNITS, number, parse_dtype, printable, whole
 
-from .row import RecordRow
-from .source import RefusedError, Sample, Source, bare_row, separator, split_header
+from .source import RecordRow, RefusedError, Sample, Source, bare_row, separator, split_header
 
 #: No format has more columns.
 _MOST_COLUMNS = 2_000

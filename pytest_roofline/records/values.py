@@ -9,7 +9,7 @@ from roofline_engine.check import Claim
 from roofline_engine.units import number, printable
 
 from ..declare import build_work
-from .row import RecordRow
+from .source import RecordRow
 from .table import RATES, TIMES, half_digit
 
 #: Of one second; to divide by 1e9 is exact where to multiply by 1e-9 is not.

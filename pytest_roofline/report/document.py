@@ -14,8 +14,8 @@ from roofline_engine.units import printable, quantity
 from ..baselines import Predictions, this_machine
 from ..config import Settings
 from ..devices import AUTO, Devices
-from ..names import row_names
 from ..row import REPORT_SCHEMA, Row
+from .columns import row_names
 
 
 class Document:

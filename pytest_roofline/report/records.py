@@ -10,7 +10,7 @@ from typing import Any
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
-from ..records.row import REFUSED_CODES
+from ..records.source import REFUSED_CODES
 from ..row import Row
 from .columns import describe_overhead, duration
 

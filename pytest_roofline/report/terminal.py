@@ -14,9 +14,8 @@ from roofline_engine.units import printable, quantity
 
 from ..evaluate import IDLE, NO_DEVICE_SYNC, SHARED_WORKERS
 from ..gate import TEST_KINDS, skipped_rows
-from ..names import distinct_labels
 from ..row import Row
-from .columns import ALARMS, COLUMNS, describe_overhead, duration
+from .columns import ALARMS, COLUMNS, describe_overhead, distinct_labels, duration
 
 if TYPE_CHECKING:
     from .document import Document

@@ -21,7 +21,7 @@ from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 # A run may have no config.json and no counters, and analyze runs after every serving run: these load where they are used.
 if TYPE_CHECKING:
     from .config.model import ModelConfig
-    from .counters.apply import CounterSet
+    from .counters.read import CounterSet
 
 
 class Sources(NamedTuple):
@@ -163,7 +163,7 @@ T = TypeVar("T")
 
 
 def _read_counters(paths: Sequence[str], topn: TopN, gfx: str | None, env: Env) -> CounterSet:
-    from .counters.apply import CounterSet
+    from .counters.read import CounterSet
 
     return CounterSet(paths, topn.rows, gfx, env.rocm_version)
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from roofline_engine.counters.amd import GFX950_ROCM, LINE_BYTES, MOPS_FLOPS
-from roofline_engine.counters.apply import COMPULSORY
 from roofline_engine.counters.base import KNOWN_COPY_BAND
-from roofline_engine.counters.read import WANTED
+from roofline_engine.counters.read import COMPULSORY, WANTED
 from roofline_engine.fields import FIELDS
 from roofline_engine.inputs import read_env, read_shapes, read_topn
 from roofline_engine.ops import OPS, work

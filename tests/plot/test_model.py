@@ -12,11 +12,11 @@ import pytest
 
 from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.store import Ceiling, Ceilings
-from pytest_roofline.names import shorten
 from pytest_roofline.plot import draw
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.plot.model import Chart, percent
 from pytest_roofline.plot.sources import read_document
+from pytest_roofline.report.columns import shorten
 from support.figures import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
 from support.profiles import GEMM, MI300X, Run, gemm_row, worked_example
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_roofline.names import distinct_labels, row_names, short_name
+from pytest_roofline.report.columns import distinct_labels, row_names, short_name
 
 
 @pytest.mark.parametrize(

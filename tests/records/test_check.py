@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.records.check import Checker
-from pytest_roofline.records.row import RecordRow
+from pytest_roofline.records.source import RecordRow
 from pytest_roofline.row import Row
 from roofline_engine import peaks_table
 from roofline_engine.check import CAUSES, EXPERIMENTS, Claim, Facts, Mistake, explain_claim, explain_excess

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from pytest_roofline.declare import build_work
 from pytest_roofline.records.formats import choose
 from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
-from pytest_roofline.records.row import RecordRow
-from pytest_roofline.records.source import SAMPLE, RefusedError, Sample, Source, open_source, separator
+from pytest_roofline.records.source import SAMPLE, RecordRow, RefusedError, Sample, Source, open_source, separator
 from pytest_roofline.records.table import half_digit
 from roofline_engine.check import AGREES, Claim, Facts, Finding, explain_claim
 from roofline_engine.ops import work

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.declare import build_work
 from pytest_roofline.records.formats import ADAPTERS, choose
-from pytest_roofline.records.row import RecordRow
-from pytest_roofline.records.source import SAMPLE, Adapter, RefusedError, Sample, Source, outline
+from pytest_roofline.records.source import SAMPLE, Adapter, RecordRow, RefusedError, Sample, Source, outline
 
 
 def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[RecordRow]]:

@@ -12,8 +12,7 @@ import pytest
 from pytest_roofline.collect.child_main import read_result
 from pytest_roofline.records.cases import returned_records
 from pytest_roofline.records.formats import choose
-from pytest_roofline.records.row import RecordRow
-from pytest_roofline.records.source import Source
+from pytest_roofline.records.source import RecordRow, Source
 from roofline_engine.check import Claim
 from roofline_engine.units import UNITS
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..row import RecordRow
-from ..source import Adapter, Sample
+from ..source import Adapter, RecordRow, Sample
 from ..table import TableFormat, table_of
 from . import aiter, benchmarks, flashinfer, geak, leaderboards, triton
 

@@ -11,8 +11,7 @@ from roofline_engine.check import Mistake
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.units import parse_dtype
 
-from ..row import RecordRow
-from ..source import RefusedError
+from ..source import RecordRow, RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, flag, is_right, size
 
 #: The gfx of parts with so many compute units, for older files without a gfx column: MI300X, MI308X and MI355X.

@@ -13,8 +13,7 @@ from ... import declare
 from ...declare import Declaration
 from ...row import declaration_in
 from ...timing.plugins import of_benchmark_json
-from ..row import RecordRow
-from ..source import DocumentFormat, RefusedError, Sample, Source
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source
 from ..table import TIMES
 from ..values import NO_FLOPS, build_row, check_work, count, items, label, mapping, maybe_seconds, seconds, short_repr
 

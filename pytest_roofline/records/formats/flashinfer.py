@@ -16,8 +16,7 @@ from roofline_engine.files import read_text
 from roofline_engine.ops import work
 from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
 
-from ..row import RecordRow
-from ..source import DocumentFormat, RefusedError, Sample, Source, outline, parse, read_json_lines
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, outline, parse, read_json_lines
 from ..table import RATES, TIMES, Fields, Rate, Table, TableFormat, clean, dtype, flag, real, size
 from ..values import NO_FLOPS, build_row, check_work, label, mapping, maybe_seconds, ratio, short_repr
 from .aiter import mistakes_of

@@ -16,8 +16,7 @@ from roofline_engine.files import parse_json, read_text
 from roofline_engine.ops import OPS, op_name
 from roofline_engine.units import number, parse_dtype
 
-from ..row import RecordRow
-from ..source import DocumentFormat, RefusedError, Sample, Source, parse
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, parse
 from ..values import build_row, check_work, count, first, flag, items, label, mapping, maybe_seconds, ratio, short_repr
 
 META = "meta.json"

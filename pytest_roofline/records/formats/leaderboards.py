@@ -12,8 +12,7 @@ from typing import Any
 from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
-from ..row import RecordRow
-from ..source import DocumentFormat, RefusedError, Sample, Source, parse
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, parse
 from ..values import build_row, check_work, claims, count, first, flag, label, mapping, maybe_seconds, ratio, short_repr
 
 #: Spellings of the parameters that give a GEMM.

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
-from ..row import RecordRow
-from ..source import RefusedError
+from ..source import RecordRow, RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, duration, size
 from .aiter import mistakes_of
 

@@ -1,17 +1,25 @@
-"""Read a file of counters from any tool, and prove the counters by a copy of known traffic."""
+"""Read a file of counters from any tool, prove the counters by a copy of known traffic, and apply them (stage C).
+
+The counts of an entry replace its model where they hold. Where they do not hold, an L4 line gives the reason.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..fields import ByteModel, Degradation, Entry, Note, note
 from ..files import parse_json, read_table, read_text
+from ..inputs import Row
 from ..kernels import stem
-from ..peaks import architecture
-from ..units import printable
+from ..peaks import Peaks, architecture
+from ..roofline import assess
+from ..units import printable, quantity
+from ..work import Work
 from . import amd, nvidia
-from .base import KNOWN_COPY_BAND, CounterFile, KernelCounts
+from .base import HBM_FIGURES, KNOWN_COPY_BAND, CounterFile, KernelCounts
 
 #: What the skill collects, by what for. FETCH_SIZE needs a new ROCm on gfx950, where the 128 B request counter does it.
 WANTED = {
@@ -168,3 +176,227 @@ def _pick_kernel(counters: CounterFile, kernel: str | None) -> KernelCounts:
         names = ", ".join(printable(item.name)[:40] for item in counters.kernels[:4])
         raise ValueError(f"{counters.label}: {len(counters.kernels)} kernels ({names}). Name the copy with --kernel")
     return counters.kernels[0]
+
+
+#: Counted bytes or FLOPs under this part of what the op must move or compute were not all counted.
+COMPULSORY = 0.9
+#: Over this part of the model's, the kernel does more than the op needs: padding, re-reads (rocprofiler-compute#66).
+_MORE = 1.1
+#: Launches whose counted time is this far from the profile's were not the same work.
+_SAME_TIME = 1.5
+#: Counting serializes launches and may lock clocks; a difference in time over this is worth a note.
+_NOTED_TIME = 0.1
+
+
+class _Match(NamedTuple):
+    """The counts of an entry's kernel in one file."""
+
+    label: str
+    counts: KernelCounts
+
+
+class CounterSet:
+    """The counter files of one run. ``assess`` judges an entry with them; ``degraded`` has a line for each refusal."""
+
+    def __init__(self, paths: Sequence[str], rows: Sequence[Row], gfx: str | None, rocm: str | None) -> None:
+        self.gfx = gfx
+        self.degraded: list[Degradation] = []
+        self._files: list[CounterFile] = []
+        self._stems: dict[str, int] = {}
+        for row in rows:
+            self._stems[stem(row.name)] = self._stems.get(stem(row.name), 0) + 1
+        for path in paths:
+            label = printable(os.path.basename(path))
+            try:
+                file = read(path, gfx, rocm)
+            except ValueError as error:
+                self._refuse(label, str(error))
+                continue
+            except Exception as error:  # a bug of the engine must not cost the analysis
+                self._refuse(label, f"{type(error).__name__}: {error}")
+                continue
+            if gfx is not None and file.is_nvidia == gfx.startswith("gfx"):
+                self._refuse(label, f"{file.source} is not of this device ({gfx})")
+                continue
+            self._files.append(file)
+            self.degraded += [Degradation("L4", _without_label(line, label), label) for line in file.problems]
+            if not any(self._find(file, row.name) for row in rows):
+                self._refuse(label, "no kernel of the Top-N is in it by name")
+
+    def _refuse(self, label: str, why: str, kernel: str = "") -> None:
+        where = f"{printable(kernel)[:60]}: " if kernel else ""
+        self.degraded.append(Degradation("L4", f"{where}{_without_label(why, label)}; the modeled result is kept", label))
+
+    def _find(self, file: CounterFile, name: str) -> KernelCounts | None:
+        exact = [kernel for kernel in file.kernels if kernel.name == name]
+        if exact:
+            return exact[0]
+        base = stem(name)
+        near = [kernel for kernel in file.kernels if stem(kernel.name) == base and _is_cut_name(kernel.name, name)]
+        return near[0] if len(near) == 1 and self._stems.get(base) == 1 else None
+
+    def assess(self, entry: Entry, work: Work, peaks: Peaks, *, conflict: bool, shapes: int) -> tuple[Entry, list[Note]]:
+        """Assess the entry by its counters where they hold, else by its model; the notes say what was counted.
+
+        shapes: how many captured shapes run under the name.
+        """
+        by_model = assess(entry, work, peaks, conflict=conflict)
+        kernels = ((file.label, self._find(file, entry.name)) for file in self._files)
+        matches = [_Match(label, counts) for label, counts in kernels if counts is not None]
+        if not matches:
+            return by_model, []
+        for_bytes = self._first(entry, matches, lambda match: self._doubt_bytes(entry, work, match, shapes))
+        for_flops = self._first(entry, matches, lambda match: self._doubt_flops(entry, work, match, shapes))
+        source = for_bytes or for_flops
+        if source is None:
+            return by_model, []
+        launches = entry.launches_per_unit
+        counted = _counted_work(
+            work,
+            for_bytes.counts.bytes["hbm"] * launches if for_bytes else None,
+            sum(for_flops.counts.flops.values()) * launches if for_flops else None,
+        )
+        basis = "counters" if for_bytes and for_flops else "mixed"
+        try:
+            by_counters = assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and for_bytes is None)
+            why = _find_impossible(by_counters, for_bytes, for_flops)
+        except ValueError as error:  # counts that no arithmetic takes
+            by_counters, why = by_model, str(error)
+        if why:
+            self._refuse(source.label, why, entry.name)
+            return by_model, []
+        return by_counters._replace(measurement_basis=basis), _notes(entry, work, for_bytes, for_flops, matches)
+
+    def _first(self, entry: Entry, matches: Sequence[_Match], doubt: Callable[[_Match], str | None]) -> _Match | None:
+        """The first file without a doubt (None: it has nothing to say). Doubts are reported only where no file holds."""
+        refused = []
+        for match in matches:
+            why = doubt(match)
+            if why == "":
+                return match
+            if why:
+                refused.append((match.label, why))
+        for label, why in refused:
+            self._refuse(label, why, entry.name)
+        return None
+
+    def _doubt_bytes(self, entry: Entry, work: Work, match: _Match, shapes: int) -> str | None:
+        counts = match.counts
+        why = _doubt_kernel(entry, counts, shapes)
+        if why:
+            return why
+        counted = counts.bytes.get("hbm")
+        if counted is None:
+            problems = [str(problem) for problem in counts.problems if problem.figure in HBM_FIGURES]
+            if counts.flops and not problems:
+                return None  # a pass for FLOPs alone
+            return "; ".join(problems) or "it has no byte counters"
+        if self.gfx is None:
+            return "the gfx is unknown, and what the byte counters count depends on it"
+        estimates = [model.bytes for model in work.candidates if model.in_range]
+        least, most, total = min(estimates), max(estimates), counted * entry.launches_per_unit
+        if total < COMPULSORY * least:
+            return (
+                f"{quantity(total, 'B')} counted are under {COMPULSORY} of the {quantity(least, 'B')} the op must move: "
+                "a warm cache, or counters that miss part"
+            )
+        if total > _MORE * most and not counts.t_s:
+            return _say_untimed(quantity(total, "B"), quantity(most, "B"))
+        return ""
+
+    def _doubt_flops(self, entry: Entry, work: Work, match: _Match, shapes: int) -> str | None:
+        flops = match.counts.flops
+        if not flops or _doubt_kernel(entry, match.counts, shapes):
+            return None  # reported with the bytes
+        total = sum(flops.values()) * entry.launches_per_unit
+        matrix = {key: value for key, value in flops.items() if not key.startswith(("vector_", "sparse_"))}
+        sparse = [key for key in flops if key.startswith("sparse_")]
+        if sparse:
+            return f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense"
+        if work.engine == "matrix" and not matrix:
+            return f"only {', '.join(flops)} FLOPs were counted, the model has them on the matrix units"
+        if work.engine == "matrix" and not _is_same_dtype(matrix, work.dtype.peak):
+            return f"the matrix units counted {max(matrix, key=lambda key: matrix[key])}, the model says {work.dtype.name}"
+        if total > _MORE * work.flops and not match.counts.t_s:
+            return _say_untimed(quantity(total, "FLOP"), quantity(work.flops, "FLOP"))
+        if total < COMPULSORY * work.flops:
+            return f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
+        return ""
+
+
+def _doubt_kernel(entry: Entry, counts: KernelCounts, shapes: int) -> str:
+    """Why no figure of these counters is evidence on the entry; empty when they are."""
+    if shapes > 1:
+        return f"{shapes} captured shapes under one name, which counters do not separate"
+    if counts.grids > 1:
+        return f"dispatches of {counts.grids} grid sizes under one name: their mean is of no one shape"
+    if counts.t_s and entry.t_ms:
+        ratio = counts.t_s * 1e3 / entry.t_ms
+        if not 1 / _SAME_TIME <= ratio <= _SAME_TIME:
+            return f"the counted launches take {ratio:.2f} of the profile's time: not the same work"
+    return ""
+
+
+def _find_impossible(entry: Entry, for_bytes: _Match | None, for_flops: _Match | None) -> str:
+    for util, roof, match in ((entry.hbm_util, "bandwidth", for_bytes), (entry.compute_util, "compute", for_flops)):
+        if match is not None and util is not None and util > 1:
+            return f"{util:.2f} of the {roof} roof by its counters: passes mixed, or the time is of other work"
+    if (for_bytes if entry.roof_axis == "memory" else for_flops) is None:
+        return f"the verdict is on the {entry.roof_axis} roof, which has no counts but only the model"
+    return ""
+
+
+def _without_label(line: str, label: str) -> str:
+    return line[len(label) + 2 :] if line.startswith(f"{label}: ") else line
+
+
+def _say_untimed(counted: str, model: str) -> str:
+    return (
+        f"{counted} counted are over the model's {model}, and no time of the counted launches shows that they are the profile's"
+    )
+
+
+def _is_cut_name(first: str, second: str) -> bool:
+    """Whether one name is the other cut short, as profilers do; two sets of template arguments are two kernels."""
+    first, second = (name[len("void ") :] if name.startswith("void ") else name for name in (first, second))
+    return first.startswith(second.rstrip(".")) or second.startswith(first.rstrip("."))
+
+
+def _is_same_dtype(matrix: dict[str, float], peak: str | None) -> bool:
+    """Whether most of the counted matrix work is of the peak's dtype."""
+    same = sum(value for key, value in matrix.items() if key == "matrix" or (peak is not None and peak in key))
+    return same >= 0.5 * sum(matrix.values())
+
+
+def _counted_work(work: Work, nbytes: float | None, flops: float | None) -> Work:
+    """The work as counted; the model's own candidates stay in the list, out of the range when bytes were counted."""
+    models = tuple(model if flops is None else model._replace(flops=flops) for model in work.candidates)
+    if nbytes is not None:
+        first = ByteModel("counters", nbytes, work.flops if flops is None else flops)
+        models = (first, *(model._replace(in_range=False) for model in models))
+    return work._replace(candidates=models)
+
+
+def _notes(
+    entry: Entry, work: Work, for_bytes: _Match | None, for_flops: _Match | None, matches: Sequence[_Match]
+) -> list[Note]:
+    notes = []
+    for name, match, unit, model in (("bytes", for_bytes, "B", work.bytes), ("FLOPs", for_flops, "FLOP", work.flops)):
+        if match is None:
+            notes.append(note(f"{name}: from the model, since no counters of them hold"))
+            continue
+        counted = (match.counts.bytes["hbm"] if unit == "B" else sum(match.counts.flops.values())) * entry.launches_per_unit
+        line = f"{name} counted: {quantity(counted, unit)}, mean of {match.counts.dispatches} dispatches ({match.label})"
+        if model > 0:
+            line += f", {counted / model:.3g} of the model's"
+            if counted > _MORE * model:
+                line += " (re-reads)" if unit == "B" else " (padding or recomputation is in it)"
+        notes.append(note(line))
+    for match in matches:
+        t_ms = match.counts.t_s * 1e3 if match.counts.t_s else None
+        if t_ms and entry.t_ms and abs(t_ms / entry.t_ms - 1) > _NOTED_TIME:
+            notes.append(note(f"one launch took {t_ms:.4g} ms while counted, {entry.t_ms:.4g} ms in the profile"))
+        shares = ", ".join(f"{name} {value:.3g} %" for name, value in match.counts.corroboration.items())
+        if shares:
+            notes.append(note(f"other counters: {shares}"))
+    return notes

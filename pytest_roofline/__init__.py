@@ -34,7 +34,7 @@ __all__ = [
 _MODULES = {
     "Adapter": "pytest_roofline.records.source",
     "Peaks": "roofline_engine.peaks",
-    "RecordRow": "pytest_roofline.records.table",
+    "RecordRow": "pytest_roofline.records.source",
     "Row": "pytest_roofline.row",
     "compare": "pytest_roofline.timing",
     "measure": "pytest_roofline.timing",

@@ -13,7 +13,7 @@ from .inputs import Env, Row, TopN
 from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
 from .peaks import Peaks
-from .peaks_measured import PeakFiles, open_table, read_ceilings
+from .peaks_measured import CeilingsError, PeakFiles, open_peaks
 from .roofline import HEAD_MAX, HEAD_PCT, assess, mark_unmodeled, roof_axes, route
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
@@ -205,20 +205,18 @@ class _Reader:
             return peaks
 
     def _rated_peaks(self, env: Env) -> Peaks:
-        path, overlay, table = self._sources.peaks, None, None
-        if path is not None:
+        sources, files = self._sources, PeakFiles(None)
+        for path in (sources.peaks, None):
             try:
-                overlay = read_ceilings(path, self._sources.peaks_device)
-            except (OSError, ValueError) as error:  # the shipped table stands without its ceilings
+                files = open_peaks(path, sources.peaks_device)
+                if files.table is None:
+                    self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
+                break
+            except CeilingsError as error:  # the shipped table stands without them
                 self._refuse([f"peaks: {error}"], "L1")
-                path = None
-        try:
-            table = open_table(path if overlay is None else None)
-            if table is None:
-                self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
-        except (OSError, ValueError) as error:  # a table that cannot be read is not replaced by another
-            self._refuse([f"peaks: {error}"], "L1")
-        files = PeakFiles(table, overlay)
+            except (OSError, ValueError) as error:  # no other table stands in for the one that was named
+                self._refuse([f"peaks: {error}"], "L1")
+                break
         try:
             peaks = files.rated(env.device)
         except Exception as error:  # a user's table may hold anything

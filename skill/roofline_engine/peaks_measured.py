@@ -57,22 +57,30 @@ class Overlay(NamedTuple):
     narrow: str = ""  # why the bandwidth is not of the whole device
 
 
+class CeilingsError(ValueError):
+    """A file of measured ceilings that cannot be used."""
+
+
 def read_ceilings(path: str, device: str | None = None) -> Overlay | None:
     """Return the measured ceilings in ``path``; None for another format, such as a peak table.
 
     device: which device, where the file has several that differ (rocprof-compute's device id, carm's machine).
 
     Raises:
-        ValueError: one line naming the file and the place.
+        CeilingsError: one line naming the file and the place.
+        ValueError: when the file cannot be read at all.
     """
     label = printable(os.path.basename(path))
     text = read_text(path, _LARGEST_FILE)
     head = text.lstrip()[:1]
-    if head in ("{", "["):
-        return _from_json(text, label, device)
     header = text.split("\n", 1)[0].strip().lower().split(",")
-    if "device" in header and "hbmbw" in header:
-        return _from_rocprof(text, path, label, device)
+    try:
+        if head in ("{", "["):
+            return _from_json(text, label, device)
+        if "device" in header and "hbmbw" in header:
+            return _from_rocprof(text, path, label, device)
+    except ValueError as error:
+        raise CeilingsError(str(error)) from None
     return None
 
 
@@ -108,13 +116,9 @@ def open_peaks(path: str | None = None, ceilings_device: str | None = None) -> P
         ValueError: when a file cannot be read.
     """
     overlay = None if path is None else read_ceilings(path, ceilings_device)
-    return PeakFiles(open_table(path if overlay is None else None), overlay)
-
-
-def open_table(path: str | None = None) -> Table | None:
-    """Read the table in ``path``, or the shipped one; None where no table is shipped. Raises ValueError."""
-    place = path or locate()
-    return load(place, shipped=path is None) if place else None
+    own = path is not None and overlay is None
+    place = path if own else locate()
+    return PeakFiles(load(place, shipped=not own) if place else None, overlay)
 
 
 def _from_json(text: str, label: str, device: str | None) -> Overlay:

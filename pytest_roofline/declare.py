@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from roofline_engine.check import BASELINE_KINDS
@@ -93,8 +93,7 @@ def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], sou
         ValueError: one line with the keyword, its value and what was expected.
     """
     values = {key: _resolve(value, params) for key, value in keywords.items()}
-    options = {key: values.pop(key) for key in _TEST_KEYWORDS if key in values}
-    options = {key: value for key, value in options.items() if value is not None}
+    options = {key: value for key in _TEST_KEYWORDS if (value := values.pop(key, None)) is not None}
     try:
         built = build_work(values)
     except ValueError as error:
@@ -109,9 +108,8 @@ def _check_numbers(values: Mapping[str, Any], params: Mapping[str, Any]) -> None
     model = OPS.get(op_name(str(values.get("op"))))
     defaults = model.parameters if model is not None else {}
     sizes = [key for key, default in defaults.items() if default is REQUIRED or isinstance(default, (int, float))]
-    sizes = [key for key in sizes if key != "algorithm"]  # required, and a name
     for key in ("bytes", "flops", *sizes):
-        value = values.get(key)
+        value = values.get(key) if key != "algorithm" else None  # required, and a name
         try:
             if isinstance(value, str):
                 number(value, key)
@@ -224,17 +222,9 @@ def _resolve(value: Any, params: Mapping[str, Any]) -> Any:
     return plain(params[value] if isinstance(value, str) and value in params else value)
 
 
-# Globs over test ids. Only ``*`` and ``?`` are special, because ids contain brackets.
-
-
-@lru_cache(maxsize=256)
-def _pattern(glob: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in glob), re.DOTALL)
-
-
 def matches(glob: str, nodeid: str) -> bool:
-    """Return whether a glob matches the whole test id."""
-    return _pattern(glob).fullmatch(nodeid) is not None
+    """Return whether a glob matches the whole test id. Only ``*`` and ``?`` are special, because ids contain brackets."""
+    return fnmatchcase(nodeid, glob.replace("[", "[[]"))
 
 
 def find_keywords(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 Call = Callable[[], object]
 
@@ -107,48 +107,37 @@ def tick_s(reads: int = 200) -> float:
     return min(steps, default=1_000) * 1e-9
 
 
-class TorchEvents:
-    """``torch.cuda`` events, which are HIP's where torch was built for ROCm."""
+class Events(NamedTuple):
+    """A library's events on one device."""
 
-    def __init__(self, cuda: Any, device: int) -> None:
-        self._cuda, self._device = cuda, device
-        self._stream = cuda.current_stream(device)
+    stream: Any
+    create: Callable[[], Any]
+    elapsed_ms: Callable[[Any, Any], float]
+    synchronize: Callable[[], object]
 
-    def event(self) -> Any:
-        event = self._cuda.Event(enable_timing=True)
-        event.record(self._stream)  # torch creates the driver's event at its first record; not inside a sample
+
+def torch_events(cuda: Any, device: int) -> Events:
+    """Return ``torch.cuda`` events, which are HIP's where torch was built for ROCm."""
+    stream = cuda.current_stream(device)
+
+    def create() -> Any:
+        event = cuda.Event(enable_timing=True)
+        event.record(stream)  # torch creates the driver's event at its first record; not inside a sample
         return event
 
-    def record(self, event: Any) -> None:
-        event.record(self._stream)
-
-    def elapsed_ms(self, start: Any, stop: Any) -> float:
-        return float(start.elapsed_time(stop))
-
-    def synchronize(self) -> None:
-        self._cuda.synchronize(self._device)
+    return Events(stream, create, lambda start, stop: start.elapsed_time(stop), lambda: cuda.synchronize(device))
 
 
-class CupyEvents:
-    """``cupy.cuda`` events; CuPy's current stream is per thread and device."""
+def cupy_events(cuda: Any, number: int) -> Events:
+    """Return ``cupy.cuda`` events; CuPy's current stream is per thread and device."""
+    device = cuda.Device(number)
 
-    def __init__(self, cuda: Any, device: int) -> None:
-        self._cuda, self._device = cuda, cuda.Device(device)
-        with self._device:
-            self._stream = cuda.get_current_stream()
+    def create() -> Any:
+        with device:
+            return cuda.Event()
 
-    def event(self) -> Any:
-        with self._device:
-            return self._cuda.Event()
-
-    def record(self, event: Any) -> None:
-        event.record(self._stream)
-
-    def elapsed_ms(self, start: Any, stop: Any) -> float:
-        return float(self._cuda.get_elapsed_time(start, stop))
-
-    def synchronize(self) -> None:
-        self._device.synchronize()
+    with device:
+        return Events(cuda.get_current_stream(), create, cuda.get_elapsed_time, device.synchronize)
 
 
 class EventClock(Clock):
@@ -157,31 +146,31 @@ class EventClock(Clock):
     name = "device-event"
     resolution_s = EVENT_RESOLUTION_S
 
-    def __init__(self, events: TorchEvents | CupyEvents) -> None:
+    def __init__(self, events: Events) -> None:
         self._events = events
         self._pairs: list[tuple[Any, Any]] = []
 
     def reserve(self, samples: int) -> None:
         while len(self._pairs) < samples:
-            self._pairs.append((self._events.event(), self._events.event()))
+            self._pairs.append((self._events.create(), self._events.create()))
 
     def start(self, sample: int) -> None:
-        self._events.record(self._pairs[sample][0])
+        self._pairs[sample][0].record(self._events.stream)
 
     def stop(self, sample: int) -> None:
-        self._events.record(self._pairs[sample][1])
+        self._pairs[sample][1].record(self._events.stream)
 
     def synchronize(self) -> None:
         self._events.synchronize()
 
     def elapsed_s(self, sample: int) -> float:
-        return self._events.elapsed_ms(*self._pairs[sample]) * 1e-3
+        return float(self._events.elapsed_ms(*self._pairs[sample])) * 1e-3
 
     def tail_after_stop_s(self, call: Call) -> float:
         """Wait for the event of the timed stream first, then time the wait for the whole device."""
         stop = self._pairs[0][1]
         call()
-        self._events.record(stop)
+        stop.record(self._events.stream)
         stop.synchronize()
         begin = time.perf_counter()
         self._events.synchronize()
@@ -193,7 +182,7 @@ class GraphClock(EventClock):
 
     name = "device-graph"
 
-    def __init__(self, events: TorchEvents, cuda: Any, device: int) -> None:
+    def __init__(self, events: Events, cuda: Any, device: int) -> None:
         super().__init__(events)
         self._cuda, self._device = cuda, device
         self._results: list[object] = []  # a graph writes into the memory of what its capture returned

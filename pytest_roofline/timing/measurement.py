@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from roofline_engine.check import Measurement
 
-from .clocks import Call, CannotCaptureError, Clock, CupyEvents, EventClock, GraphClock, HostClock, TorchEvents
+from .clocks import Call, CannotCaptureError, Clock, EventClock, GraphClock, HostClock, cupy_events, torch_events
 from .devices import HOST, Place, loaded, places, reachable_values
 from .sampling import (
     ROUND_OVER_RESOLUTION,
@@ -197,7 +197,7 @@ def _host(on_host: bool, settings: Settings) -> Setup:
 
 def _torch(device: int, settings: Settings) -> Setup:
     torch = loaded("torch")
-    events = TorchEvents(torch.cuda, device)
+    events = torch_events(torch.cuda, device)
     clock = EventClock(events)
     setup = Setup(GraphClock(events, torch.cuda, device), fallback=clock) if settings.graph else Setup(clock)
     return _with_eviction(setup, settings, lambda: torch_flush(torch, device, settings.llc_bytes))
@@ -205,7 +205,7 @@ def _torch(device: int, settings: Settings) -> Setup:
 
 def _cupy(device: int, settings: Settings) -> Setup:
     cupy = loaded("cupy")
-    setup = Setup(EventClock(CupyEvents(cupy.cuda, device)))
+    setup = Setup(EventClock(cupy_events(cupy.cuda, device)))
     return _with_eviction(setup, settings, lambda: cupy_flush(cupy, device, settings.llc_bytes))
 
 

@@ -36,9 +36,7 @@ def of_pytest_benchmark(fixture: Any) -> Measurement | None:
         return None
     times = {key: getattr(stats, key) for key in ("median", "q1", "q3", "rounds")}
     times["iterations"] = getattr(metadata, "iterations", 1)
-    options = getattr(metadata, "options", None)
-    timer = options.get("timer") if isinstance(options, Mapping) else None
-    return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(timer))
+    return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(getattr(metadata, "options", None)))
 
 
 def of_codspeed(plugin: Any, count_before: int) -> Measurement | None:
@@ -77,14 +75,13 @@ def of_benchmark_json(benchmark: Mapping[str, Any]) -> Measurement:
     stats = benchmark.get("stats")
     if not isinstance(stats, Mapping):
         raise ValueError(f"stats is {short_repr(stats)}; expected an object of times in seconds")
-    options = benchmark.get("options")
-    timer = options.get("timer") if isinstance(options, Mapping) else None
     times = {"iterations": 1, **dict.fromkeys(("median", "q1", "q3", "rounds")), **stats}
-    return _measurement("pytest-benchmark", times, "stats", _clock(timer))
+    return _measurement("pytest-benchmark", times, "stats", _clock(benchmark.get("options")))
 
 
-def _clock(timer: Any) -> str:
+def _clock(options: Any) -> str:
     """Return ``host`` for the usual timers and without one; a suite's own timer may be a device's, so ``unknown``."""
+    timer = options.get("timer") if isinstance(options, Mapping) else None
     name = timer if timer is None or isinstance(timer, str) else getattr(timer, "__name__", "")
     return "host" if name is None or name.rpartition(".")[2] in HOST_TIMERS else "unknown"
 

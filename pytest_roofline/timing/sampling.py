@@ -245,37 +245,33 @@ def host_flush(llc_bytes: int) -> Flush:
 
 
 def torch_flush(torch: Any, device: int, llc_bytes: int | None) -> Flush:
-    if llc_bytes is None:
-        reported = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
-        llc_bytes = _llc_bytes(reported, hip=bool(getattr(torch.version, "hip", None)))
+    reported = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
+    size = _buffer_size(llc_bytes, reported, hip=bool(getattr(torch.version, "hip", None)))
     place = torch.device("cuda", device)
-    buffer = torch.zeros(_floats(llc_bytes), dtype=torch.float32, device=place)
+    buffer = torch.zeros(size, dtype=torch.float32, device=place)
     total = torch.zeros(1, dtype=torch.float32, device=place)
     return lambda: torch.sum(buffer, dim=0, keepdim=True, out=total)
 
 
 def cupy_flush(cupy: Any, device: int, llc_bytes: int | None) -> Flush:
-    if llc_bytes is None:
-        reported = int(cupy.cuda.Device(device).attributes.get("L2CacheSize", 0))
-        llc_bytes = _llc_bytes(reported, hip=bool(cupy.cuda.runtime.is_hip))
+    reported = int(cupy.cuda.Device(device).attributes.get("L2CacheSize", 0))
+    size = _buffer_size(llc_bytes, reported, hip=bool(cupy.cuda.runtime.is_hip))
     with cupy.cuda.Device(device):
-        buffer = cupy.zeros(_floats(llc_bytes), dtype="float32")
+        buffer = cupy.zeros(size, dtype="float32")
         total = cupy.zeros((), dtype="float32")
     return lambda: buffer.sum(out=total)
 
 
 def jax_flush(jax: Any, device: Any, llc_bytes: int | None) -> Flush:
     """Return a flush that waits for its end: JAX is timed by the host, and a flush still running would be in the sample."""
-    buffer = jax.device_put(jax.numpy.ones(_floats(llc_bytes or LARGEST_UNREPORTED_BYTES), dtype="float32"), device)
+    buffer = jax.device_put(jax.numpy.ones(_buffer_size(llc_bytes), dtype="float32"), device)
     total = jax.jit(jax.numpy.sum)
     total(buffer).block_until_ready()
     return lambda: total(buffer).block_until_ready()
 
 
-def _llc_bytes(reported: int, hip: bool) -> int:
-    """Return the size to evict: HIP reports the L2 of one die, and not the memory-side cache behind it."""
-    return max(reported, LARGEST_UNREPORTED_BYTES) if hip or not reported else reported
-
-
-def _floats(llc_bytes: int) -> int:
+def _buffer_size(llc_bytes: int | None, reported: int = 0, *, hip: bool = False) -> int:
+    """Return the floats of a buffer; HIP reports the L2 of one die, and not the memory-side cache behind it."""
+    if llc_bytes is None:
+        llc_bytes = max(reported, LARGEST_UNREPORTED_BYTES) if hip or not reported else reported
     return 2 * llc_bytes // 4

@@ -311,7 +311,7 @@ def read(path: Path) -> Ledger:
         return read_markdown(path)
     pairs: list[Pair] = []
     unread: list[Unread] = []
-    for at, line in enumerate(_bytes(lines).split(b"\n"), 1):
+    for at, line in enumerate(_json_lines(lines).split(b"\n"), 1):
         if line.strip():
             try:
                 pairs.append(Pair.from_json(json.loads(line.decode("utf-8-sig"))))
@@ -346,7 +346,7 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
     lines.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{lines}.lock").acquire(timeout=_LOCK_S, poll_interval=0.005):
-            content = before = _bytes(lines)
+            content = before = _json_lines(lines)
             if once or not before:
                 known = read(path).pairs
                 if once:
@@ -361,6 +361,14 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
     except Timeout as error:
         raise OSError(f"{printable(str(lines))}: locked by another process for {_LOCK_S:.0f} s") from error
     return len(added)
+
+
+def _json_lines(path: Path) -> bytes:
+    """Return the content of a ledger. Raises ValueError for the Markdown of an earlier version under another suffix."""
+    data = _bytes(path)
+    if data.lstrip()[:1] != b"{" and _HEADING.search(data.decode("utf-8", "replace")):
+        raise ValueError(f"{printable(str(path))}: a Markdown ledger of an older version. Rename it to end in .md")
+    return data
 
 
 def _lines(pairs: Iterable[Pair]) -> bytes:

@@ -304,6 +304,15 @@ def test_an_old_ledger_is_read_where_it_is_and_copied_by_the_first_append(tmp_pa
     assert read(path) == (path.with_suffix(".jsonl"), (*pairs, pair(), pair(measured=2)), ())
 
 
+def test_an_old_ledger_under_another_suffix_is_neither_misread_nor_changed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.txt"
+    path.write_bytes(OLD)
+    for use in (read, lambda path: append(path, [FIRST])):
+        with pytest.raises(ValueError, match=r"ledger\.txt: a Markdown ledger of an older version. Rename it to end in \.md$"):
+            use(path)
+    assert path.read_bytes() == OLD
+
+
 def test_an_old_ledger_is_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     jsonl = Path(".roofline", "ledger.jsonl")

@@ -93,15 +93,24 @@ REGISTRY: dict[str, Op] = {}
 
 
 def op(
-    *names: str, op_class: str, source: str, leaves_out: str, **parameters: object
+    *names: str,
+    op_class: str,
+    source: str,
+    leaves_out: str,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    defaults: Mapping[str, object] | None = None,
 ) -> Callable[[Callable[[Params], Work]], Callable[[Params], Work]]:
-    """Register the decorated work model under one or several names."""
+    """Register the decorated work model under one or several names.
+
+    required: the parameters that the caller must give; optional: those that are unknown without a value; defaults: the others.
+    """
+    parameters = {**dict.fromkeys(required, REQUIRED), **dict.fromkeys(optional), **(defaults or {})}
+    accepted, needed = frozenset((*parameters, *_ALWAYS)), frozenset((*required, "dtype"))
 
     def register(build: Callable[[Params], Work]) -> Callable[[Params], Work]:
-        accepted = frozenset((*parameters, *_ALWAYS))
-        required = frozenset(("dtype", *(name for name, default in parameters.items() if default is REQUIRED)))
         for name in names:
-            REGISTRY[name] = Op(name, op_class, parameters, accepted, required, build, source, leaves_out)
+            REGISTRY[name] = Op(name, op_class, parameters, accepted, needed, build, source, leaves_out)
         return build
 
     return register

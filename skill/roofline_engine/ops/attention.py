@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..fields import ByteModel, note
 from ..units import number, parse_dtype, whole, wider_dtype
-from ..work import REQUIRED, Params, Work, op
+from ..work import Params, Work, op
 
 
 def attention_pairs(n_q: int, n_kv: int, *, left: int | None = None, right: int | None = None) -> int:
@@ -121,18 +121,9 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     source="specification section 4: K and V of the context once; QK^T and PV at 2 FLOPs per MAC and query head; with seq_q "
     "above 1 (speculative decoding) the queries are the last positions of the context, causal among themselves",
     leaves_out="softmax FLOPs, page tables, split-KV partial results, KV scales, pages that sequences share (counted for each)",
-    batch=REQUIRED,
-    n_q_heads=REQUIRED,
-    n_kv_heads=REQUIRED,
-    head_dim=REQUIRED,
-    head_dim_v=None,
-    shared_kv=False,
-    seq_len=None,
-    seq_lens=None,
-    seq_len_range=None,
-    seq_q=1,
-    window=None,
-    kv_dtype=None,
+    required=("batch", "n_q_heads", "n_kv_heads", "head_dim"),
+    optional=("head_dim_v", "seq_len", "seq_lens", "seq_len_range", "window", "kv_dtype"),
+    defaults={"shared_kv": False, "seq_q": 1},
 )
 def _attn_decode(p: Params) -> Work:
     q_heads, kv_heads = _heads(p)
@@ -151,15 +142,9 @@ def _attn_decode(p: Params) -> Work:
     source="one latent row of kv_lora_rank + rope_dim per token serves K and V of all heads; 2 FLOPs per MAC over "
     "kv_lora_rank + rope_dim (scores) and kv_lora_rank (values), absorbed form (FlashMLA, aiter mla_decode)",
     leaves_out="the absorbed up-projections, sparse index passes, KV scales, pages that sequences share (counted for each)",
-    batch=REQUIRED,
-    n_q_heads=REQUIRED,
-    kv_lora_rank=512,
-    rope_dim=64,
-    seq_len=None,
-    seq_lens=None,
-    seq_len_range=None,
-    seq_q=1,
-    kv_dtype=None,
+    required=("batch", "n_q_heads"),
+    optional=("seq_len", "seq_lens", "seq_len_range", "kv_dtype"),
+    defaults={"kv_lora_rank": 512, "rope_dim": 64, "seq_q": 1},
 )
 def _mla_decode(p: Params) -> Work:
     heads, rank, rope = p.size("n_q_heads"), p.size("kv_lora_rank"), p.size("rope_dim")
@@ -229,22 +214,9 @@ def _prefill_pairs(p: Params) -> _Prefill:
     return _Prefill(pairs, rows_q, rows_kv, visible, f"{text} {mask}")
 
 
-_PREFILL = {
-    "batch": None,
-    "n_q_heads": REQUIRED,
-    "n_kv_heads": REQUIRED,
-    "head_dim": REQUIRED,
-    "head_dim_v": None,
-    "seq_q": None,
-    "seq_kv": None,
-    "seq_lens": None,
-    "causal": True,
-    "window": None,
-    "window_left": None,
-    "window_right": None,
-    "pairs": None,
-    "kv_dtype": None,
-}
+_SEQUENCES = ("batch", "head_dim_v", "seq_q", "seq_kv", "seq_lens", "kv_dtype")
+_MASK = ("window", "window_left", "window_right", "pairs")
+_ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
 
 
 @op(
@@ -253,49 +225,38 @@ _PREFILL = {
     source="2 FLOPs per MAC of QK^T and PV over the (query, key) pairs the mask leaves, by query heads; Q, K, V and output "
     "once, K and V by KV heads and of the keys that a query sees (FlashAttention's accounting; causal N(N+1)/2 pairs)",
     leaves_out="softmax FLOPs, K and V read again for each block of queries, masked tiles that are computed anyway",
-    **_PREFILL,
+    required=("n_q_heads", "n_kv_heads", "head_dim"),
+    optional=(*_SEQUENCES, *_MASK),
+    defaults={"causal": True},
 )
-def _attn_prefill(p: Params) -> Work:
-    q_heads, kv_heads = _heads(p)
-    dim = p.size("head_dim")
-    dim_v = p.maybe_size("head_dim_v") or dim
-    a = p.dtype("dtype")
-    kv = p.dtype("kv_dtype", a)
-    batch = _prefill_pairs(p)
-    flops = 2.0 * batch.pairs * q_heads * (dim + dim_v)
-    nbytes = batch.rows_q * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
-    nbytes += batch.visible_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    text = f"attention prefill: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    model = ByteModel("q_k_v_out", nbytes, flops)
-    return Work("attn_prefill", "attn", (model,), "matrix", wider_dtype(a, kv), kv, (note(text),))
-
-
-_ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
-
-
 @op(
     "attn_backward",
     op_class="attn",
     source="dV, dP, dQ, dK and, for flash, S again: 5 matrix products over the mask's pairs (2.5 x forward, FlashAttention's "
     "convention), 4 when the forward kept S; Q, K, V, out and dout read, dQ, dK and dV written",
     leaves_out="softmax statistics, dQ accumulated in fp32, the preprocess kernel, narrower gradients than their tensors",
-    **_PREFILL,
-    algorithm="flash",
+    required=("n_q_heads", "n_kv_heads", "head_dim"),
+    optional=(*_SEQUENCES, *_MASK),
+    defaults={"causal": True, "algorithm": "flash"},
 )
-def _attn_backward(p: Params) -> Work:
+def _masked_attention(p: Params) -> Work:
     q_heads, kv_heads = _heads(p)
     dim = p.size("head_dim")
     dim_v = p.maybe_size("head_dim_v") or dim
     a = p.dtype("dtype")
     kv, out = p.dtype("kv_dtype", a), p.dtype("out_dtype", a)
     batch = _prefill_pairs(p)
-    scores = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0  # computed again
-    flops = 2.0 * batch.pairs * q_heads * (scores + 2 * dim + 2 * dim_v)
-    rows_kv = batch.visible_kv + batch.rows_kv  # read; gradients written, those of unseen keys as zeros
-    nbytes = 2 * batch.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes) + rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
-    text = f"attention backward: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    model = ByteModel("inputs_and_grads", nbytes, flops)
-    return Work("attn_backward", "attn", (model,), "matrix", wider_dtype(a, kv), kv, (note(text),))
+    model, direction, passes, macs, rows_kv = "q_k_v_out", "prefill", 1, dim + dim_v, batch.visible_kv
+    if p.op.name == "attn_backward":
+        model, direction, passes = "inputs_and_grads", "backward", 2
+        scores = dim if p.choice("algorithm", _ALGORITHMS) == "flash" else 0  # computed again
+        macs = scores + 2 * dim + 2 * dim_v
+        rows_kv += batch.rows_kv  # read; gradients written, those of unseen keys as zeros
+    nbytes = passes * batch.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes)
+    nbytes += rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    candidate = ByteModel(model, nbytes, 2.0 * batch.pairs * q_heads * macs)
+    text = f"attention {direction}: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
+    return Work(p.op.name, "attn", (candidate,), "matrix", wider_dtype(a, kv), kv, (note(text),))
 
 
 def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:
@@ -313,13 +274,9 @@ def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:
     source="gated delta rule (arXiv:2412.06464): decay, k^T S, the rank-one update and q S on a key_dim x value_dim state, "
     "1 + 2 + 2 + 2 FLOPs per state element and token; q, k, v, gates and output once, the fp32 state read and written",
     leaves_out="the chunked form's extra products, the causal convolution, normalization of q and k",
-    batch=REQUIRED,
-    seq=REQUIRED,
-    heads=REQUIRED,
-    key_heads=None,
-    key_dim=REQUIRED,
-    value_dim=REQUIRED,
-    state_dtype="fp32",
+    required=("batch", "seq", "heads", "key_dim", "value_dim"),
+    optional=("key_heads",),
+    defaults={"state_dtype": "fp32"},
 )
 def _gated_delta(p: Params) -> Work:
     batch, seq, heads = p.size("batch"), p.size("seq"), p.size("heads")
@@ -340,13 +297,8 @@ def _gated_delta(p: Params) -> Work:
     source="Mamba-2 recurrence (arXiv:2405.21060): decay, input and add on a head_dim x state_dim state (3 FLOPs), read-out "
     "(2) per state element and token, the skip 2 per channel; x, B, C, dt and output once, the fp32 state read and written",
     leaves_out="the chunked form's extra products, the causal convolution, the gate",
-    batch=REQUIRED,
-    seq=REQUIRED,
-    heads=REQUIRED,
-    head_dim=REQUIRED,
-    state_dim=REQUIRED,
-    groups=1,
-    state_dtype="fp32",
+    required=("batch", "seq", "heads", "head_dim", "state_dim"),
+    defaults={"groups": 1, "state_dtype": "fp32"},
 )
 def _ssm_scan(p: Params) -> Work:
     batch, seq, heads = p.size("batch"), p.size("seq"), p.size("heads")

@@ -6,7 +6,7 @@ import math
 
 from ..fields import ByteModel, note
 from ..units import Dtype, whole, wider_dtype
-from ..work import LEFT_TO_CACHE, REQUIRED, Params, Work, op
+from ..work import LEFT_TO_CACHE, Params, Work, op
 
 
 def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flops: float) -> tuple[ByteModel, ...]:
@@ -26,14 +26,9 @@ def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flo
     "bias, read in the output's type (BLAS: alpha A B + beta C)",
     leaves_out="split-K partial sums, padding, zero points, the FLOPs of alpha, beta and bias, cache misses beyond the first "
     "touch",
-    M=REQUIRED,
-    N=REQUIRED,
-    K=REQUIRED,
-    batch=1,
-    addend=0,
-    weight_dtype=None,
-    scale_block=None,
-    group_size=None,
+    required=("M", "N", "K"),
+    optional=("weight_dtype", "scale_block", "group_size"),
+    defaults={"batch": 1, "addend": 0},
 )
 def _gemm(p: Params) -> Work:
     m, n, k, batch = p.size("M"), p.size("N"), p.size("K"), p.size("batch")
@@ -64,12 +59,8 @@ def _gemm(p: Params) -> Work:
     source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's accounting); "
     "without group_sizes every group has rows while there are enough, and those that uniform draws hit are in the range",
     leaves_out="padding of groups to tiles, block scales, empty groups' launches, skew without group_sizes",
-    M=REQUIRED,
-    N=REQUIRED,
-    K=REQUIRED,
-    groups=REQUIRED,
-    group_sizes=None,
-    weight_dtype=None,
+    required=("M", "N", "K", "groups"),
+    optional=("group_sizes", "weight_dtype"),
 )
 def _grouped_gemm(p: Params) -> Work:
     m, n, k, groups = p.size("M"), p.size("N"), p.size("K"), p.size("groups")
@@ -118,18 +109,9 @@ _STAGES: dict[object, str] = {1: "1", 2: "2", "1": "1", "2": "2", "both": "both"
     source="specification section 4: routed experts' weights; 2 FLOPs per MAC and (token, expert) pair",
     leaves_out="router, token sorting, block scales, routing skew unless ``routing`` gives it (it lowers the distinct "
     "experts), the FLOPs of the activation, rows of stage 2 that are written by expert before they are summed",
-    tokens=REQUIRED,
-    hidden=REQUIRED,
-    inter=REQUIRED,
-    experts=REQUIRED,
-    top_k=REQUIRED,
-    stage="both",
-    gated=True,
-    routing=None,
-    shared_experts=0,
-    shared_inter=None,
-    streams_all_experts=False,
-    weight_dtype=None,
+    required=("tokens", "hidden", "inter", "experts", "top_k"),
+    optional=("routing", "shared_inter", "weight_dtype"),
+    defaults={"stage": "both", "gated": True, "shared_experts": 0, "streams_all_experts": False},
 )
 def _moe(p: Params) -> Work:
     tokens, hidden, inter = p.size("tokens"), p.size("hidden"), p.size("inter")
@@ -205,18 +187,9 @@ _DIRECTIONS: dict[object, str] = {"forward": "forward", "data": "data", "weight"
     "input only the positions that a tap meets: a stride beyond the kernel skips some",
     leaves_out="im2col copies, Winograd and FFT (they execute fewer FLOPs), the FLOPs of a bias, taps that meet only "
     "padding (counted as FLOPs and as weights), skipped positions that share a sector with others",
-    batch=REQUIRED,
-    in_channels=REQUIRED,
-    out_channels=REQUIRED,
-    input=REQUIRED,
-    kernel=REQUIRED,
-    stride=1,
-    padding=0,
-    dilation=1,
-    groups=1,
-    direction="forward",
-    bias=False,
-    weight_dtype=None,
+    required=("batch", "in_channels", "out_channels", "input", "kernel"),
+    optional=("weight_dtype",),
+    defaults={"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "direction": "forward", "bias": False},
 )
 def _conv(p: Params) -> Work:
     dims = int(p.op.name[4])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..fields import ByteModel, note
 from ..units import Dtype, parse_dtype, whole
-from ..work import REQUIRED, Params, Work, op
+from ..work import Params, Work, op
 
 
 def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
@@ -17,35 +17,13 @@ def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: 
     return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note(text), note("math in fp32 assumed")))
 
 
-def _rows(p: Params, flops_per_element: float) -> Work:
-    """Return the work of rows that are read and written once."""
-    rows, cols = p.size("rows"), p.size("cols")
-    a = p.dtype("dtype")
-    nbytes = rows * cols * (a.nbytes + p.dtype("out_dtype", a).nbytes)
-    return _stream_work(p, nbytes, flops_per_element * rows * cols, f"{p.op.name}: {rows} rows x {cols} columns")
-
-
-def _norm(p: Params, flops_per_element: float) -> Work:
-    """Return the work of rows that are read and written once, with rows of parameters: one FLOP per element each.
-
-    A fused add reads the residual and writes the sum, in the type of the input also where the result is quantized.
-    """
-    rows, cols, weights = p.size("rows"), p.size("cols"), p.size("weights", minimum=0)
-    added = 1 if p.flag("residual") else 0
-    a = p.dtype("dtype")
-    nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
-    text = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
-    return _stream_work(p, nbytes, (flops_per_element + weights + added) * rows * cols, text)
-
-
 @op(
     "elementwise",
     op_class="elementwise",
     source="specification section 4: every input and output element once, one FLOP per output element",
     leaves_out="broadcast operands re-read from cache, transcendental cost",
-    numel=REQUIRED,
-    inputs=1,
-    outputs=1,
+    required=("numel",),
+    defaults={"inputs": 1, "outputs": 1},
 )
 def _elementwise(p: Params) -> Work:
     numel, inputs, outputs = p.size("numel"), p.size("inputs", minimum=0), p.size("outputs", minimum=0)
@@ -61,28 +39,30 @@ def _elementwise(p: Params) -> Work:
     source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element; residual: it is read "
     "and the sum written, in the type of the input, 1 FLOP more",
     leaves_out="quantized outputs' scales",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    residual=False,
-    weights=1,
+    required=("rows", "cols"),
+    defaults={"residual": False, "weights": 1},
 )
-def _rmsnorm(p: Params) -> Work:
-    return _norm(p, 3)
-
-
 @op(
     "layernorm",
     op_class="elementwise",
     source="input and output once, weight and bias rows once; mean, variance (3), scale, weight, bias: 7 FLOPs per element; "
     "residual as in rmsnorm",
     leaves_out="saved mean and variance",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    residual=False,
-    weights=2,
+    required=("rows", "cols"),
+    defaults={"residual": False, "weights": 2},
 )
-def _layernorm(p: Params) -> Work:
-    return _norm(p, 5)
+def _norm(p: Params) -> Work:
+    """Return the work of rows that are read and written once, with rows of parameters: one FLOP per element each.
+
+    A fused add reads the residual and writes the sum, in the type of the input also where the result is quantized.
+    """
+    rows, cols, weights = p.size("rows"), p.size("cols"), p.size("weights", minimum=0)
+    added = 1 if p.flag("residual") else 0
+    a = p.dtype("dtype")
+    nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
+    flops = ({"rmsnorm": 3, "layernorm": 5}[p.op.name] + weights + added) * rows * cols
+    text = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
+    return _stream_work(p, nbytes, flops, text)
 
 
 @op(
@@ -90,13 +70,8 @@ def _layernorm(p: Params) -> Work:
     op_class="elementwise",
     source="input and output once (the row stays on chip); max, subtract, exp, sum, divide: 5 FLOPs per element",
     leaves_out="rows too long for one pass, masks",
-    rows=REQUIRED,
-    cols=REQUIRED,
+    required=("rows", "cols"),
 )
-def _softmax(p: Params) -> Work:
-    return _rows(p, 5)
-
-
 @op(
     "copy",
     "transpose",
@@ -104,11 +79,14 @@ def _softmax(p: Params) -> Work:
     op_class="elementwise",
     source="every element read once and written once, no FLOPs",
     leaves_out="strides that waste cache lines, index math",
-    rows=REQUIRED,
-    cols=REQUIRED,
+    required=("rows", "cols"),
 )
-def _copy(p: Params) -> Work:
-    return _rows(p, 0)
+def _rows(p: Params) -> Work:
+    rows, cols = p.size("rows"), p.size("cols")
+    a = p.dtype("dtype")
+    nbytes = rows * cols * (a.nbytes + p.dtype("out_dtype", a).nbytes)
+    flops = (5 if p.op.name == "softmax" else 0) * rows * cols
+    return _stream_work(p, nbytes, flops, f"{p.op.name}: {rows} rows x {cols} columns")
 
 
 @op(
@@ -116,8 +94,7 @@ def _copy(p: Params) -> Work:
     op_class="elementwise",
     source="every element read once, one result per row written; one FLOP per element",
     leaves_out="partial results of a second pass",
-    rows=REQUIRED,
-    cols=REQUIRED,
+    required=("rows", "cols"),
 )
 def _reduce(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
@@ -132,10 +109,9 @@ def _reduce(p: Params) -> Work:
     source="one table row read and one output row written per index, the indices once; no FLOPs; table_rows: no more rows than "
     "the table has can be read from memory, whatever the indices repeat",
     leaves_out="repeated indices that hit in cache, partly used sectors of narrow rows",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    table_rows=None,
-    index_dtype="int64",
+    required=("rows", "cols"),
+    optional=("table_rows",),
+    defaults={"index_dtype": "int64"},
 )
 def _gather(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
@@ -153,10 +129,8 @@ def _gather(p: Params) -> Work:
     source="each rotated element read and written, cos and sin of each position once; 2 multiplies and an add: 3 FLOPs per "
     "rotated element",
     leaves_out="elements beyond rotary_dim when they are copied too",
-    tokens=REQUIRED,
-    n_heads=REQUIRED,
-    head_dim=REQUIRED,
-    rotary_dim=None,
+    required=("tokens", "n_heads", "head_dim"),
+    optional=("rotary_dim",),
 )
 def _rope(p: Params) -> Work:
     tokens, heads, dim = p.size("tokens"), p.size("n_heads"), p.size("head_dim")
@@ -187,10 +161,9 @@ def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
     source="input and output once, one scale per group, unless the narrow dtype has its scales in its width (mxfp4, nvfp4); "
     "quantize: abs, max, multiply; dequantize: multiply",
     leaves_out="a second read of rows too long for the chip",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    group_size=None,
-    scale_dtype="fp32",
+    required=("rows", "cols"),
+    optional=("group_size",),
+    defaults={"scale_dtype": "fp32"},
 )
 def _quantize(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
@@ -211,9 +184,8 @@ def _quantize(p: Params) -> Work:
     "place after a second read (Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per "
     "element and pass",
     leaves_out="label smoothing, the target indices",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    with_grad=False,
+    required=("rows", "cols"),
+    defaults={"with_grad": False},
 )
 def _cross_entropy(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
@@ -230,9 +202,7 @@ def _cross_entropy(p: Params) -> Work:
     op_class="elementwise",
     source="every element read once, k values and 32-bit indices per row written; one comparison per element",
     leaves_out="passes of a radix selection over rows that do not stay on chip",
-    rows=REQUIRED,
-    cols=REQUIRED,
-    k=REQUIRED,
+    required=("rows", "cols", "k"),
 )
 def _topk(p: Params) -> Work:
     rows, cols, k = p.size("rows"), p.size("cols"), p.size("k")
@@ -254,11 +224,9 @@ _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
     source="parameter, gradient and state read, parameter and state written; FLOPs of the update rule per parameter "
     "(sgd 2, momentum 4, Adam 14)",
     leaves_out="gradient norms and clipping, loss scaling",
-    numel=REQUIRED,
-    algorithm=REQUIRED,
-    grad_dtype=None,
-    state_dtype="fp32",
-    master_dtype=None,
+    required=("numel", "algorithm"),
+    optional=("grad_dtype", "master_dtype"),
+    defaults={"state_dtype": "fp32"},
 )
 def _optimizer(p: Params) -> Work:
     numel = whole(p.raw["numel"], p.name("numel"))

@@ -14,7 +14,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple, TypeVar, cast
 
 from .units import printable
 
@@ -91,6 +91,27 @@ def parse_json(text: str, label: str) -> object:
 def read_json(path: str) -> object:
     """Read a JSON file. Raises ValueError with one line that names the file and the place."""
     return parse_json(read_text(path), printable(path))
+
+
+T = TypeVar("T")
+
+
+class Problems:
+    """Lines about what could not be used."""
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self.lines = list(lines)
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+
+    def attempt(self, read: Callable[..., T], *arguments: object, **options: object) -> T | None:
+        """Return what ``read`` returns; None, with the message as a line, where it raises ValueError."""
+        try:
+            return read(*arguments, **options)
+        except ValueError as error:
+            self.add(str(error))
+            return None
 
 
 class Table(NamedTuple):
@@ -203,7 +224,7 @@ def _whole(document: dict[str, object], encode: Callable[[object], str]) -> str:
 
 
 def _lines(document: dict[str, object], encode: Callable[[object], str]) -> str:
-    parts: list[str] = []  # joined once: each copy of a long document takes its time and its memory
+    parts: list[str] = []  # joined once: each copy of a long document takes time and memory
     for key, value in document.items():
         parts.append(f"{',' if parts else '{'}\n{encode(key)}: ")
         if isinstance(value, list) and value and isinstance(value[0], dict):

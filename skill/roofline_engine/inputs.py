@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
-from .files import condense, read_json, read_table
+from .files import Problems, condense, read_json, read_table
 from .kernels import clean_name, short_name
 from .ops import op_name
 from .peaks import Device, Target
 from .peaks_table import normalize_name
-from .units import number, printable
+from .units import number, printable, whole
 
 TOPN_NAME = "profile_topN.json"
 ENV_NAME = "env_report.json"
@@ -87,48 +88,54 @@ def find(folder: str, name: str, levels: int) -> str | None:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
             return path
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
+        folder = os.path.dirname(folder)
     return None
+
+
+T = TypeVar("T")
 
 
 class _Reader:
     """Reads the keys of one mapping; ``problems`` gets one line for each that cannot be used."""
 
-    def __init__(self, data: Mapping[str, object], where: str, problems: list[str]) -> None:
+    def __init__(self, data: Mapping[str, object], where: str, problems: Problems) -> None:
         self.data, self.where, self.problems = data, where, problems
 
     def wrong(self, text: str) -> None:
         """Keep one line about what cannot be used."""
-        self.problems.append(f"{self.where}: {text}")
+        self.problems.add(f"{self.where}: {text}")
 
-    def number(self, *keys: str, above: float | None = None, minimum: float | None = None) -> float | None:
+    def _first(self, keys: tuple[str, ...], read: Callable[[object, str], T | None]) -> T | None:
+        """The value of the first of ``keys`` that the mapping has and ``read`` takes."""
         for key in keys:
-            if self.data.get(key) is None:
-                continue
             try:
-                return number(self.data[key], key, above=above, minimum=minimum)
+                value = read(self.data[key], key) if self.data.get(key) is not None else None
             except ValueError as error:
                 self.wrong(str(error))
+                continue
+            if value is not None:
+                return value
         return None
+
+    def number(self, *keys: str, above: float | None = None, minimum: float | None = None) -> float | None:
+        return self._first(keys, partial(number, above=above, minimum=minimum))
+
+    def time_ms(self, keys_ms: tuple[str, ...], keys_us: tuple[str, ...], **limit: float) -> float | None:
+        """A time in ms, from a key in ms, else from one in us."""
+        time_ms = self.number(*keys_ms, **limit)
+        time_us = self.number(*keys_us, **limit) if time_ms is None else None
+        return time_ms if time_us is None else time_us / 1e3
 
     def whole(self, *keys: str) -> int | None:
-        value = self.number(*keys, minimum=1)
-        if value is not None and value != int(value):
-            self.wrong(f"{keys[0]} is {value}, expected a whole number")
-            return None
-        return None if value is None else int(value)
+        return self._first(keys, whole)
 
     def text(self, *keys: str) -> str | None:
-        for key in keys:
-            value = self.data.get(key)
-            if isinstance(value, str) and value.strip():
-                return value
-            if value is not None and not isinstance(value, str):
-                self.wrong(f"{key} is {type(value).__name__}, expected text")
-        return None
+        def read(value: object, key: str) -> str | None:
+            if not isinstance(value, str):
+                raise ValueError(f"{key} is {type(value).__name__}, expected text")
+            return value if value.strip() else None
+
+        return self._first(keys, read)
 
     def group(self, key: str) -> _Reader:
         """A nested object; anything else is named and read as empty."""
@@ -154,7 +161,7 @@ def read_topn(data: object, label: str) -> TopN:
     Raises:
         ValueError: when the document has no list of kernels.
     """
-    problems: list[str] = []
+    problems = Problems()
     top: Mapping[str, object] = data if isinstance(data, Mapping) else {}
     listed = (
         data
@@ -163,31 +170,21 @@ def read_topn(data: object, label: str) -> TopN:
     )
     if not isinstance(listed, list):
         raise ValueError(f"{label}: the list 'top_kernels' or 'kernels' is missing, expected a Top-N profile")
-    whole = _Reader(top, label, problems)
-    total_ms = whole.number("total_gpu_time_ms", "total_gpu_ms", "total_ms", above=0)
-    if total_ms is None:
-        total_us = whole.number("total_us", above=0)
-        total_ms = total_us / 1e3 if total_us is not None else None
+    reader = _Reader(top, label, problems)
+    given_ms = reader.time_ms(("total_gpu_time_ms", "total_gpu_ms", "total_ms"), ("total_us",), above=0)
     readers = []
     for index, raw in enumerate(listed, 1):
         if isinstance(raw, Mapping):
             readers.append(_Reader(raw, f"{label}: row {index}", problems))
         else:
-            problems.append(f"{label}: row {index} is {type(raw).__name__}, expected an object with name and times")
-    times = [_row_ms(reader) for reader in readers]
-    given_ms = total_ms
-    if total_ms is None:
-        total_ms = sum(time for time in times if time is not None) or None
-    read = (_row(reader, ms, total_ms, total_ms == given_ms) for reader, ms in zip(readers, times))
-    rows = [row for row in read if row is not None]
-    steps = whole.group("serving")
-    problems += doubtful_shares(label, rows)
-    return TopN(
-        tuple(rows),
-        steps.number("n_decode_steps", minimum=0),
-        steps.number("n_prefill_steps", minimum=0),
-        tuple(problems),
-    )
+            problems.add(f"{label}: row {index} is {type(raw).__name__}, expected an object with name and times")
+    times = [row.time_ms(("total_ms", "ms"), ("us", "total_us"), minimum=0) for row in readers]
+    total_ms = given_ms or sum(time for time in times if time is not None) or None
+    read = (_row(row, ms, total_ms, given_ms is not None) for row, ms in zip(readers, times))
+    rows = tuple(row for row in read if row is not None)
+    serving = reader.group("serving")
+    decode, prefill = (serving.number(key, minimum=0) for key in ("n_decode_steps", "n_prefill_steps"))
+    return TopN(rows, decode, prefill, (*problems.lines, *doubtful_shares(label, rows)))
 
 
 def doubtful_shares(label: str, rows: Sequence[Row]) -> list[str]:
@@ -195,17 +192,8 @@ def doubtful_shares(label: str, rows: Sequence[Row]) -> list[str]:
     if rows and max(row.pct for row in rows) <= 1.0 and not any(row.pct_basis for row in rows):
         return [f"{label}: no share is over 1: are they fractions? pct_gpu_time is a percentage"]
     total = sum(row.pct for row in rows)
-    return (
-        [f"{label}: the shares add up to {total:.1f} %: they are not of one total, so no gain is right"] if total > 101 else []
-    )
-
-
-def _row_ms(row: _Reader) -> float | None:
-    total = row.number("total_ms", "ms", minimum=0)
-    if total is None:
-        total_us = row.number("us", "total_us", minimum=0)
-        total = total_us / 1e3 if total_us is not None else None
-    return total
+    line = f"{label}: the shares add up to {total:.1f} %: they are not of one total, so no gain is right"
+    return [line] if total > 101 else []
 
 
 def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_given: bool) -> Row | None:
@@ -235,20 +223,15 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
     if avg_us is None and row_ms and calls:
         avg_us = 1e3 * row_ms / calls
     latency = row.data.get("base_latency_ms")
-    per_regime: dict[str, float] = {}
     if isinstance(latency, Mapping):
-        reader = _Reader(latency, f"{row.where}: base_latency_ms", row.problems)
-        for key in latency:
-            value = reader.number(key, above=0)
-            if value is not None:
-                per_regime[str(key)] = value
+        group = row.group("base_latency_ms")
+        latencies = {str(key): group.number(key, above=0) for key in latency}
     else:
-        value = row.number("base_latency_ms", above=0)
-        if value is not None:
-            per_regime[""] = value
-    regime = (row.text("regime") or "").lower().split()[:1]
-    if regime not in ([], ["decode"], ["prefill"]):
+        latencies = {"": row.number("base_latency_ms", above=0)}
+    regime = next(iter((row.text("regime") or "").lower().split()), None)
+    if regime not in (None, "decode", "prefill"):
         row.wrong(f"regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
+        regime = None
     return Row(
         name=name,
         short_name=row.text("short_name") or short_name(name),
@@ -256,9 +239,9 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
         pct_basis=basis,
         calls=calls,
         avg_ms=avg_us / 1e3 if avg_us is not None else None,
-        base_latency_ms=per_regime,
+        base_latency_ms={key: ms for key, ms in latencies.items() if ms is not None},
         classification=row.text("classification", "cat") or "",
-        regime=regime[0] if regime in (["decode"], ["prefill"]) else None,
+        regime=regime,
         editable=row.flag("editable"),
         launches_per_step=row.number("launches_per_step", above=0),
         backend=row.text("backend_guess"),
@@ -276,12 +259,12 @@ def read_env(data: object, label: str) -> Env:
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object with gfx, model_dtype and workload")
-    problems: list[str] = []
+    problems = Problems()
     env = _Reader(data, label, problems)
     load = env.group("workload")
     backends = data.get("available_backends")
     if backends is not None and not isinstance(backends, list):
-        problems.append(f"{label}: available_backends is {type(backends).__name__}, expected a list")
+        problems.add(f"{label}: available_backends is {type(backends).__name__}, expected a list")
     device = Device(
         gfx=env.text("gfx", "gcnArchName", "compute_capability"),
         device_name=env.text("device_name", "gpu_name"),
@@ -306,7 +289,7 @@ def read_env(data: object, label: str) -> Env:
         data_parallel=env.whole("dp", "data_parallel_size", "dp_size") or load.whole("dp"),
         backends=tuple(item for item in backends if isinstance(item, str)) if isinstance(backends, list) else (),
         rocm_version=env.text("rocm_version"),
-        problems=tuple(problems),
+        problems=tuple(problems.lines),
     )
 
 
@@ -363,43 +346,40 @@ def read_topn_csv(text: str, label: str) -> TopN:
         raise ValueError(f"{label}: API calls of the host, not kernels: give kernel_stats or cuda_gpu_kern_sum")
     if name_at is None or calls_at is None or (pct_at is None and total_at is None):
         raise ValueError(f"{label}: expected the columns of kernel_stats or cuda_gpu_kern_sum")
-    problems = list(table.problems)
-    problems += _name_others(label, [cells[name_at] for _, cells in table.rows])
-    whole = 0.0
+    problems = Problems((*table.problems, *_name_others(label, [cells[name_at] for _, cells in table.rows])))
+    listed = 0.0
     if pct_at is None and total_at is not None:
-        whole = sum(_cell(cells[total_at], "", []) or 0.0 for _, cells in table.rows)
+        listed = sum(Problems().attempt(number, cells[total_at], "", minimum=0) or 0.0 for _, cells in table.rows)
     rows: list[Row] = []
     for line, cells in table.rows:
         name = cells[name_at].strip()
         if not name:
-            problems.append(f"{label}: line {line} has no name: left out")
+            problems.add(f"{label}: line {line} has no name: left out")
         if not name or _not_kernels(name):
             continue
         where = f"{label}: line {line} ({printable(name)[:60]})"
-        calls = _cell(cells[calls_at], f"{where}: {table.header[calls_at]}", problems)
-        total = _cell(cells[total_at], f"{where}: {table.header[total_at]}", problems) if total_at is not None else None
-        avg = _cell(cells[avg_at], f"{where}: {table.header[avg_at]}", problems) if avg_at is not None else None
-        t_ms = avg * avg_ms if avg else None
+        calls, total, average, pct = (
+            None if at is None else problems.attempt(number, cells[at], f"{where}: {table.header[at]}", minimum=0)
+            for at in (calls_at, total_at, avg_at, pct_at)
+        )
+        t_ms = average * avg_ms if average else None
         if total and calls:
             per_call = total * total_ms / calls
             if t_ms and abs(t_ms / per_call - 1) > _ROUNDED:
-                problems.append(f"{where}: {t_ms:.6g} ms on average, but {per_call:.6g} ms by total and calls: no time used")
+                problems.add(f"{where}: {t_ms:.6g} ms on average, but {per_call:.6g} ms by total and calls: no time used")
                 t_ms = None
             elif t_ms is None:
                 t_ms = per_call
-        basis = ""
-        if pct_at is not None:
-            pct = _cell(cells[pct_at], f"{where}: {table.header[pct_at]}", problems)
-        else:
-            pct, basis = (100.0 * total / whole if total and whole else None), _SUM_OF_ROWS
-        if pct is None or pct > 100.5:
-            problems.append(f"{where}: no usable share: left out")
+        if pct_at is None:
+            pct = 100.0 * total / listed if total else None
+        if pct is None or pct > _LARGEST_SHARE:
+            problems.add(f"{where}: no usable share: left out")
             continue
-        name = clean_name(name)
+        name, basis = clean_name(name), _SUM_OF_ROWS if pct_at is None else ""
         rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
     if not rows:
-        raise ValueError(f"{label}: it lists no kernel" + (f": {problems[0]}" if problems else ""))
-    return TopN(tuple(rows), problems=condense(problems + doubtful_shares(label, rows)))
+        raise ValueError(f"{label}: it lists no kernel" + (f": {problems.lines[0]}" if problems.lines else ""))
+    return TopN(tuple(rows), problems=condense((*problems.lines, *doubtful_shares(label, rows))))
 
 
 def _not_kernels(name: str) -> str:
@@ -429,14 +409,6 @@ def _time_column(header: tuple[str, ...], names: tuple[str, ...]) -> tuple[int |
         if base in names and unit in _UNITS_MS:
             return at, _UNITS_MS[unit]
     return None, 1.0
-
-
-def _cell(text: str, what: str, problems: list[str]) -> float | None:
-    try:
-        return number(text, what, minimum=0)
-    except ValueError as error:
-        problems.append(str(error))
-        return None
 
 
 #: The schema of a file of targets: what a good kernel of an op was observed to reach.

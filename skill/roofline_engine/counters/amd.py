@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..files import Table, condense, read_table
+from ..files import Problems, Table, condense, read_table
 from ..kernels import clean_name
 from ..units import number, printable
-from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, plausible_levels, read_duration
+from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, read_duration
 
 #: Bytes of one L1 lookup or L1-to-L2 read (rocprofiler-compute#598, rocm-systems#6339); an L1-to-L2 write or atomic is 64 B
 #: on all (vecCopy of 8 MiB on MI300X: 131,072 write requests, 65,536 read requests).
@@ -73,27 +73,25 @@ def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
     if read is not None and written is not None and group.may_add("hbm", "hbm reads", "hbm writes"):
         levels["hbm"] = read + written
     levels.update(_caches(group, tool))
-    flops = _flops(group)
-    percentages = {name: value for name, value in ((name, group.mean(name)) for name in PERCENTAGES) if value is not None}
-    levels = plausible_levels(group, levels)
-    return KernelCounts(
-        group.name,
-        len(group.dispatches),
-        group.time(),
-        levels,
-        flops,
-        source,
-        {name: value for name, value in percentages.items() if group.live(name)},
-        tuple(group.problems),
-        group.grids(),
-        group.spread,
-    )
+    percentages = {name: group.mean(name) for name in PERCENTAGES if group.live(name)}
+    return group.counts(levels, _flops(group), source, percentages)
+
+
+def _prefix(group: DispatchGroup, suffix: str) -> str | None:
+    """The spelling of the memory counters: MI300 and newer, or before."""
+    return next((prefix for prefix in ("TCC_EA0_", "TCC_EA_") if group.has(prefix + suffix)), None)
+
+
+def _sized(group: DispatchGroup, figure: str, name: str, nbytes: int, may_be_zero: Sequence[str] = ()) -> float | None:
+    """The bytes of a counter that counts in units of ``nbytes``."""
+    means = group.means(figure, name, may_be_zero=may_be_zero)
+    return means[name] * nbytes if means else None
 
 
 def _reads(group: DispatchGroup, tool: Tool) -> float | None:
     """Bytes read from memory by one dispatch."""
     gfx = tool.gfx or ""
-    prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}RDREQ")), None)
+    prefix = _prefix(group, "RDREQ")
     counted = prefix is not None and (group.has(f"{prefix}RDREQ_128B") or not group.has("FETCH_SIZE"))
     if not counted and group.has("FETCH_SIZE"):
         if gfx == "gfx950" and (tool.rocm is None or tool.rocm < GFX950_ROCM):
@@ -104,12 +102,13 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
                 "collect TCC_EA0_RDREQ_128B (rocm-systems#2501)",
             )
             return None
-        means = group.means("hbm reads", "FETCH_SIZE")
-        return means["FETCH_SIZE"] * _KIB if means else None
+        return _sized(group, "hbm reads", "FETCH_SIZE", _KIB)
     if prefix is None:
         if group.has("GL2C_EA_RDREQ"):
-            return _rdna_reads(group, gfx)
-        if any(group.has(name) for name in ("WRITE_SIZE", "TCC_EA0_WRREQ", "TCC_EA_WRREQ")):
+            if gfx.startswith("gfx12"):  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
+                return _sized(group, "hbm reads", "GL2C_EA_RDREQ", 256)
+            group.refuse("hbm reads", "GL2C_EA_RDREQ has a known size on gfx12 only")
+        elif group.has("WRITE_SIZE", "TCC_EA0_WRREQ", "TCC_EA_WRREQ"):
             group.refuse("hbm reads", "FETCH_SIZE was not collected, nor TCC_EA0_RDREQ")
         return None
     all_of, small = f"{prefix}RDREQ", f"{prefix}RDREQ_32B"
@@ -133,21 +132,12 @@ def _reads(group: DispatchGroup, tool: Tool) -> float | None:
     return 128 * big + 64 * middle + 32 * means[small]
 
 
-def _rdna_reads(group: DispatchGroup, gfx: str) -> float | None:
-    if not gfx.startswith("gfx12"):
-        group.refuse("hbm reads", "GL2C_EA_RDREQ has a known size on gfx12 only")
-        return None
-    means = group.means("hbm reads", "GL2C_EA_RDREQ")  # 16 MiB are 65,538 requests of 256 B: legacy-rocm-build#6613
-    return means["GL2C_EA_RDREQ"] * 256 if means else None
-
-
 def _writes(group: DispatchGroup) -> float | None:
-    prefix = next((name for name in ("TCC_EA0_", "TCC_EA_") if group.has(f"{name}WRREQ")), None)
     if group.has("WRITE_SIZE"):
-        means = group.means("hbm writes", "WRITE_SIZE", may_be_zero=("WRITE_SIZE",))
-        return means["WRITE_SIZE"] * _KIB if means else None
+        return _sized(group, "hbm writes", "WRITE_SIZE", _KIB, may_be_zero=("WRITE_SIZE",))
+    prefix = _prefix(group, "WRREQ")
     if prefix is None:
-        if any(group.has(name) for name in ("FETCH_SIZE", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "GL2C_EA_RDREQ")):
+        if group.has("FETCH_SIZE", "TCC_EA0_RDREQ", "TCC_EA_RDREQ", "GL2C_EA_RDREQ"):
             group.refuse("hbm writes", "WRITE_SIZE was not collected")
         return None
     means = group.means("hbm writes", f"{prefix}WRREQ", f"{prefix}WRREQ_64B")
@@ -159,9 +149,9 @@ def _writes(group: DispatchGroup) -> float | None:
 
 def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
     levels: dict[str, float] = {}
-    if not any(group.has(name) for name in ("TCP_TCC_READ_REQ", "TCP_TOTAL_CACHE_ACCESSES")):
+    if not group.has("TCP_TCC_READ_REQ", "TCP_TOTAL_CACHE_ACCESSES"):
         return levels
-    new, old = (any(group.has(f"TCC_{ea}_{way}REQ") for way in ("RD", "WR")) for ea in ("EA0", "EA"))
+    new, old = (group.has(f"TCC_{ea}_RDREQ", f"TCC_{ea}_WRREQ") for ea in ("EA0", "EA"))
     gfx = tool.gfx or ("gfx942" if new else "gfx90a" if old else None)
     if gfx is None:
         group.refuse("l1, l2", "the line size depends on the gfx, which is not known (name it with --gfx)")
@@ -174,7 +164,7 @@ def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
         if means:
             levels["l2"] = sum(value * (line if "READ" in name else _WRITE_BYTES) for name, value in means.items())
     if group.live("TCP_TOTAL_CACHE_ACCESSES"):
-        levels["l1"] = (group.mean("TCP_TOTAL_CACHE_ACCESSES") or 0.0) * line
+        levels["l1"] = group.mean("TCP_TOTAL_CACHE_ACCESSES") * line
         group.refuse("l1", "an upper bound, each lookup counted as a whole line")  # vecCopy of doubles: 2 to 4 times
     return levels
 
@@ -182,27 +172,20 @@ def _caches(group: DispatchGroup, tool: Tool) -> dict[str, float]:
 def _flops(group: DispatchGroup) -> dict[str, float]:
     """FLOPs of one dispatch by dtype; a dtype that counted nothing is left out."""
     flops: dict[str, float] = {}
-    for suffix, dtype in _MOPS.items():
-        count = group.mean(f"SQ_INSTS_VALU_MFMA_MOPS_{suffix}")
-        if count:
-            flops[dtype] = count * MOPS_FLOPS
-    if not flops:
-        flops = {dtype: value for suffix, dtype in _MFMA_FLOPS.items() for value in [group.mean(f"MfmaFlops{suffix}")] if value}
-        total = group.mean("MfmaFlops")
-        if not flops and total:
-            flops["matrix"] = total
+    for figures in (
+        {dtype: group.mean(f"SQ_INSTS_VALU_MFMA_MOPS_{suffix}") * MOPS_FLOPS for suffix, dtype in _MOPS.items()},
+        {dtype: group.mean(f"MfmaFlops{suffix}") for suffix, dtype in _MFMA_FLOPS.items()},
+        {"matrix": group.mean("MfmaFlops")},
+    ):
+        flops = flops or {dtype: value for dtype, value in figures.items() if value}
     for suffix, dtype in _VALU.items():
-        names = {kind: f"SQ_INSTS_VALU_{kind}_{suffix}" for kind in ("ADD", "MUL", "FMA", "TRANS")}
-        present = {kind: name for kind, name in names.items() if group.has(name)}
-        if not present:
-            continue
-        means = group.means(dtype, *present.values(), may_be_zero=list(present.values()))
-        if means is None:
-            continue
-        count = sum(means[name] * (2 if kind == "FMA" else 1) for kind, name in present.items())
+        weights = {f"SQ_INSTS_VALU_{kind}_{suffix}": 2 if kind == "FMA" else 1 for kind in ("ADD", "MUL", "FMA", "TRANS")}
+        present = [name for name in weights if group.has(name)]
+        means = group.means(dtype, *present, may_be_zero=present) if present else None
+        count = sum(value * weights[name] for name, value in means.items()) if means else 0
         if count:
             flops[dtype] = count * _LANES
-            if len(present) < len(names):
+            if len(present) < len(weights):
                 group.refuse(dtype, "a lower bound, not all of ADD, MUL, FMA and TRANS were collected")
     return flops
 
@@ -213,7 +196,7 @@ def from_table(text: str, label: str, tool: Tool, skip: int) -> CounterFile:
     if not table.rows:
         why = "; ".join(table.problems) or "the profile matched no kernel"
         raise ValueError(f"{label}: a header without a row: {why}")
-    problems = list(table.problems)
+    problems = Problems(table.problems)
     if table.column("Counter_Name") is not None:
         source, dispatches = "rocprofv3 counter_collection", _long(table, problems)
     else:
@@ -222,26 +205,24 @@ def from_table(text: str, label: str, tool: Tool, skip: int) -> CounterFile:
     return evaluate(label, source, dispatches, tool, problems, skip)
 
 
-def evaluate(
-    label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool, problems: list[str], skip: int = 0
-) -> CounterFile:
+def evaluate(label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool, problems: Problems, skip: int) -> CounterFile:
     """Evaluate the dispatches of a file, kernel by kernel."""
     if not dispatches:
-        raise ValueError(f"{label}: it has no dispatch of a kernel" + (f": {problems[0]}" if problems else ""))
+        raise ValueError(f"{label}: it has no dispatch of a kernel" + (f": {problems.lines[0]}" if problems.lines else ""))
     names = {name for dispatch in dispatches for name in dispatch.values}
     no_bytes = ""
     if not any(BYTES_COUNTERS.match(name) for name in names):
         listed = f" ({', '.join(printable(name) for name in sorted(names)[:4])})" if names else ""
         no_bytes = f"{label}: it has no byte counters{listed}"
     kernels = tuple(measure(group, tool, source) for group in group_dispatches(dispatches, skip))
-    return CounterFile(label, source, tool.gfx, kernels, condense(problems), no_bytes=no_bytes)
+    return CounterFile(label, source, tool.gfx, kernels, condense(problems.lines), no_bytes=no_bytes)
 
 
 def _canonical(name: str) -> str:
     return name[: -len("_sum")] if name.endswith("_sum") else name
 
 
-def _long(table: Table, problems: list[str]) -> list[Dispatch]:
+def _long(table: Table, problems: Problems) -> list[Dispatch]:
     """Read one row per dispatch and counter; each row of a dispatch repeats its times."""
     name_at, counter_at, value_at = table.column("Kernel_Name"), table.column("Counter_Name"), table.column("Counter_Value")
     start_at, end_at, grid_at = table.column("Start_Timestamp"), table.column("End_Timestamp"), table.column("Grid_Size")
@@ -250,31 +231,30 @@ def _long(table: Table, problems: list[str]) -> list[Dispatch]:
         raise ValueError(f"{table.label}: expected the columns Dispatch_Id, Kernel_Name, Counter_Name and Counter_Value")
     # The name is part of it: files of several processes may be joined, whose ids repeat.
     keys = [at for at in (table.column("Process_Id"), table.column("Agent_Id"), dispatch_at, name_at) if at is not None]
-    dispatches: dict[tuple[str, ...], Dispatch] = {}
+    dispatches: list[Dispatch] = []
+    values_by_key: dict[tuple[str, ...], dict[str, float]] = {}
     ambiguous: set[tuple[tuple[str, ...], str]] = set()
     for line, cells in table.rows:
-        key = tuple(cells[at] for at in keys)
-        dispatch = dispatches.get(key)
-        if dispatch is None:
+        where, key = f"{table.label}: line {line}", tuple(cells[at] for at in keys)
+        if key not in values_by_key:
             t_s = None
             if start_at is not None and end_at is not None:
-                t_s = _time(cells[start_at], cells[end_at], f"{table.label}: line {line}", problems)
+                t_s = problems.attempt(read_duration, cells[start_at], cells[end_at], where)
             grid = cells[grid_at] if grid_at is not None else ""
-            dispatch = dispatches[key] = Dispatch(clean_name(cells[name_at]), {}, t_s, grid)
-        counter = _canonical(cells[counter_at].strip())
-        values = dict(dispatch.values)
-        value = _value(cells[value_at], f"{table.label}: line {line}: {printable(counter)}", problems)
+            values_by_key[key] = {}
+            dispatches.append(Dispatch(clean_name(cells[name_at]), values_by_key[key], t_s, grid))
+        counter, values = _canonical(cells[counter_at].strip()), values_by_key[key]
+        value = problems.attempt(_value, cells[value_at], f"{where}: {printable(counter)}")
         if value is None or (key, counter) in ambiguous:
             continue
         if values.setdefault(counter, value) != value:
-            problems.append(f"{table.label}: line {line}: {printable(counter)} is given twice for one dispatch: not used")
+            problems.add(f"{where}: {printable(counter)} is given twice for one dispatch: not used")
             ambiguous.add((key, counter))
             del values[counter]
-        dispatches[key] = dispatch._replace(values=values)
-    return list(dispatches.values())
+    return dispatches
 
 
-def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
+def _wide(table: Table, problems: Problems) -> list[Dispatch]:
     """Read one row per dispatch, a column per counter; ``[i]`` columns are its channels, summed unless the file has the sum."""
     columns: dict[str, list[int]] = {}
     for at, title in enumerate(table.header):
@@ -295,35 +275,20 @@ def _wide(table: Table, problems: list[str]) -> list[Dispatch]:
         where = f"{table.label}: line {line}"
         values: dict[str, float] = {}
         for name, places in columns.items():
-            parts = [_value(cells[at], f"{where}: {table.header[at]}", problems) for at in places]
+            parts = [problems.attempt(_value, cells[at], f"{where}: {table.header[at]}") for at in places]
             numbers = [part for part in parts if part is not None]
             if len(numbers) == len(parts):
                 values[name] = sum(numbers)
         t_s = None
         if start_at is not None and end_at is not None:
-            t_s = _time(cells[start_at], cells[end_at], where, problems)
+            t_s = problems.attempt(read_duration, cells[start_at], cells[end_at], where)
         grid = "x".join(cells[at] for at in grid_at)
         dispatches.append(Dispatch(clean_name(cells[name_at]), values, t_s, grid))
     return dispatches
 
 
-def _value(text: str, what: str, problems: list[str]) -> float | None:
-    plain = text.strip().lower()
-    if plain in ("", "nan", "n/a", "none"):
-        return None
-    try:
-        return number(text, what, minimum=0)
-    except ValueError as error:
-        problems.append(str(error))
-        return None
-
-
-def _time(start: str, end: str, where: str, problems: list[str]) -> float | None:
-    try:
-        return read_duration(start, end)
-    except ValueError as error:
-        problems.append(f"{where}: {error}")
-        return None
+def _value(text: str, what: str) -> float | None:
+    return None if text.strip().lower() in ("", "nan", "n/a", "none") else number(text, what, minimum=0)
 
 
 def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
@@ -331,7 +296,7 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     tools = data.get("rocprofiler-sdk-tool") if isinstance(data, Mapping) else None
     if not isinstance(tools, list) or not tools:
         raise ValueError(f"{label}: 'rocprofiler-sdk-tool' is missing, expected rocprofv3's results JSON")
-    problems: list[str] = []
+    problems = Problems()
     dispatches: list[Dispatch] = []
     spans: list[tuple[float, float]] = []
     archs: set[str] = set()
@@ -348,16 +313,16 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
             info = info if isinstance(info, Mapping) else {}
             name = names.get(info.get("kernel_id"))
             if name is None:
-                problems.append(f"{label}: a dispatch of kernel_id {info.get('kernel_id')!r:.20} without a symbol: left out")
+                problems.add(f"{label}: a dispatch of kernel_id {info.get('kernel_id')!r:.20} without a symbol: left out")
                 continue
             start, end = str(data_of.get("start_timestamp", 0)), str(data_of.get("end_timestamp", 0))
-            t_s = _time(start, end, f"{label}: dispatch {info.get('dispatch_id')!r:.20}", problems)
+            t_s = problems.attempt(read_duration, start, end, f"{label}: dispatch {info.get('dispatch_id')!r:.20}")
             if t_s is not None:
                 spans.append((float(start), float(end)))
             values: dict[str, float] = {}
             for record in _objects(item, "records"):  # one record an instance: rocprofv3's own CSV sums them
                 counter = _canonical(counters.get(_handle(record.get("counter_id")), ""))
-                value = _value(str(record.get("value")), f"{label}: {printable(counter)}", problems)
+                value = problems.attempt(_value, str(record.get("value")), f"{label}: {printable(counter)}")
                 if counter and value is not None:
                     values[counter] = values.get(counter, 0.0) + value
             dispatches.append(Dispatch(clean_name(name), values, t_s, repr(info.get("grid_size"))))
@@ -365,7 +330,7 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
         tool = tool._replace(gfx=next(iter(archs)))
     total, union, span = overlap(spans)
     if union and total > union * 1.001:
-        problems.append(
+        problems.add(
             f"{label}: dispatches overlap: their sum is {total:.0f} ns, their union {union:.0f} of a span of {span:.0f} ns"
         )
     file = evaluate(label, "rocprofv3 results JSON", dispatches, tool, problems, skip)

@@ -58,11 +58,7 @@ class KernelCounts(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Plain builtins, ready for JSON."""
-        out: dict[str, object] = dict(self._asdict())
-        for key in ("bytes", "flops", "corroboration"):
-            out[key] = dict(getattr(self, key))
-        out["problems"] = list(map(str, self.problems))
-        return out
+        return {**self._asdict(), "problems": list(map(str, self.problems))}
 
 
 class CounterFile(NamedTuple):
@@ -84,10 +80,13 @@ class CounterFile(NamedTuple):
 
 
 class DispatchGroup:
-    """The dispatches of one kernel; gives means, and keeps a problem for each that it cannot give."""
+    """The dispatches of one kernel; gives means, and keeps a problem for each that it cannot give.
 
-    def __init__(self, name: str, dispatches: Sequence[Dispatch], dead: Iterable[str]) -> None:
-        self.name, self.dispatches, self.dead = name, dispatches, frozenset(dead)
+    fed: the counters that are not zero in the whole file.
+    """
+
+    def __init__(self, name: str, dispatches: Sequence[Dispatch], fed: AbstractSet[str]) -> None:
+        self.name, self.dispatches, self.fed = name, dispatches, fed
         self.names = {name for dispatch in dispatches for name in dispatch.values}
         self.problems: list[Problem] = []
         self.carriers: dict[str, frozenset[int]] = {}
@@ -97,17 +96,18 @@ class DispatchGroup:
         """Keep why a figure cannot be given, or how it must be read."""
         self.problems.append(Problem(figure, text))
 
-    def has(self, name: str) -> bool:
-        return name in self.names
+    def has(self, *names: str) -> bool:
+        """Whether one of these counters was collected."""
+        return not self.names.isdisjoint(names)
 
     def live(self, name: str) -> bool:
         """Collected, and fed: not zero in the whole file."""
-        return self.has(name) and name not in self.dead
+        return name in self.names and name in self.fed
 
-    def mean(self, name: str) -> float | None:
-        """The mean over the dispatches that carry the counter."""
+    def mean(self, name: str) -> float:
+        """The mean over the dispatches that carry the counter; 0 where none does."""
         values = [dispatch.values[name] for dispatch in self.dispatches if name in dispatch.values]
-        return sum(values) / len(values) if values else None
+        return sum(values) / len(values) if values else 0.0
 
     def means(self, figure: str, *names: str, may_be_zero: Sequence[str] = ()) -> dict[str, float] | None:
         """The means of the counters that one figure needs; None with the reason in ``problems``.
@@ -119,21 +119,24 @@ class DispatchGroup:
             if not self.has(name):
                 self.refuse(figure, f"{name} was not collected")
                 return None
-            if name in self.dead and name not in may_be_zero:
+            if name not in self.fed and name not in may_be_zero:
                 self.refuse(figure, f"{name} is zero in the whole file, so it is missing")
                 return None
-        carriers = {name: {at for at, one in enumerate(self.dispatches) if name in one.values} for name in names}
-        if len(set(map(frozenset, carriers.values()))) > 1:
-            self._refuse_mixed(figure, carriers)
+        carriers = {name: frozenset(at for at, one in enumerate(self.dispatches) if name in one.values) for name in names}
+        if self._are_mixed(figure, carriers):
             return None
-        self.carriers[figure] = frozenset(carriers[names[0]])
+        self.carriers[figure] = carriers[names[0]]
         if figure in HBM_FIGURES and not self._is_one_kind(figure, names):
             return None
-        return {name: self.mean(name) or 0.0 for name in names}
+        return {name: self.mean(name) for name in names}
 
-    def _refuse_mixed(self, figure: str, carriers: Mapping[str, AbstractSet[int]]) -> None:
+    def _are_mixed(self, figure: str, carriers: Mapping[str, frozenset[int]]) -> bool:
+        """Whether these figures are not of the same dispatches."""
+        if len(set(carriers.values())) <= 1:
+            return False
         counts = ", ".join(f"{name} on {len(places)}" for name, places in carriers.items())
         self.refuse(figure, f"passes are mixed ({counts} of {len(self.dispatches)} dispatches)")
+        return True
 
     def _is_one_kind(self, figure: str, names: Sequence[str]) -> bool:
         """Whether the dispatches moved about the same: with a warm-up or another shape, a mean describes no launch."""
@@ -152,33 +155,35 @@ class DispatchGroup:
 
     def may_add(self, figure: str, *parts: str) -> bool:
         """Whether figures that ``means`` gave are of the same dispatches, so that they may be added."""
-        carriers = {part: self.carriers.get(part, frozenset()) for part in parts}
-        if len(set(carriers.values())) <= 1:
-            return True
-        self._refuse_mixed(figure, carriers)
-        return False
+        return not self._are_mixed(figure, {part: self.carriers[part] for part in parts})
 
-    def time(self) -> float | None:
+    def counts(
+        self, levels: Mapping[str, float], flops: Mapping[str, float], source: str, corroboration: Mapping[str, float]
+    ) -> KernelCounts:
+        """Return what the counters say, without the levels that cannot be."""
         times = [dispatch.t_s for dispatch in self.dispatches if dispatch.t_s is not None]
-        return sum(times) / len(times) if times else None
+        return KernelCounts(
+            self.name,
+            len(self.dispatches),
+            sum(times) / len(times) if times else None,
+            plausible_levels(self, levels),
+            flops,
+            source,
+            corroboration,
+            tuple(self.problems),
+            len({dispatch.grid for dispatch in self.dispatches}),
+            self.spread,
+        )
 
-    def grids(self) -> int:
-        return len({dispatch.grid for dispatch in self.dispatches})
 
-
-def group_dispatches(dispatches: Iterable[Dispatch], skip: int = 0) -> list[DispatchGroup]:
+def group_dispatches(dispatches: Iterable[Dispatch], skip: int) -> list[DispatchGroup]:
     """Group by kernel name, without the first ``skip`` dispatches of each (warm-up launches), in order of appearance."""
     by_name: dict[str, list[Dispatch]] = {}
-    nonzero: set[str] = set()
-    collected: set[str] = set()
+    fed: set[str] = set()
     for dispatch in dispatches:
         by_name.setdefault(dispatch.name, []).append(dispatch)
-        for key, value in dispatch.values.items():
-            collected.add(key)
-            if value:
-                nonzero.add(key)
-    dead = collected - nonzero
-    return [DispatchGroup(name, items[skip:] if len(items) > skip else items, dead) for name, items in by_name.items()]
+        fed.update(key for key, value in dispatch.values.items() if value)
+    return [DispatchGroup(name, items[skip:] if len(items) > skip else items, fed) for name, items in by_name.items()]
 
 
 def plausible_levels(group: DispatchGroup, bytes_by_level: Mapping[str, float]) -> dict[str, float]:
@@ -205,13 +210,13 @@ def plausible_levels(group: DispatchGroup, bytes_by_level: Mapping[str, float]) 
 KNOWN_COPY_BAND = 0.02
 
 
-def read_duration(start: str, end: str) -> float:
+def read_duration(start: str, end: str, where: str) -> float:
     """Return the seconds between two timestamps in ns as the file spells them. Raises ValueError when they give no time."""
-    first, last = number(start, "Start_Timestamp"), number(end, "End_Timestamp")
+    first, last = number(start, f"{where}: Start_Timestamp"), number(end, f"{where}: End_Timestamp")
     if last <= first:
-        raise ValueError(f"the timestamps give no time (start {start}, end {end})")
+        raise ValueError(f"{where}: the timestamps give no time (start {start}, end {end})")
     if max(_resolution(start), _resolution(end)) > _COARSEST * (last - first):
-        raise ValueError(f"the timestamps have lost their resolution (start {start}, end {end})")
+        raise ValueError(f"{where}: the timestamps have lost their resolution (start {start}, end {end})")
     return (last - first) / 1e9
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..files import Table, condense, read_table
+from ..files import Problems, Table, condense, read_table
 from ..kernels import clean_name
 from ..peaks import architecture
 from ..units import number, printable
-from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, plausible_levels
+from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches
 
 _TIME = "gpu__time_duration.sum"
 _CYCLES, _CLOCK = "sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second"
 _LABELS = {"Duration": _TIME, "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active"}
+#: Bytes read and written, as ncu's versions name them.
+_HBM = (("dram__bytes_read.sum", "dram__bytes_write.sum"), ("dram__bytes.sum.read", "dram__bytes.sum.write"))
 _LEVELS = {"l2": "lts__t_bytes.sum", "l1": "l1tex__t_bytes.sum"}
 _SHARES = {
     "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_throughput",
@@ -49,7 +51,7 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     """Read either page. Raises ValueError when it holds no launch."""
     table = read_table(text, label, lambda header: "Kernel Name" in header and ("ID" in header or "Metric Name" in header))
     details = table.column("Metric Name") is not None
-    problems = list(table.problems)
+    problems = Problems(table.problems)
     if not table.rows or (not details and len(table.rows) == 1):
         raise ValueError(f"{label}: a header without a launch")
     dispatches, volta = _details(table, problems) if details else _raw(table, problems)
@@ -57,7 +59,7 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     kernels = tuple(_measure(group, source, volta) for group in group_dispatches(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: it has no launch of a kernel")
-    return CounterFile(label, source, None, kernels, condense(problems), _archs(table), is_nvidia=True)
+    return CounterFile(label, source, None, kernels, condense(problems.lines), _archs(table), is_nvidia=True)
 
 
 def _archs(table: Table) -> tuple[str, ...]:
@@ -67,16 +69,12 @@ def _archs(table: Table) -> tuple[str, ...]:
 
 
 def _wanted(name: str) -> bool:
-    return (
-        name in (_TIME, _CYCLES, _CLOCK, "dram__bytes.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
-        or name in ("dram__bytes.sum.read", "dram__bytes.sum.write")
-        or name in _LEVELS.values()
-        or name in _SHARES
-        or any(pattern.match(name) for pattern in (_SASS_NAME, _PATH, _PIPE))
+    return name in (_TIME, _CYCLES, _CLOCK, "dram__bytes.sum", *_HBM[0], *_HBM[1], *_LEVELS.values(), *_SHARES) or any(
+        pattern.match(name) for pattern in (_SASS_NAME, _PATH, _PIPE)
     )
 
 
-def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
+def _raw(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
     name_at, cc_at, grid_at = table.column("Kernel Name"), table.column("CC"), table.column("Grid Size")
     assert name_at is not None
     units_line, units = table.rows[0]
@@ -89,8 +87,7 @@ def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
     for line, cells in table.rows[1:]:
         values = {}
         for at, name in columns:
-            where = f"{table.label}: line {line}: {name}"
-            value = _cell(cells[at], units[at], where, decimal, problems)
+            value = problems.attempt(_cell, cells[at], units[at], f"{table.label}: line {line}: {name}", decimal)
             if value is not None:
                 values[name] = value
         grid = cells[grid_at] if grid_at is not None else ""
@@ -99,7 +96,7 @@ def _raw(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
     return dispatches, volta
 
 
-def _details(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
+def _details(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
     id_at, name_at, metric_at = table.column("ID"), table.column("Kernel Name"), table.column("Metric Name")
     unit_at, value_at, cc_at = table.column("Metric Unit"), table.column("Metric Value"), table.column("CC")
     grid_at = table.column("Grid Size")
@@ -115,7 +112,8 @@ def _details(table: Table, problems: list[str]) -> tuple[list[Dispatch], bool]:
         grid = cells[grid_at] if grid_at is not None else ""
         _, values, _ = launches.setdefault(tuple(cells[at] for at in keys), (cells[name_at], {}, grid))
         if _wanted(metric):
-            value = _cell(cells[value_at], cells[unit_at], f"{table.label}: line {line}: {metric}", decimal, problems)
+            where = f"{table.label}: line {line}: {metric}"
+            value = problems.attempt(_cell, cells[value_at], cells[unit_at], where, decimal)
             if value is not None:
                 values.setdefault(metric, value)
     volta = cc_at is not None and all(cells[cc_at].strip() == _VOLTA for _, cells in table.rows)
@@ -162,23 +160,21 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
     return True if comma else False if point or not commas else None
 
 
-def _cell(text: str, unit: str, what: str, decimal_comma: bool | None, problems: list[str]) -> float | None:
-    """One cell in base units (bytes, seconds, counts, percent); None with a line when it holds no usable number."""
+def _cell(text: str, unit: str, what: str, decimal_comma: bool | None) -> float:
+    """One cell in base units (bytes, seconds, counts, percent). Raises ValueError when it holds no usable number."""
     plain = text.strip()
     if plain.lower() in ("", "n/a", "nan", "no data", "-"):
-        problems.append(f"{what} is {plain or 'empty'}: skipped")
-        return None
+        raise ValueError(f"{what} is {plain or 'empty'}: skipped")
     if decimal_comma:
         plain = plain.replace(".", "").replace(",", ".")
     elif _THREE_AFTER.match(plain) and ("." in plain if unit.strip() in _WHOLE else decimal_comma is None):
         # A count of base units is whole, so its comma groups thousands and its point is no decimal point.
-        problems.append(f"{what} is {plain!r}: thousands or decimals, which the file does not show: skipped")
-        return None
+        raise ValueError(f"{what} is {plain!r}: thousands or decimals, which the file does not show: skipped")
+    value = number(plain, what, minimum=0)
     try:
-        return number(plain, what, minimum=0) * factor(unit)
+        return value * factor(unit)
     except ValueError as error:
-        problems.append(str(error) if what in str(error) else f"{what}: {error}")
-        return None
+        raise ValueError(f"{what}: {error}") from None
 
 
 def factor(unit: str) -> float:
@@ -204,43 +200,21 @@ def factor(unit: str) -> float:
 
 def _measure(group: DispatchGroup, source: str, volta: bool) -> KernelCounts:
     levels: dict[str, float] = {}
-    for key, names in (
-        ("hbm_read", ("dram__bytes_read.sum", "dram__bytes.sum.read")),
-        ("hbm_write", ("dram__bytes_write.sum", "dram__bytes.sum.write")),
-    ):
-        for name in names:
-            if group.live(name):
-                levels[key] = group.mean(name) or 0.0
-    read, write = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+    for pair in _HBM:
+        levels.update({level: group.mean(name) for level, name in zip(("hbm_read", "hbm_write"), pair) if group.live(name)})
+    names: tuple[str, ...] = ()
     if group.live("dram__bytes.sum"):
-        whole = group.means("hbm", "dram__bytes.sum")
-        if whole:
-            levels["hbm"] = whole["dram__bytes.sum"]
-    elif group.has(read) or group.has(write):
-        means = group.means("hbm", read, write)
-        if means:
-            levels["hbm"] = means[read] + means[write]
+        names = ("dram__bytes.sum",)
+    elif group.has(*_HBM[0]):
+        names = _HBM[0]
     elif "hbm_read" in levels and "hbm_write" in levels:
-        means = group.means("hbm", "dram__bytes.sum.read", "dram__bytes.sum.write")
-        if means:
-            levels["hbm"] = sum(means.values())
-    for level, name in _LEVELS.items():
-        if group.live(name):
-            levels[level] = group.mean(name) or 0.0
-    flops = _flops(group, volta)
-    shares = {label: group.mean(name) for name, label in _SHARES.items()}
-    return KernelCounts(
-        group.name,
-        len(group.dispatches),
-        group.time(),
-        plausible_levels(group, levels),
-        flops,
-        source,
-        {label: value for label, value in shares.items() if value is not None},
-        tuple(group.problems),
-        group.grids(),
-        group.spread,
-    )
+        names = _HBM[1]
+    means = group.means("hbm", *names) if names else None
+    if means:
+        levels["hbm"] = sum(means.values())
+    levels.update({level: group.mean(name) for level, name in _LEVELS.items() if group.live(name)})
+    shares = {label: group.mean(name) for name, label in _SHARES.items() if group.has(name)}
+    return group.counts(levels, _flops(group, volta), source, shares)
 
 
 def _flops(group: DispatchGroup, volta: bool) -> dict[str, float]:
@@ -248,7 +222,7 @@ def _flops(group: DispatchGroup, volta: bool) -> dict[str, float]:
     flops: dict[str, float] = {}
     for name in names:
         sass = _SASS_NAME.match(name)
-        count = group.mean(name)
+        count = group.mean(name) if sass else 0.0
         if sass and count:
             key = _PRECISION[sass.group(1)]
             flops[key] = flops.get(key, 0.0) + count * _SASS[sass.group(2)]
@@ -256,7 +230,7 @@ def _flops(group: DispatchGroup, volta: bool) -> dict[str, float]:
     pipes = [name for name in names if _PIPE.match(name) and group.mean(name)]
     if not tensor and pipes:
         if volta:
-            tensor = {"fp16": max(group.mean(name) or 0.0 for name in pipes) * _VOLTA_FLOPS}
+            tensor = {"fp16": max(map(group.mean, pipes)) * _VOLTA_FLOPS}
         else:
             group.refuse(
                 "flops",
@@ -274,7 +248,7 @@ def _tensor(group: DispatchGroup, names: Iterable[str]) -> dict[str, float]:
         if match:
             op, src, dst, sparsity = match.groups()
             of_src = paths[bool(op)].setdefault((op or "") + src, {})
-            of_src.setdefault(dst or "", {})[(sparsity or "").rpartition("_")[2]] = group.mean(name) or 0.0
+            of_src.setdefault(dst or "", {})[(sparsity or "").rpartition("_")[2]] = group.mean(name)
     # The op_ paths are the same operations counted by instruction, so never both.
     chosen = paths[False] or paths[True]
     flops: dict[str, float] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -21,7 +20,7 @@ from roofline_engine.work import Work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .restore import assign, unwrap_partial, variable_holders
+from .restore import assign, attributes, present_items, unwrap_partial, variable_holders
 from .trace import (
     INTERPRETED,
     UNKNOWN_ROWS,
@@ -120,14 +119,12 @@ class JaxprReader:
         for variable, result in zip(jaxpr.outvars, results):
             if variable in jaxpr.invars or variable in jaxpr.constvars:  # returned as it is
                 continue
-            if (
-                result is None or result.storage not in self.allocations or result.nbytes < nbytes(variable.aval)
-            ):  # copied after all
+            out = result
+            if out is None or out.storage not in self.allocations or out.nbytes < nbytes(variable.aval):  # copied after all
                 out = self._new(variable.aval)
                 trace = OpTrace("copy", *_regions([] if result is None else [result], [out]))
                 self._add(trace._replace(work=resize(_copy_work(variable.aval), trace, 0.0)), 1)
-                result = out
-            survivors.add(result.storage)
+            survivors.add(out.storage)
         return survivors
 
     def _read(
@@ -305,14 +302,12 @@ def _sliced_part(source: Any, params: Any) -> Part:
     width = nbytes(source) / math.prod(source.shape)
     if width != int(width):
         return Part(width * math.prod(source.shape), Unknown((id(params),)), True)
-    strides, start = [int(width)], 0
-    for size in reversed(source.shape[1:]):
-        strides.insert(0, strides[0] * size)
-    dims = []
-    for at, stride in enumerate(strides):
-        begin, end, step = params["start_indices"][at], params["limit_indices"][at], (params["strides"] or [1] * 99)[at]
+    steps = params["strides"] or [1] * len(source.shape)
+    dims, start, stride = [], 0, int(width)
+    for size, begin, end, step in list(zip(source.shape, params["start_indices"], params["limit_indices"], steps))[::-1]:
         start += begin * stride
         dims.append((-(-(end - begin) // step), step * stride))
+        stride *= size
     view, covered = strided(start, int(width), dims)
     return Part(float(covered), view, True)
 
@@ -529,7 +524,7 @@ def _unchanged(fn: Any) -> Iterator[None]:
     would fail the user's next call."""
     with ExitStack() as stack:
         for holder, keys in variable_holders(fn):
-            values = {key: holder[key] for key in (list(holder) if keys is None else keys) if key in holder}
+            values = present_items(holder, keys)
             stack.callback(_restore_items, holder, values, keys)
             for value in [fn, *values.values()]:
                 if isinstance(value, functools._lru_cache_wrapper):
@@ -540,25 +535,23 @@ def _unchanged(fn: Any) -> Iterator[None]:
                 elif isinstance(container, list):
                     stack.callback(container.__setitem__, slice(None), list(container))
                 else:
-                    stack.callback(_restore_set, container, set(container))
+                    stack.callback(container.update, set(container))  # after the next
+                    stack.callback(container.clear)
         yield
 
 
 def _containers(values: Sequence[Any], depth: int = 3) -> Iterator[Any]:
     for value in values[:MOST_REACHED]:
-        if isinstance(value, (types.ModuleType, types.FunctionType, type)):
-            continue
-        container = value if isinstance(value, (dict, list, set)) else getattr(value, "__dict__", None)
-        if isinstance(container, (dict, list, set)):
+        container = value if isinstance(value, (dict, list, set)) else attributes(value)
+        if container is not None:
             yield container
             if depth > 1:
                 yield from _containers(list(container.values() if isinstance(container, dict) else container), depth - 1)
 
 
-def _restore_items(holder: Any, before: Mapping[Any, Any], keys: Sequence[Any] | None) -> None:
-    for key in list(holder) if keys is None else keys:
-        if key in holder and key not in before:
-            del holder[key]
+def _restore_items(holder: Any, before: Mapping[Any, Any], keys: list[Any] | None) -> None:
+    for key in present_items(holder, keys).keys() - before.keys():
+        del holder[key]
     for key, value in before.items():
         if key in holder:
             assign(holder, key, value)
@@ -570,11 +563,6 @@ def _clear_if_filled(cached: Any, misses: int) -> None:
     """Clear a cache that took up results while the function was traced."""
     if cached.cache_info().misses != misses:
         cached.cache_clear()
-
-
-def _restore_set(container: set[Any], before: set[Any]) -> None:
-    container.clear()
-    container |= before
 
 
 def _platform(jax: Any, devices: set[Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,12 +10,12 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from roofline_engine.fields import Note, note
+from roofline_engine.fields import note
 from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
-from .restore import assign, replaced, restored_generators, unwrap_partial, variable_holders
+from .restore import assign, attributes, present_items, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Part, Region, Strided, Unknown, resize, strided, total, unknown_view
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
@@ -88,26 +87,18 @@ class _Watch:
     def watching(self, fn: Any, given: list[Any]) -> Iterator[list[Any]]:
         with ExitStack() as stack:
             for holder, keys in variable_holders(fn):
-                stack.enter_context(self._swapped(holder, keys))
+                stack.callback(self._swap, holder, keys, self.plain)
+                self._swap(holder, keys, self.watched)
             for name in _MAKERS:
                 stack.enter_context(replaced(self.np, name, partial(self.maker, name)))
             stack.callback(self._put_back)
             stack.callback(self._sweep, given)
             yield [self.watched(item) for item in given]
 
-    @contextmanager
-    def _swapped(self, holder: Any, keys: list[Any] | None) -> Iterator[None]:
-        def change(to: Callable[[Any], Any]) -> None:
-            self._searched = 0
-            for key in list(holder) if keys is None else keys:
-                if key in holder:
-                    assign(holder, key, to(holder[key]))
-
-        change(self.watched)
-        try:
-            yield
-        finally:
-            change(self.plain)
+    def _swap(self, holder: Any, keys: list[Any] | None, change: Callable[[Any], Any]) -> None:
+        self._searched = 0
+        for key, value in present_items(holder, keys).items():
+            assign(holder, key, change(value))
 
     def watched(self, value: Any, depth: int = 3) -> Any:
         """Replace arrays by views that record, also in containers; lists and dictionaries change in place."""
@@ -137,7 +128,7 @@ class _Watch:
             if any(new is not old for new, old in zip(items, value)):
                 return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
             return value
-        holder = value if type(value) in (list, dict) else _attributes(value)
+        holder: Any = value if type(value) in (list, dict) else attributes(value)
         if holder is not None and len(holder) <= MOST_ITEMS and self._searched < MOST_OPERATIONS:
             for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
                 self._searched += 1
@@ -195,7 +186,7 @@ class _Watch:
             for array in results:
                 self.region(array, is_new=True)
         elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
-            self.add(label, self.arrays([args, options]), results, lambda: UNKNOWN)
+            self.add(label, self.arrays([args, options]), results)
         return self.result(result)
 
     def _known(self, func: Any, label: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -204,7 +195,7 @@ class _Watch:
         target = named.get("out")
         reads = self.arrays([given, {key: item for key, item in named.items() if key != "out"}])
         writes = self.arrays([result] if target is None else [target])
-        build: Callable[[], OpSpec] = lambda: UNKNOWN  # noqa: E731
+        build: Callable[[], OpSpec | None] | None = None
         name, used = func.__name__, _NONE
         if name == "copyto":
             mask = given[3] if len(given) > 3 else named.get("where")
@@ -213,9 +204,9 @@ class _Watch:
         elif name in ("concatenate", "where") and writes:
             build = partial(move, writes[0])
         elif name == "einsum" and given and isinstance(given[0], str):
-            build = partial(einsum, given[0], reads, *_shape(writes, reads))
+            build = partial(einsum, given[0], reads, writes)
         elif name not in ("concatenate", "where") and len(reads) == 2:
-            build = partial(contraction, reads[0], reads[1], *_shape(writes, reads))
+            build = partial(contraction, reads, writes)
         self.add(label, reads, writes, build, target, used)
         return options["out"] if target is not None and "out" in options else self.result(result)
 
@@ -224,7 +215,7 @@ class _Watch:
         result = getattr(base, name)(*self._bare(list(args)), **self._bare(dict(options)))
         results = self.arrays(result)
         if name not in _MOVES:
-            build = partial(reduce, base, results) if name in _REDUCES else lambda: UNKNOWN
+            build = partial(reduce, base, results) if name in _REDUCES else None
             self.add(f"ndarray.{name}", [base], results, build)
         elif results and self.number(results[0]) < 0:
             key = (args[0] if args else options.get("indices")) if name == "take" else None
@@ -313,12 +304,13 @@ class _Watch:
         name: str,
         reads: Sequence[Any],
         writes: Sequence[Any],
-        build: Callable[[], OpSpec],
+        build: Callable[[], OpSpec | None] | None = None,
         target: Any = None,
         used: Mapping[int, Part] = _NONE,
     ) -> None:
         """Record an operation.
 
+        build: makes the engine's op; None where the FLOPs are unknown.
         target: the array that the caller gave to be written.
         used: how much of an array is used, by its ``id``.
         """
@@ -330,13 +322,12 @@ class _Watch:
         is_bound = not all(part.exact for part in used.values())
         trace = OpTrace(name, tuple(inputs), tuple(outputs), flops=None, is_bound=is_bound)
         try:
-            spec = build()
-            notes = spec.notes
-            if spec.op is not None:
+            spec = build() if build is not None else None
+            if spec is not None:
                 trace = trace._replace(work=resize(work(spec.op, **spec.parameters), trace, spec.flops), flops=0.0)
-        except ValueError as error:  # a dtype or a size that the engine refuses
-            notes = (note(str(error)),)
-        self.traces.append(trace._replace(notes=notes))
+        except ValueError as error:  # without a model, or a dtype or a size that the engine refuses
+            trace = trace._replace(notes=(note(str(error)),))
+        self.traces.append(trace)
 
     def _part(self, find: Callable[..., Any], *given: Any) -> Any:
         """Find which part of an array is used; the arrays that numpy makes for this are not the call's."""
@@ -402,14 +393,6 @@ def _subclass(np: Any, watch: _Watch) -> Any:
     return type("ndarray", (np.ndarray,), space)
 
 
-def _attributes(value: Any) -> Any:
-    """Return the attributes of a user's object as a dictionary."""
-    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
-        return None
-    attributes = getattr(value, "__dict__", None)
-    return attributes if type(attributes) is dict else None
-
-
 def _owner(np: Any, array: Any) -> Any:
     while True:
         base = array.base
@@ -420,39 +403,31 @@ def _owner(np: Any, array: Any) -> Any:
         array = base
 
 
-def _shape(writes: Sequence[Any], reads: Sequence[Any]) -> tuple[int, str]:
-    """Return elements and type of a result; of a number, from the operands."""
-    return (int(writes[0].size), str(writes[0].dtype)) if writes else (1, str(reads[0].dtype))
-
-
-# What an operation is to the engine.
+# What an operation is to the engine; a ValueError tells why it has no model.
 
 
 class OpSpec(NamedTuple):
     """The engine's op of an operation."""
 
-    op: str | None  # None where the FLOPs are unknown
-    parameters: Mapping[str, Any] = {}
+    op: str
+    parameters: Mapping[str, Any]
     flops: float | None = None  # in place of the engine's
-    notes: tuple[Note, ...] = ()
 
-
-UNKNOWN = OpSpec(None)
 
 #: Generalized ufuncs that multiply; the core dimensions of the operands give M, N and K.
 _PRODUCTS = ("matmul", "vecdot", "matvec", "vecmat")
 
 
-def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any], options: Mapping[str, Any]) -> OpSpec:
-    """Return the spec of a call, reduction, accumulation or outer product of a universal function."""
+def of_ufunc(ufunc: Any, method: str, reads: Sequence[Any], writes: Sequence[Any], options: Mapping[str, Any]) -> OpSpec | None:
+    """Return the spec of a call, reduction, accumulation or outer product of a universal function; None for any other."""
     if getattr(ufunc, "signature", None) is not None:
         is_known = ufunc.__name__ in _PRODUCTS and method == "__call__" and not {"axes", "axis"} & set(options)
-        return product(ufunc.__name__, reads[0], reads[-1], _size(writes), _dtype(writes, reads)) if is_known else UNKNOWN
+        return product(ufunc.__name__, reads[0], reads[-1], _size(writes), _dtype(writes, reads)) if is_known else None
     if method not in ("reduce", "__call__", "accumulate", "outer"):
-        return UNKNOWN
+        return None
     spec = reduce(reads[0], writes) if method == "reduce" else elementwise(reads, writes)
     mask = options.get("where", True)
-    if mask is True or spec.op is None or not spec.flops:
+    if mask is True or not spec.flops:
         return spec
     # Only elements under a set mask are computed.
     shape = max((array.shape for array in (*reads, *writes)), key=math.prod)
@@ -468,8 +443,8 @@ def elementwise(reads: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
     return _counted("elementwise", parameters, arrays, float(numel * max(len(writes), 1)))
 
 
-def reduce(source: Any, writes: Sequence[Any], results: int | None = None) -> OpSpec:
-    rows = results or _size(writes)
+def reduce(source: Any, writes: Sequence[Any]) -> OpSpec:
+    rows = _size(writes)
     sizes = {"rows": rows, "cols": max(source.size // rows, 1), "dtype": str(source.dtype)}
     return _counted("reduce", {**sizes, "out_dtype": _dtype(writes, [source])}, (source, *writes), float(source.size))
 
@@ -477,7 +452,7 @@ def reduce(source: Any, writes: Sequence[Any], results: int | None = None) -> Op
 def move(out: Any) -> OpSpec:
     """Move elements, as bytes of any type; nothing is computed."""
     if out.dtype.hasobject:
-        return OpSpec(None, notes=(note("the bytes of objects are unknown"),))
+        raise ValueError("the bytes of objects are unknown")
     cols = out.shape[-1] if out.ndim else 1
     return OpSpec("copy", {"rows": out.size // cols, "cols": cols * out.itemsize, "dtype": "uint8"}, 0.0)
 
@@ -489,39 +464,40 @@ def product(name: str, a: Any, b: Any, results: int, dtype: str) -> OpSpec:
     return _gemm(a, b, m, n, a.shape[-1], max(results // (m * n), 1), dtype)
 
 
-def contraction(a: Any, b: Any, results: int, dtype: str) -> OpSpec:
+def contraction(reads: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
     """Model ``dot``, ``inner``, ``vdot``, ``tensordot``, ``outer``: M x K and K x N elements make M x N."""
-    k = max(math.isqrt(a.size * b.size // max(results, 1)), 1)
-    return _gemm(a, b, a.size // k, b.size // k, k, 1, dtype)
+    a, b = reads
+    k = max(math.isqrt(a.size * b.size // max(_size(writes), 1)), 1)
+    return _gemm(a, b, a.size // k, b.size // k, k, 1, _dtype(writes, reads))
 
 
-def einsum(subscripts: str, operands: Sequence[Any], results: int, dtype: str) -> OpSpec:
+def einsum(subscripts: str, operands: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
     """Model two operands whose indices are of a batch, of rows, of columns, or summed."""
     given, arrow, out = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
     if "." in subscripts or len(terms) != len(operands) or any(len(set(term)) != len(term) for term in terms):
-        return OpSpec(None, notes=(note("an einsum with an ellipsis or a diagonal"),))
+        raise ValueError("an einsum with an ellipsis or a diagonal")
     if not arrow:
         out = "".join(sorted(index for index in set("".join(terms)) if given.count(index) == 1))
     sizes = {index: size for term, array in zip(terms, operands) for index, size in zip(term, array.shape)}
     if len(terms) == 1:
-        return reduce(operands[0], (), results) if len(out) < len(terms[0]) else move(operands[0])
+        return reduce(operands[0], writes) if len(out) < len(terms[0]) else move(operands[0])
     if len(terms) != 2:
-        return OpSpec(None, notes=(note(f"an einsum of {len(terms)} operands may be taken in several orders"),))
+        raise ValueError(f"an einsum of {len(terms)} operands may be taken in several orders")
     left, right = (set(term) for term in terms)
     if ((left ^ right) - set(out)) or not set(out) <= left | right:
-        return OpSpec(None, notes=(note("an einsum that sums an index of one operand"),))
+        raise ValueError("an einsum that sums an index of one operand")
 
     def extent(indices: set[str]) -> int:
         return math.prod(sizes[index] for index in indices)
 
     m, n, k = extent(left - right), extent(right - left), extent((left & right) - set(out))
-    return _gemm(operands[0], operands[1], m, n, k, extent(left & right & set(out)), dtype)
+    return _gemm(operands[0], operands[1], m, n, k, extent(left & right & set(out)), _dtype(writes, operands))
 
 
 def _gemm(a: Any, b: Any, m: int, n: int, k: int, batch: int, dtype: str) -> OpSpec:
     if "c" in (a.dtype.kind, b.dtype.kind):
-        return OpSpec(None, notes=(note("complex products have no model"),))
+        raise ValueError("complex products have no model")
     sizes = {"M": m, "N": n, "K": k, "batch": batch}
     return OpSpec("gemm", {**sizes, "dtype": str(a.dtype), "weight_dtype": str(b.dtype), "out_dtype": dtype})
 
@@ -529,7 +505,7 @@ def _gemm(a: Any, b: Any, m: int, n: int, k: int, batch: int, dtype: str) -> OpS
 def _counted(op: str, parameters: Mapping[str, Any], arrays: Sequence[Any], flops: float) -> OpSpec:
     kinds = {array.dtype.kind for array in arrays}
     if not kinds <= set("biuf"):
-        return OpSpec(None, notes=(note("arithmetic on complex numbers, objects, text or dates has no model"),))
+        raise ValueError("arithmetic on complex numbers, objects, text or dates has no model")
     return OpSpec(op, parameters, flops if "f" in kinds else 0.0)
 
 

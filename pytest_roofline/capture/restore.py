@@ -8,7 +8,7 @@ import random
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..timing.devices import loaded
 
@@ -74,7 +74,7 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
         if not isinstance(item, types.FunctionType) or item in visited:
             continue
         visited.add(item)
-        if isinstance(getattr(owner, "__dict__", None), dict):
+        if attributes(owner) is not None:
             yield vars(owner), None
         cells, scope = _Cells(dict(zip(item.__code__.co_freevars, item.__closure__ or ()))), item.__globals__
         yield cells, list(cells.cells)
@@ -84,6 +84,19 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
         waiting += [value for value in named if getattr(value, "__module__", None) == scope.get("__name__")]
     for scope, names in scopes.values():
         yield scope, list(names)
+
+
+def present_items(holder: Any, keys: list[Any] | None) -> dict[Any, Any]:
+    """Return what one of the ``variable_holders`` has now under its keys."""
+    return {key: holder[key] for key in (list(holder) if keys is None else keys) if key in holder}
+
+
+def attributes(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of a user's object; None for anything else."""
+    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
+        return None
+    found = getattr(value, "__dict__", None)
+    return found if isinstance(found, dict) else None
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
@@ -129,34 +142,28 @@ class _Cells:
 MOST_OBJECTS, DEPTH = 2_000, 3
 
 
-class _Generator:
-    """The state of one generator."""
-
-    def __init__(self, library: str, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
-        self.library, self._get, self._put = library, get, put
-        self._state = get()
-
-    def restore(self) -> bool:
-        """Put the state back; return whether numpy drew from it."""
-        drawn = self.library == "numpy" and pickle.dumps(self._get()) != pickle.dumps(self._state)
-        self._put(self._state)
-        return drawn
+class _Generator(NamedTuple):
+    library: str
+    get_state: Callable[[], Any]
+    set_state: Callable[[Any], object]
 
 
 @contextmanager
 def restored_generators(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[list[bool]]:
-    """Put random generators back into their state after the block; the list then tells whether numpy drew from one.
+    """Put random generators back into their state after the block; the list then tells of each whether numpy drew from it.
 
     These are the generators of Python, numpy and torch, and those that ``fn`` is given, closes over or finds in its object and
     its module.
     """
     drawn: list[bool] = []
     generators = [*_global_generators(), *_reachable_generators(fn, [*args, *kwargs.values()])]
+    states = [generator.get_state() for generator in generators]
     try:
         yield drawn
     finally:
-        restored = [generator.restore() for generator in generators]
-        drawn.append(any(restored))
+        for generator, state in zip(generators, states):
+            drawn.append(generator.library == "numpy" and pickle.dumps(generator.get_state()) != pickle.dumps(state))
+            generator.set_state(state)
 
 
 def _global_generators() -> Iterator[_Generator]:
@@ -173,7 +180,7 @@ def _global_generators() -> Iterator[_Generator]:
 def _reachable_generators(fn: Any, given: list[Any]) -> Iterator[_Generator]:
     waiting = [(value, DEPTH) for value in (*given, getattr(fn, "__self__", None))]
     for holder, keys in variable_holders(fn):
-        waiting += [(holder[key], DEPTH) for key in (list(holder) if keys is None else keys) if key in holder]
+        waiting += [(value, DEPTH) for value in present_items(holder, keys).values()]
     visited: set[int] = set()
     while waiting and len(visited) < MOST_OBJECTS:
         value, depth = waiting.pop()
@@ -206,7 +213,4 @@ def _items(value: Any) -> list[Any]:
         return list(value)[:MOST_OBJECTS]
     if isinstance(value, Mapping):
         return list(value.values())[:MOST_OBJECTS]
-    if isinstance(value, (type, types.ModuleType, types.FunctionType)):
-        return []
-    attributes = getattr(value, "__dict__", None)
-    return list(attributes.values()) if isinstance(attributes, dict) else []
+    return list((attributes(value) or {}).values())

@@ -151,19 +151,14 @@ def topk(call: Call) -> OpSpec:
     return OpSpec("topk", sizes, charged=(source,))
 
 
-def layer_norm(call: Call) -> OpSpec:
-    source = call["input"]
-    return _norm("layernorm", source, call.writes[0], call["normalized_shape"], (call.get("weight"), call.get("bias")))
+def norm(op: str, *weights: str) -> Builder:
+    def build(call: Call) -> OpSpec:
+        source = call["input"]
+        present = [call[name] for name in weights if call.get(name) is not None]
+        sizes = _rows(call.writes[0], source, math.prod(call["normalized_shape"]))
+        return OpSpec(op, {**sizes, "weights": len(present)}, charged=(source, *present))
 
-
-def rms_norm(call: Call) -> OpSpec:
-    return _norm("rmsnorm", call["input"], call.writes[0], call["normalized_shape"], (call.get("weight"),))
-
-
-def _norm(op: str, source: Any, out: Any, shape: Sequence[int], parameters: Sequence[Any]) -> OpSpec:
-    present = [tensor for tensor in parameters if tensor is not None]
-    sizes = _rows(out, source, math.prod(shape))
-    return OpSpec(op, {**sizes, "weights": len(present)}, charged=(source, *present))
+    return build
 
 
 def group_norm(call: Call) -> OpSpec:
@@ -325,68 +320,55 @@ def convolution_backward(call: Call) -> list[OpSpec]:
 def attention(call: Call) -> OpSpec:
     """Model scaled dot-product attention. One query is a step of decoding."""
     q, k, v = call["query"], call["key"], call["value"]
-    sizes = _attention_sizes(q, k, v, causal=bool(call.get("is_causal", False)))
-    mask = _mask(call)
+    sizes = _attention_sizes(call)
     charged = () if sizes["seq_kv"] < k.shape[-2] else (q, k, v)  # else they are more than the engine counts
-    pairs = None if mask is None else _visible_pairs(call, mask, sizes)
-    hides = mask is not None and pairs != _all_pairs(sizes)
     if sizes["seq_q"] > 1:
-        sizes.update({"pairs": pairs} if hides and pairs is not None else {})
-        return _under_mask(OpSpec("attn_prefill", sizes, charged=charged), mask, is_known=pairs is not None)
-    sizes = {name: sizes[name] for name in ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype", "seq_kv")}
-    sizes.update(seq_len=sizes.pop("seq_kv"), kv_dtype=k.dtype)
-    return _under_mask(OpSpec("attn_decode", sizes, charged=charged[1:]), mask, is_known=not hides)
+        return _under_mask(call, OpSpec("attn_prefill", sizes, charged=charged), sizes)
+    names = ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype")
+    parameters = {name: sizes[name] for name in names} | {"seq_len": sizes["seq_kv"], "kv_dtype": k.dtype}
+    return _under_mask(call, OpSpec("attn_decode", parameters, charged=charged[1:]), sizes)
 
 
 def attention_backward(call: Call, algorithm: str = "flash") -> OpSpec:
-    sizes = _attention_sizes(call["query"], call["key"], call["value"], causal=call.get("is_causal", False))
-    mask = _mask(call)
-    pairs = None if mask is None else _visible_pairs(call, mask, sizes)
-    hides = {"pairs": pairs} if pairs is not None and pairs != _all_pairs(sizes) else {}
-    spec = OpSpec("attn_backward", {**sizes, **hides, "algorithm": algorithm})
-    return _under_mask(spec, mask, is_known=pairs is not None)
+    sizes = _attention_sizes(call)
+    return _under_mask(call, OpSpec("attn_backward", {**sizes, "algorithm": algorithm}), sizes)
 
 
-def _mask(call: Call) -> Any:
+def _under_mask(call: Call, spec: OpSpec, sizes: Mapping[str, Any]) -> OpSpec:
+    """Add what a mask hides, where it can be read, and where the op has a parameter for it."""
     mask = call.get("attn_mask", call.get("attn_bias"))
-    return mask if isinstance(mask, torch.Tensor) else None
-
-
-def _under_mask(spec: OpSpec, mask: Any, *, is_known: bool) -> OpSpec:
-    if mask is None:
+    if not isinstance(mask, torch.Tensor):
         return spec
+    pairs = int(sizes["batch"] * sizes["seq_q"] * sizes["seq_kv"])
+    visible = _visible_pairs(mask, pairs) if call.can_read(mask) else None
     spec = spec._replace(extra=(mask,))
-    return spec if is_known else spec._replace(is_bound=True, notes=(UNKNOWN_MASK,))
+    if visible is None or (visible != pairs and spec.op == "attn_decode"):
+        return spec._replace(is_bound=True, notes=(UNKNOWN_MASK,))
+    return spec if visible == pairs else spec._replace(parameters={**spec.parameters, "pairs": visible})
 
 
-def _all_pairs(sizes: Mapping[str, Any]) -> int:
-    return int(sizes["batch"] * sizes["seq_q"] * sizes["seq_kv"])
-
-
-def _visible_pairs(call: Call, mask: Any, sizes: Mapping[str, Any]) -> int | None:
-    """Return the (query, key) pairs of a batch, per head, that a mask does not hide; None where it cannot be read."""
-    if not call.can_read(mask):
-        return None
+def _visible_pairs(mask: Any, pairs: int) -> int | None:
+    """Return how many of the (query, key) pairs of a batch, per head, a mask does not hide; None for part of a pair."""
     visible = int((mask if mask.dtype == torch.bool else ~torch.isneginf(mask)).sum())
-    heads = sizes["n_q_heads"]
-    pairs, rest = divmod(visible * _all_pairs(sizes) * heads, mask.numel() * heads)  # masks expand over missing dimensions
-    return None if rest else pairs
+    seen, rest = divmod(visible * pairs, mask.numel())  # masks expand over missing dimensions
+    return None if rest else seen
 
 
-def _attention_sizes(q: Any, k: Any, v: Any, *, causal: bool) -> dict[str, Any]:
+def _attention_sizes(call: Call) -> dict[str, Any]:
     """Return the sizes. Torch's causal mask starts at the top left, unlike the engine's: query i sees the keys up to i."""
-    (*batches, n_q, dim), (*_, n_kv, _), dim_v = _with_heads(q), _with_heads(k), v.shape[-1]
+    q, k, v = _with_heads(call["query"]), _with_heads(call["key"]), call["value"]
+    (*batches, n_q, dim), n_kv, causal = q, k[-2], bool(call.get("is_causal", False))
     batch = math.prod(batches[:-1])
     sizes = {
         "batch": batch,
         "n_q_heads": batches[-1],
-        "n_kv_heads": _with_heads(k)[-3],
+        "n_kv_heads": k[-3],
         "head_dim": dim,
-        "head_dim_v": dim_v,
+        "head_dim_v": v.shape[-1],
         "seq_q": n_q,
         "seq_kv": n_kv,
         "causal": causal,
-        "dtype": q.dtype,
+        "dtype": call["query"].dtype,
     }
     if causal and n_q < n_kv:
         sizes["seq_kv"] = n_q  # no query sees the keys after the last query
@@ -653,8 +635,8 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
     **dict.fromkeys(_ATTENTION, attention),
     **dict.fromkeys(_ATTENTION_BACKWARD, attention_backward),
     **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), softmax),
-    "native_layer_norm": layer_norm,
-    "_fused_rms_norm": rms_norm,
+    "native_layer_norm": norm("layernorm", "weight", "bias"),
+    "_fused_rms_norm": norm("rmsnorm", "weight"),
     "native_group_norm": group_norm,
     "embedding": gather("weight", "indices", find_rows(0, "indices")),
     "index_select": gather("self", "index", find_rows("dim", "index")),
@@ -761,7 +743,7 @@ FUSED = "_scaled_dot_product"
 _RMS_NORM = Composite(
     "rms_norm",
     ("input", "normalized_shape", "weight", "eps"),
-    rms_norm,
+    norm("rmsnorm", "weight"),
     lambda values: bool(values.get("normalized_shape")),
 )
 

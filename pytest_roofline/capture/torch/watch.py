@@ -86,6 +86,7 @@ class Watch:
         self.traces: list[OpTrace] = []
         self.problem = ""
         self._storages = Storages()
+        self.region = self._storages.region  # what a tensor covers, for a kernel that does not run through torch
         self._budget_s, self._spent_s = budget_s, 0.0
         self._depth = 0  # inside functions that are recorded as a whole, or inside checks
         self._steps: list[str] = []  # the operations inside a function that is recorded as a whole
@@ -103,11 +104,12 @@ class Watch:
         if self._own and _has_other_modes():
             self.problem = OTHER_MODES
             return self
-        self._around.enter_context(_before_tracing(self.leave))
+        for name in _TRACERS:
+            self._around.enter_context(replaced(torch.jit, name, _after(self.leave, TRACED)))
         if self._own:
-            self._around.enter_context(_out_of_the_way(self.leave, self._unwatched))
+            _step_aside(self._around, self.leave, self._unwatched)
         else:
-            self._around.enter_context(_uncompiled(self.leave))
+            _stay_uncompiled(self._around, self.leave)
         self._put_on()
         return self
 
@@ -146,10 +148,6 @@ class Watch:
             return call()
         finally:
             self._put_on()
-
-    def region(self, tensor: Any) -> Region:
-        """Return what a tensor covers, for a kernel that does not run through torch."""
-        return self._storages.region(tensor)
 
     def finish(self, value: Any = None) -> CapturedWork:
         """Return the work of the call; value: what the call returned, which must be alive until then."""
@@ -409,58 +407,43 @@ def _after(notify: Callable[[str], None], reason: str) -> Callable[..., Any]:
     return call
 
 
-@contextmanager
-def _out_of_the_way(leave: Callable[[str], None], unwatched: Callable[[Callable[[], Any]], Any]) -> Iterator[None]:
-    """While a test runs, call leave(reason) before torch compiles, and unwatched(call) where torch chooses kernels by modes.
+def _step_aside(stack: ExitStack, leave: Callable[[str], None], unwatched: Callable[[Callable[[], Any]], Any]) -> None:
+    """Until ``stack`` ends, call leave(reason) before torch compiles, and unwatched(call) where torch chooses kernels by modes.
 
     A compiled function asks for its stance at each call (torch/_dynamo/eval_frame.py); no other place shows a function that was
     compiled earlier.
     """
-    with ExitStack() as stack:
-        compiler = loaded("torch._dynamo.eval_frame")
 
-        def called(original: Callable[..., Any], callback: Any) -> Any:
-            if callback:  # None or False: a function that is not to be compiled
-                leave(COMPILED)
-            return original(callback)
+    def called(original: Callable[..., Any], callback: Any) -> Any:
+        if callback:  # None or False: a function that is not to be compiled
+            leave(COMPILED)
+        return original(callback)
 
-        def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
-            return unwatched(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
+    def fast(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return unwatched(lambda: torch.nn.Module.__call__(module, *args, **kwargs))
 
-        stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
-        if compiler is not None:
-            stack.enter_context(replaced(compiler, "_callback_from_stance", called))
-        for name in _FAST_PATHS:
-            kind = getattr(torch.nn, name)
-            if "__call__" not in vars(kind):  # torch.jit reads forward itself
-                kind.__call__ = fast
-                stack.callback(delattr, kind, "__call__")
-        yield
+    stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
+    compiler = loaded("torch._dynamo.eval_frame")
+    if compiler is not None:
+        stack.enter_context(replaced(compiler, "_callback_from_stance", called))
+    for name in _FAST_PATHS:
+        kind = getattr(torch.nn, name)
+        if "__call__" not in vars(kind):  # torch.jit reads forward itself
+            kind.__call__ = fast
+            stack.callback(delattr, kind, "__call__")
 
 
-@contextmanager
-def _uncompiled(leave: Callable[[str], None]) -> Iterator[None]:
-    """While a call runs, run compiled functions as the code they are compiled from.
+def _stay_uncompiled(stack: ExitStack, leave: Callable[[str], None]) -> None:
+    """Until ``stack`` ends, run compiled functions as the code they are compiled from.
 
     A function that meets a watch before it is compiled would stay uncompiled for good. Where the compiler is not loaded,
     nothing has been compiled, and the watch ends before the call compiles.
     """
-    with ExitStack() as stack:
-        if loaded("torch._dynamo") is None:
-            stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
-        elif hasattr(torch.compiler, "set_stance"):
-            stance = torch.compiler.set_stance("force_eager")
-            stack.callback(lambda: stance.__exit__(None, None, None))
-        yield
-
-
-@contextmanager
-def _before_tracing(leave: Callable[[str], None]) -> Iterator[None]:
-    """While a call runs, call leave(reason) before it traces."""
-    with ExitStack() as stack:
-        for name in _TRACERS:
-            stack.enter_context(replaced(torch.jit, name, _after(leave, TRACED)))
-        yield
+    if loaded("torch._dynamo") is None:
+        stack.enter_context(replaced(torch, "compile", _after(leave, COMPILED)))
+    elif hasattr(torch.compiler, "set_stance"):
+        stance = torch.compiler.set_stance("force_eager")
+        stack.callback(lambda: stance.__exit__(None, None, None))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .units import number, printable, whole
@@ -250,19 +250,19 @@ def _peaks_show(options: argparse.Namespace) -> int:
     table = files.table
     if table is None:
         raise ValueError(NO_TABLE)
-    gfx, (rated, refused) = architecture(options.name), files.resolve(options.name)
+    gfx, (rated, refused) = architecture(options.path), files.resolve(options.path)
     for line in refused:
         print(printable(line), file=sys.stderr)
     if rated.source == "derived":
         where = "is measured: `roofline peaks measure`"
         if gfx != CPU:
-            where = f"is not in peaks.md: {table.suggest(options.name)}`roofline peaks list`"
-        return _refuse(f"{printable(options.name)} {where}")
+            where = f"is not in peaks.md: {table.suggest(options.path)}`roofline peaks list`"
+        return _refuse(f"{printable(options.path)} {where}")
     if options.json:
         sys.stdout.write(to_json(rated.to_dict()))
         return DONE
-    candidates = [rated.product] if rated.product else [block.id for block in table.find(options.name) or table.of_arch(gfx)]
-    print(f"product    {', '.join(candidates) or printable(options.name)}")
+    candidates = [rated.product] if rated.product else [block.id for block in table.find(options.path) or table.of_arch(gfx)]
+    print(f"product    {', '.join(candidates) or printable(options.path)}")
     print(f"gfx        {rated.gfx}")
     print(f"bandwidth  {rated.hbm_bw_bytes_s or 0:.5g} bytes/s")
     for title, rates in (("matrix", rated.flops), ("vector", rated.vector)):
@@ -365,101 +365,90 @@ _DEVICE = "which device of a file of measured ceilings"
 _NEAR = "next to the Top-N or up to two folders above"
 
 
-def _add(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], **options: tuple[str, str]) -> None:
-    """Add options that take a value, by name: the metavar and the help."""
-    parser.set_defaults(run=run)
-    for name, (metavar, text) in options.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+def _arguments(
+    run: Callable[[argparse.Namespace], int], arguments: Mapping[str, str], **defaults: str
+) -> Callable[[argparse.ArgumentParser], None]:
+    """Return a function that adds arguments, each spelled as in a usage line: ``DIR``, ``--json`` or ``--out DIR``."""
+
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.set_defaults(run=run, **defaults)
+        for usage, text in arguments.items():
+            name, _, metavar = usage.partition(" ")
+            if not name.startswith("--"):
+                parser.add_argument("path", metavar=name, help=text)
+            elif metavar:
+                action = "append" if metavar.endswith(" ...") else "store"
+                parser.add_argument(name, metavar=metavar.split()[0], action=action, help=text)
+            else:
+                parser.add_argument(name, action="store_true", help=text)
+
+    return configure
 
 
-def _configure_analyze(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="DIR|TOPN", help="a directory with a Top-N (JSON or CSV), or the file")
-    _add(
-        parser,
-        _analyze,
-        env=("FILE", f"env_report.json (default: {_NEAR})"),
-        config=("FILE", f"the model's config.json (default: {_NEAR})"),
-        shapes=("FILE", "captured shapes, stage B (default: shapes.json next to the Top-N)"),
-        peaks=("FILE", f"{_TABLE}, or ceilings that another tool measured"),
-        peaks_device=("ID", _DEVICE),
-        targets=("FILE", "observed targets, from roofline ledger calibrate --out"),
-        out=("DIR", "the folder to write to (default: that of the Top-N)"),
-        head_pct=("PCT", "smallest share of GPU time, 0 is off (default: 5)"),
-        head_max=("N", "most kernels, 0 is off (default: 8)"),
-    )
-    counters = "hardware counters, stage C; repeatable (default: those next to the Top-N)"
-    parser.add_argument("--counters", metavar="FILE", action="append", help=counters)
-    parser.add_argument("--json", action="store_true", help="print the artifact instead of the report")
-    parser.set_defaults(head_pct="5", head_max="8")
-
-
-def _configure_validate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="ARTIFACT", help="a profile_roofline.json")
-    parser.set_defaults(run=_validate)
-
-
-def _configure_peaks_list(parser: argparse.ArgumentParser) -> None:
-    _add(parser, _peaks_list, peaks=("FILE", _TABLE))
-    parser.add_argument("--json", action="store_true", help=_JSON)
-
-
-def _configure_peaks_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a product id, a device name or a gfx")
-    _add(parser, _peaks_show, peaks=("FILE", f"{_TABLE}, or measured ceilings"), peaks_device=("ID", _DEVICE))
-    parser.add_argument("--json", action="store_true", help=_JSON)
-
-
-def _configure_peaks_audit(parser: argparse.ArgumentParser) -> None:
-    _add(parser, _peaks_audit, peaks=("FILE", _TABLE))
-
-
-def _configure_counters(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    files = "output of rocprofv3, rocprof-compute or Nsight Compute, or of rocprofv3 --list-avail"
-    parser.add_argument("path", metavar="FILE", help=files)
-    _add(
-        parser,
-        run,
-        gfx=("GFX", "the architecture (default: from the files next to FILE)"),
-        rocm=("VERSION", "the version of ROCm (default: likewise)"),
-        skip=("N", "leave out the first N dispatches of each kernel (default: 0)"),
-    )
-    parser.set_defaults(skip="0")
-
-
-def _configure_counters_show(parser: argparse.ArgumentParser) -> None:
-    _configure_counters(parser, _counters_show)
-    parser.add_argument("--json", action="store_true", help=_JSON)
+_ANALYZE = {
+    "DIR|TOPN": "a directory with a Top-N (JSON or CSV), or the file",
+    "--env FILE": f"env_report.json (default: {_NEAR})",
+    "--config FILE": f"the model's config.json (default: {_NEAR})",
+    "--shapes FILE": "captured shapes, stage B (default: shapes.json next to the Top-N)",
+    "--peaks FILE": f"{_TABLE}, or ceilings that another tool measured",
+    "--peaks-device ID": _DEVICE,
+    "--targets FILE": "observed targets, from roofline ledger calibrate --out",
+    "--out DIR": "the folder to write to (default: that of the Top-N)",
+    "--head-pct PCT": "smallest share of GPU time, 0 is off (default: 5)",
+    "--head-max N": "most kernels, 0 is off (default: 8)",
+    "--counters FILE ...": "hardware counters, stage C; repeatable (default: those next to the Top-N)",
+    "--json": "print the artifact instead of the report",
+}
+_PEAKS_SHOW = {
+    "NAME": "a product id, a device name or a gfx",
+    "--peaks FILE": f"{_TABLE}, or measured ceilings",
+    "--peaks-device ID": _DEVICE,
+    "--json": _JSON,
+}
+_COUNTERS = {
+    "FILE": "output of rocprofv3, rocprof-compute or Nsight Compute, or of rocprofv3 --list-avail",
+    "--gfx GFX": "the architecture (default: from the files next to FILE)",
+    "--rocm VERSION": "the version of ROCm (default: likewise)",
+    "--skip N": "leave out the first N dispatches of each kernel (default: 0)",
+}
 
 
 def _configure_counters_check(parser: argparse.ArgumentParser) -> None:
-    _configure_counters(parser, _counters_check)
+    _arguments(_counters_check, _COUNTERS, skip="0")(parser)
     parser.add_argument("--bytes", metavar="N", required=True, help="bytes the copy moved, read and written together")
     parser.add_argument("--kernel", metavar="NAME", help="the copy's kernel, where the file has several")
 
 
 COMMANDS = (
-    Command("analyze", "turn a Top-N profile into profile_roofline.json and .md", _configure_analyze, "runs/today"),
+    Command(
+        "analyze",
+        "turn a Top-N profile into profile_roofline.json and .md",
+        _arguments(_analyze, _ANALYZE, head_pct="5", head_max="8"),
+        "runs/today",
+    ),
     Command(
         "validate",
         "check the arithmetic and the closed sets of an artifact",
-        _configure_validate,
+        _arguments(_validate, {"ARTIFACT": "a profile_roofline.json"}),
         "runs/today/profile_roofline.json",
         EXITS_OF_A_CHECK,
     ),
     Command("peaks", "show and check the hardware peaks"),
-    Command("peaks list", "print one line for each product", _configure_peaks_list),
-    Command("peaks show", "print the peaks of one device", _configure_peaks_show, "MI300X"),
+    Command(
+        "peaks list", "print one line for each product", _arguments(_peaks_list, {"--peaks FILE": _TABLE, "--json": _JSON})
+    ),
+    Command("peaks show", "print the peaks of one device", _arguments(_peaks_show, _PEAKS_SHOW), "MI300X"),
     Command(
         "peaks audit",
         "check every figure of the peak table",
-        _configure_peaks_audit,
+        _arguments(_peaks_audit, {"--peaks FILE": _TABLE}),
         exits=EXITS_OF_A_CHECK,
     ),
     Command("counters", "read hardware counters, and check whether they can be believed"),
     Command(
         "counters show",
         "print bytes by level, FLOPs and time of each kernel, the mean over its dispatches",
-        _configure_counters_show,
+        _arguments(_counters_show, {**_COUNTERS, "--json": _JSON}, skip="0"),
         "counter_collection.csv",
     ),
     Command(
@@ -470,5 +459,5 @@ COMMANDS = (
         EXITS_OF_A_CHECK,
     ),
     Command("skill", "find the skill"),
-    Command("skill path", "print the folder that holds SKILL.md", lambda parser: parser.set_defaults(run=_skill_path)),
+    Command("skill path", "print the folder that holds SKILL.md", _arguments(_skill_path, {})),
 )

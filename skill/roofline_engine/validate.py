@@ -7,7 +7,7 @@ it agrees within the digits it was printed with, since hand-written artifacts ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from .fields import CLOSED_SETS, JSON_TYPES, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, ByteModel, Entry
 from .ops import op_class
@@ -25,36 +25,23 @@ from .roofline import (
     throughput_gain_pct,
     time_saved_pct,
 )
-from .units import number, parse_dtype
+from .units import finite, parse_dtype
 from .work import Work
 
 _RELATIVE = 2e-3
-#: How each recomputed figure follows from the others.
+#: How each recomputed figure follows from the others, and which of them it needs.
 _DERIVATIONS = {
-    "achieved_bw_bytes_s": "bytes_est / time",
-    "hbm_util": "achieved / peak bandwidth",
-    "bytes_upper_bound": "peak bandwidth x time",
-    "achieved_flops": "flops_est / time",
-    "compute_util": "achieved / peak FLOP/s",
-    "arithmetic_intensity": "flops_est / bytes_est",
+    "achieved_bw_bytes_s": ("bytes_est / time", ("bytes_est",)),
+    "hbm_util": ("achieved / peak bandwidth", ("bytes_est",)),
+    "bytes_upper_bound": ("peak bandwidth x time", ("bytes_est",)),
+    "achieved_flops": ("flops_est / time", ("flops_est",)),
+    "compute_util": ("achieved / peak FLOP/s", ("flops_est",)),
+    "arithmetic_intensity": ("flops_est / bytes_est", ("bytes_est", "flops_est")),
 }
-_OF_BYTES = ("achieved_bw_bytes_s", "hbm_util", "bytes_upper_bound", "arithmetic_intensity")
-_OF_FLOPS = ("achieved_flops", "compute_util", "arithmetic_intensity")
 
 
-def _check_choice(problems: list[str], key: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value is not None and value not in allowed:
-        problems.append(f"{key} is {value!r}, expected one of {', '.join(allowed)}")
-
-
-def _as_number(value: object) -> float | None:
-    """Return a number of the artifact, or None."""
-    if isinstance(value, str):
-        return None
-    try:
-        return float(number(value, "value"))
-    except ValueError:
-        return None
+def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> list[str]:
+    return [] if value is None or value in allowed else [f"{key} is {value!r}, expected one of {', '.join(allowed)}"]
 
 
 def _agrees(shown: float, exact: float) -> bool:
@@ -68,8 +55,7 @@ class _EntryCheck:
 
     def __init__(self, entry: Mapping[str, object], peaks: Mapping[str, object]) -> None:
         self.entry, self.peaks = entry, peaks
-        self.problems: list[str] = []
-        bandwidth, ridge = _as_number(peaks.get("hbm_bw_bytes_s")), self.value("ridge_point")
+        bandwidth, ridge = finite(peaks.get("hbm_bw_bytes_s")), self.value("ridge_point")
         self.rates = self._listed_rates()
         # The compute peak is that of the entry's ridge point, else that of the peaks' table.
         rate = ridge * bandwidth if ridge is not None and bandwidth else next(iter(self.rates), None)
@@ -78,11 +64,8 @@ class _EntryCheck:
         shown = (self.value("roofline_pct_raw"), self.value("roofline_pct"))
         self.raw = next((raw for raw in (self.exact.roofline_pct_raw, *shown) if raw is not None), None)
 
-    def _refuse(self, line: str) -> None:
-        self.problems.append(line)
-
     def value(self, key: str) -> float | None:
-        return _as_number(self.entry.get(key))
+        return finite(self.entry.get(key))
 
     def _listed_rates(self) -> list[float]:
         """What the artifact's peaks list for the entry's dtype, matrix then vector."""
@@ -91,7 +74,7 @@ class _EntryCheck:
         except ValueError:
             return []
         tables = (self.peaks.get("flops"), self.peaks.get("vector"))
-        listed = (_as_number(table.get(row)) for table in tables if isinstance(table, Mapping))
+        listed = (finite(table.get(row)) for table in tables if isinstance(table, Mapping))
         return [rate for rate in listed if rate is not None]
 
     def _assess_again(self) -> Entry:
@@ -119,84 +102,81 @@ class _EntryCheck:
         lacks_bytes = self.value("bytes_est") is None
         return exact._replace(roofline_pct_raw=None, roofline_pct=None, hbm_util=None) if lacks_bytes else exact
 
-    def check(self) -> list[str]:
+    def check(self) -> Iterator[str]:
         for key, allowed in CLOSED_SETS.items():
             if key != "regime":  # the published artifacts describe the regime in words
-                _check_choice(self.problems, key, self.entry.get(key), allowed)
+                yield from _check_choice(key, self.entry.get(key), allowed)
         if self.entry.get("regime") is not None and str(self.entry["regime"]).split()[:1] not in (["decode"], ["prefill"]):
-            _check_choice(self.problems, "regime", self.entry["regime"], CLOSED_SETS["regime"])
+            yield from _check_choice("regime", self.entry["regime"], CLOSED_SETS["regime"])
         share = self.value("pct_gpu_time")
         if share is None or not 0 <= share <= 100.5:
-            self._refuse(f"pct_gpu_time is {self.entry.get('pct_gpu_time')!r}, expected a percentage")
-        self._check_types()
-        self._check_figures()
-        self._check_ratio()
-        self._check_bound()
-        self._check_speedup()
-        self._check_ranges()
-        self._check_byte_models()
-        self._check_verdict()
-        self._check_basis()
-        self._check_advice()
-        return self.problems
+            yield f"pct_gpu_time is {self.entry.get('pct_gpu_time')!r}, expected a percentage"
+        yield from self._check_types()
+        yield from self._check_figures()
+        yield from self._check_ratio()
+        yield from self._check_bound()
+        yield from self._check_speedup()
+        yield from self._check_ranges()
+        yield from self._check_byte_models()
+        yield from self._check_verdict()
+        yield from self._check_basis()
+        yield from self._check_advice()
 
-    def _check_types(self) -> None:
+    def _check_types(self) -> Iterator[str]:
         """A number that is written as text would pass every comparison that follows."""
         if not isinstance(self.entry.get("name"), str):
-            self._refuse("name is missing")
+            yield "name is missing"
         for key, kind in JSON_TYPES.items():
             value = self.entry.get(key)
-            if value is None:
-                continue
-            if kind == "number" and _as_number(value) is None:
-                self._refuse(f"{key} is {value!r:.40}, expected a number")
-            elif kind == "flag" and not isinstance(value, bool):
-                self._refuse(f"{key} is {value!r:.40}, expected true or false")
-            elif kind == "list" and not isinstance(value, list):
-                self._refuse(f"{key} is {value!r:.40}, expected a list")
+            expected = {"number": "a number", "flag": "true or false", "list": "a list"}.get(kind)
+            holds = finite(value) is not None if kind == "number" else isinstance(value, bool if kind == "flag" else list)
+            if value is not None and expected and not holds:
+                yield f"{key} is {value!r:.40}, expected {expected}"
 
-    def _compare(self, key: str, exact: float | None, how: str) -> None:
+    def _compare(self, key: str, exact: float | None, how: str) -> Iterator[str]:
         shown = self.value(key)
         if shown is not None and exact is not None and not _agrees(shown, exact):
-            self._refuse(f"{key} is {shown:g}, but {how} gives {exact:.6g}")
+            yield f"{key} is {shown:g}, but {how} gives {exact:.6g}"
 
-    def _check_figures(self) -> None:
+    def _check_figures(self) -> Iterator[str]:
         t_ms, launches, ridge = self.value("t_ms"), self.value("launches_per_unit"), self.value("ridge_point")
         if t_ms is not None and launches is not None:
-            self._compare("t_unit_ms", t_ms * launches, "t_ms x launches_per_unit")
-        lacks_bytes, lacks_flops = self.value("bytes_est") is None, self.value("flops_est") is None
-        for key, how in _DERIVATIONS.items():
-            if not ((lacks_bytes and key in _OF_BYTES) or (lacks_flops and key in _OF_FLOPS)):
-                self._compare(key, getattr(self.exact, key), how)
+            yield from self._compare("t_unit_ms", t_ms * launches, "t_ms x launches_per_unit")
+        for key, (how, needs) in _DERIVATIONS.items():
+            if all(self.value(need) is not None for need in needs):
+                yield from self._compare(key, getattr(self.exact, key), how)
         listed = [rate / self.roof.bandwidth for rate in self.rates] if self.roof.bandwidth else []
         if ridge is not None and listed and not any(_agrees(ridge, exact) for exact in listed):
-            self._refuse(f"ridge_point is {ridge:g}, but the peaks of {self.entry.get('dtype')} give {listed[0]:.6g}")
+            yield f"ridge_point is {ridge:g}, but the peaks of {self.entry.get('dtype')} give {listed[0]:.6g}"
         falsifiable, floor_s = self.entry.get("falsifiable"), (launches or 1) * DISPATCH_FLOOR_S
-        if isinstance(falsifiable, bool) and self.exact.bytes_est and self.roof.bandwidth and not lacks_flops:
+        if (
+            isinstance(falsifiable, bool)
+            and self.exact.bytes_est
+            and self.roof.bandwidth
+            and self.value("flops_est") is not None
+        ):
             roof_s = self.roof.time(self.exact.bytes_est, self.exact.flops_est or 0.0)
             if falsifiable is not (roof_s > floor_s) and abs(roof_s / floor_s - 1) > _RELATIVE:
-                self._refuse(
-                    f"falsifiable is {falsifiable}, but the roof time is {roof_s * 1e6:.3g} us of {floor_s * 1e6:g} us"
-                )
+                yield (f"falsifiable is {falsifiable}, but the roof time is {roof_s * 1e6:.3g} us of {floor_s * 1e6:g} us")
 
-    def _check_ratio(self) -> None:
+    def _check_ratio(self) -> Iterator[str]:
         intensity, ridge = self.value("arithmetic_intensity"), self.value("ridge_point")
         axis, shown = self.entry.get("roof_axis"), self.value("roofline_pct")
         if intensity is not None and ridge is not None:
             exact_axis = "compute" if intensity > ridge else "memory"
             if axis is not None and axis != exact_axis and abs(intensity - ridge) > _RELATIVE * ridge:
-                self._refuse(f"roof_axis is {axis}, but intensity {intensity:g} against ridge {ridge:g} is {exact_axis}")
-        self._compare("hard_limit_speedup", 1 / self.raw if self.raw else None, "1 / roofline_pct")
+                yield f"roof_axis is {axis}, but intensity {intensity:g} against ridge {ridge:g} is {exact_axis}"
+        yield from self._compare("hard_limit_speedup", 1 / self.raw if self.raw else None, "1 / roofline_pct")
         how = f"utilization on the {self.exact.roof_axis} axis"
-        self._compare("roofline_pct_raw", self.exact.roofline_pct_raw, how)
+        yield from self._compare("roofline_pct_raw", self.exact.roofline_pct_raw, how)
         if shown is not None and shown > 1:
-            self._refuse(f"roofline_pct is {shown:g}, expected a fraction of at most 1")
+            yield f"roofline_pct is {shown:g}, expected a fraction of at most 1"
         else:
-            self._compare("roofline_pct", self.exact.roofline_pct, how)
+            yield from self._compare("roofline_pct", self.exact.roofline_pct, how)
         if self.raw is not None and self.raw > 1 + _RELATIVE and not self.entry.get("suspect"):
-            self._refuse(f"the ratio {self.raw:.4g} is over 1 and suspect is not set")
+            yield f"the ratio {self.raw:.4g} is over 1 and suspect is not set"
 
-    def _check_bound(self) -> None:
+    def _check_bound(self) -> Iterator[str]:
         shown, exact = self.entry.get("bound_type"), self.exact.bound_type
         utilizations = [value for value in (self.exact.hbm_util, self.exact.compute_util) if value is not None]
         near = any(abs(value - LATENCY_THRESHOLD) < 5e-3 for value in utilizations)
@@ -204,25 +184,27 @@ class _EntryCheck:
         if unclear or near or shown in (None, exact) or exact == "unknown" or self.entry.get("suspect"):
             return
         if self.entry.get("unknown_reason") != "dispatch_bound":
-            self._refuse(f"bound_type is {shown}, but the utilizations give {exact}")
+            yield f"bound_type is {shown}, but the utilizations give {exact}"
 
-    def _check_speedup(self) -> None:
+    def _check_speedup(self) -> Iterator[str]:
         target, attainable = self.value("target_eff"), self.value("attainable_speedup")
         share, gain = self.value("pct_gpu_time"), self.value("expected_e2e_gain_pct")
         if attainable is not None and attainable < 1:
-            self._refuse(f"attainable_speedup is {attainable:g}, expected at least 1")
+            yield f"attainable_speedup is {attainable:g}, expected at least 1"
         if attainable is not None and target and self.raw and self.raw > 0:
             exact, capped = max(1.0, target / self.raw), self.exact.attainable_speedup
             if not _agrees(attainable, exact) and not (capped is not None and _agrees(attainable, capped)):
-                self._refuse(f"attainable_speedup is {attainable:g}, but target_eff / roofline_pct gives {exact:.4g}")
+                yield f"attainable_speedup is {attainable:g}, but target_eff / roofline_pct gives {exact:.4g}"
         if gain is not None and attainable and attainable >= 1 and share is not None:
             exact = time_saved_pct(share, attainable)
             # The speedup is printed rounded, so the gain may differ by what its last digit is worth.
             slack = share * 0.5 * 10.0 ** -min(len(repr(attainable).partition(".")[2]), 10) / attainable**2
             if not _agrees(gain, exact) and abs(gain - exact) > slack + 0.005:
                 how = f"pct_gpu_time x (1 - 1/attainable) gives {exact:.4g}{self._other_weight(gain, attainable)}"
-                self._refuse(f"expected_e2e_gain_pct is {gain:g}, but {how}")
-        self._compare("expected_throughput_gain_pct", throughput_gain_pct(gain) if gain is not None else None, "x/(1-x)")
+                yield f"expected_e2e_gain_pct is {gain:g}, but {how}"
+        yield from self._compare(
+            "expected_throughput_gain_pct", throughput_gain_pct(gain) if gain is not None else None, "x/(1-x)"
+        )
 
     def _other_weight(self, gain: float, attainable: float) -> str:
         """Name another share of the entry that the gain was weighted with, where one reproduces it."""
@@ -232,40 +214,40 @@ class _EntryCheck:
                 return f" ({key} gives the {gain:g})"
         return ""
 
-    def _check_ranges(self) -> None:
+    def _check_ranges(self) -> Iterator[str]:
         for key in ("roofline_pct", "attainable_speedup", "expected_e2e_gain_pct"):
             ends, figure = self.entry.get(key + "_range"), self.value(key)
             if ends is None or figure is None:
                 continue
-            numbers = [_as_number(item) for item in ends] if isinstance(ends, list) else []
+            numbers = [finite(item) for item in ends] if isinstance(ends, list) else []
             low, high = numbers if len(numbers) == 2 else (None, None)
             if key == "roofline_pct" and low is not None and high is not None:
-                self._check_one_class(low, high)
+                yield from self._check_one_class(low, high)
             if low is None or high is None or not low - _RELATIVE * abs(low) <= figure <= high + _RELATIVE * abs(high):
-                self._refuse(f"{key}_range is {ends!r:.60}, expected [low, high] around {figure:g}")
+                yield f"{key}_range is {ends!r:.60}, expected [low, high] around {figure:g}"
 
-    def _check_byte_models(self) -> None:
+    def _check_byte_models(self) -> Iterator[str]:
         models = self.entry.get("byte_models")
         models = [model for model in models if isinstance(model, Mapping)] if isinstance(models, list) else []
-        first = _as_number(models[0].get("bytes")) if models else None
+        first = finite(models[0].get("bytes")) if models else None
         nbytes, hbm_util = self.value("bytes_est"), self.exact.hbm_util
         if first is not None and nbytes is not None and not _agrees(first, nbytes):
-            self._refuse(f"byte_models begins with {first:g} bytes, but bytes_est is {nbytes:g}")
+            yield f"byte_models begins with {first:g} bytes, but bytes_est is {nbytes:g}"
         for model in models:
-            size = _as_number(model.get("bytes"))
+            size = finite(model.get("bytes"))
             share = size / nbytes * hbm_util if size is not None and nbytes and hbm_util is not None else None
             if share is not None and abs(share - 1) > _RELATIVE and model.get("feasible") not in (None, share <= 1):
-                self._refuse(f"byte model {model.get('model')} is {share:.3g} of the roof, feasible says otherwise")
+                yield f"byte model {model.get('model')} is {share:.3g} of the roof, feasible says otherwise"
 
-    def _check_one_class(self, low: float, high: float) -> None:
+    def _check_one_class(self, low: float, high: float) -> Iterator[str]:
         verdict, target = self.entry.get("headroom_class"), self.value("target_eff")
         if verdict in (None, "unknown") or not target or any(_is_near_band(end, target) for end in (low, high)):
             return
         ends = headroom(low, target), headroom(high, target)
         if ends[0] != ends[1]:
-            self._refuse(f"headroom_class is {verdict}, but the range runs from {ends[0]} to {ends[1]}, expected unknown")
+            yield f"headroom_class is {verdict}, but the range runs from {ends[0]} to {ends[1]}, expected unknown"
 
-    def _check_verdict(self) -> None:
+    def _check_verdict(self) -> Iterator[str]:
         target, t_ms = self.value("target_eff"), self.value("t_ms")
         verdict, reason = self.entry.get("headroom_class"), self.entry.get("unknown_reason")
         known = verdict not in (None, "unknown")
@@ -278,40 +260,40 @@ class _EntryCheck:
                 (reason is not None, f"next to unknown_reason {reason}"),
             ):
                 if wrong:
-                    self._refuse(f"headroom_class is {verdict} {why}, expected unknown")
+                    yield f"headroom_class is {verdict} {why}, expected unknown"
             exact = headroom(self.raw, target) if target and self.raw else verdict
             if exact != verdict and target and self.raw and not _is_near_band(self.raw, target):
-                self._refuse(f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {exact}")
+                yield f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {exact}"
         elif verdict == "unknown" and "unknown_reason" in self.entry and reason is None:
-            self._refuse("headroom_class is unknown without an unknown_reason")
+            yield "headroom_class is unknown without an unknown_reason"
         if self.entry.get("rankable", known) is not known:
-            self._refuse(f"rankable is {self.entry['rankable']} with headroom_class {verdict}")
+            yield f"rankable is {self.entry['rankable']} with headroom_class {verdict}"
         possible = self.raw is not None and SUSPECT_LOW <= self.raw <= 1 - _RELATIVE and (self.value("bytes_est") or 0) > 0
         if self.entry.get("suspect") and possible:
-            self._refuse(f"suspect, but {self.raw:.4g} of the roof is possible")
+            yield f"suspect, but {self.raw:.4g} of the roof is possible"
         if reason in NO_NUMBERS:
             for key in ("attainable_speedup", "expected_e2e_gain_pct"):
                 if self.value(key) is not None:
-                    self._refuse(f"{key} is {self.value(key):g} although {reason}, expected null")
+                    yield f"{key} is {self.value(key):g} although {reason}, expected null"
 
-    def _check_basis(self) -> None:
+    def _check_basis(self) -> Iterator[str]:
         stage, confidence, basis = (self.entry.get(key) for key in ("stage", "confidence", "measurement_basis"))
         allowed = {"A": ("low",), "B": ("low", "medium"), "C": ("low", "high")}.get(str(stage))
         if allowed and confidence not in (None, *allowed):
-            self._refuse(f"confidence is {confidence} at stage {stage}, expected {' or '.join(allowed)}")
+            yield f"confidence is {confidence} at stage {stage}, expected {' or '.join(allowed)}"
         if stage in ("A", "B") and basis not in (None, "model"):
-            self._refuse(f"measurement_basis is {basis} at stage {stage}, expected model")
+            yield f"measurement_basis is {basis} at stage {stage}, expected model"
         if stage == "C" and basis == "model":
-            self._refuse("measurement_basis is model at stage C, expected mixed or counters")
+            yield "measurement_basis is model at stage C, expected mixed or counters"
         low_everywhere = self.peaks.get("confidence") == "low" and not self.peaks.get("low_confidence_axes")
         if allowed and low_everywhere and confidence != "low":
-            self._refuse(f"confidence is {confidence} although the peaks are low")
+            yield f"confidence is {confidence} although the peaks are low"
         op, shown = self.entry.get("op"), self.entry.get("op_class")
         exact = op_class(op) if isinstance(op, str) else "unknown"
         if exact != "unknown" and shown not in (None, exact):
-            self._refuse(f"op_class is {shown}, but {op} is {exact}")
+            yield f"op_class is {shown}, but {op} is {exact}"
 
-    def _check_advice(self) -> None:
+    def _check_advice(self) -> Iterator[str]:
         verdict, bound, share = self.entry.get("headroom_class"), self.entry.get("bound_type"), self.value("pct_gpu_time")
         editable = self.entry.get("editable")
         if "route" in self.entry and isinstance(verdict, str) and isinstance(bound, str) and share is not None:
@@ -321,11 +303,11 @@ class _EntryCheck:
                 )
             )
             if self.entry["route"] != exact:
-                self._refuse(f"route is {self.entry['route']}, but class, bound and share give {exact}")
+                yield f"route is {self.entry['route']}, but class, bound and share give {exact}"
         if self.entry.get("byte_reduction_levers") and "unknown_reason" in self.entry and verdict != "saturated":
-            self._refuse("byte_reduction_levers on an entry that is not saturated")
+            yield "byte_reduction_levers on an entry that is not saturated"
         if self.entry.get("host_side_levers") and editable is not False:
-            self._refuse("host_side_levers on an entry that is editable")
+            yield "host_side_levers on an entry that is editable"
 
 
 def _is_near_band(raw: float, target: float) -> bool:
@@ -350,8 +332,7 @@ def validate(document: object) -> list[str]:
     if not isinstance(peaks, Mapping):
         problems.append("peaks is not an object")
         peaks = {}
-    _check_peaks(problems, peaks)
-    _check_choice(problems, "stage", document.get("stage"), STAGES)
+    problems += [*_check_peaks(peaks), *_check_choice("stage", document.get("stage"), STAGES)]
     entries = document.get("entries")
     if not isinstance(entries, list):
         return [*problems, "entries is not a list"]
@@ -371,35 +352,30 @@ def validate(document: object) -> list[str]:
     return problems + _check_selection(document, entries)
 
 
-def _check_peaks(problems: list[str], peaks: Mapping[str, object]) -> None:
-    for key, value in peaks.items():
-        if key in ("hbm_bw_bytes_s", "l2_bytes", "mall_bytes"):
-            _check_rate(problems, f"peaks.{key}", value)
-        elif key in ("flops", "vector"):
-            if not isinstance(value, Mapping):
-                problems.append(f"peaks.{key} is {value!r:.40}, expected an object of dtypes")
-            else:
-                for dtype, rate in value.items():
-                    _check_rate(problems, f"peaks.{key}.{dtype}", rate)
-    _check_choice(problems, "peaks.source", peaks.get("source"), PEAK_SOURCES)
-    _check_choice(problems, "peaks.confidence", peaks.get("confidence"), PEAK_CONFIDENCES)
-
-
-def _check_rate(problems: list[str], key: str, value: object) -> None:
-    rate = _as_number(value)
-    if value is not None and (rate is None or rate <= 0):
-        problems.append(f"{key} is {value!r:.40}, expected a number above 0 or null")
+def _check_peaks(peaks: Mapping[str, object]) -> Iterator[str]:
+    rates = {f"peaks.{key}": peaks.get(key) for key in ("hbm_bw_bytes_s", "l2_bytes", "mall_bytes")}
+    for key in ("flops", "vector"):
+        table = peaks.get(key, {})
+        if isinstance(table, Mapping):
+            rates.update({f"peaks.{key}.{dtype}": rate for dtype, rate in table.items()})
+        else:
+            yield f"peaks.{key} is {table!r:.40}, expected an object of dtypes"
+    for key, value in rates.items():
+        if value is not None and (finite(value) or 0.0) <= 0:
+            yield f"{key} is {value!r:.40}, expected a number above 0 or null"
+    yield from _check_choice("peaks.source", peaks.get("source"), PEAK_SOURCES)
+    yield from _check_choice("peaks.confidence", peaks.get("confidence"), PEAK_CONFIDENCES)
 
 
 def _check_selection(document: Mapping[str, object], entries: list[Mapping[str, object]]) -> list[str]:
     """Report entries under the head, and unmodeled ones that ``degraded`` does not explain."""
     problems = []
-    head, degraded = _as_number(document.get("head_pct")), document.get("degraded")
+    head, degraded = finite(document.get("head_pct")), document.get("degraded")
     explained = None
     if isinstance(degraded, list):
         explained = {item["name"] for item in degraded if isinstance(item, Mapping) and isinstance(item.get("name"), str)}
     for index, entry in enumerate(entries, 1):
-        share, name = _as_number(entry.get("pct_gpu_time")), entry.get("name")
+        share, name = finite(entry.get("pct_gpu_time")), entry.get("name")
         if head is not None and share is not None and share < head:
             problems.append(f"entry {index}: {share:g} % is under the head of {head:g} %, expected to be absent")
         unexplained = explained is not None and not (isinstance(name, str) and name in explained)
@@ -423,22 +399,22 @@ def _check_ranking(key: str, listed: object, entries: list[Mapping[str, object]]
         best_last.setdefault(str(entry.get(label)), []).append(entry)
     order = [best_last[str(item)].pop() for item in listed]
     if key == "ranking_by_pct":
-        values = [_as_number(entry.get("pct_gpu_time")) or 0.0 for entry in order]
+        values = [finite(entry.get("pct_gpu_time")) or 0.0 for entry in order]
         return [] if values == sorted(values, reverse=True) else [f"{key} is not in the order of pct_gpu_time"]
     if not all("rankable" in entry for entry in order):
         return []  # an artifact from before rankable was a field
     rankable = [bool(entry["rankable"]) for entry in order]
     if rankable != sorted(rankable, reverse=True):
         return [f"{key} puts an entry that is not rankable before one that is"]
-    gains = [_as_number(entry.get("expected_e2e_gain_pct")) or 0.0 for entry in order if entry["rankable"]]
-    shares = [_as_number(entry.get("pct_gpu_time")) or 0.0 for entry in order if not entry["rankable"]]
+    gains = [finite(entry.get("expected_e2e_gain_pct")) or 0.0 for entry in order if entry["rankable"]]
+    shares = [finite(entry.get("pct_gpu_time")) or 0.0 for entry in order if not entry["rankable"]]
     if gains != sorted(gains, reverse=True) or shares != sorted(shares, reverse=True):
         return [f"{key} is not in the order of gain, then of pct_gpu_time"]
     return []
 
 
 def _standing(key: str, entry: Mapping[str, object]) -> tuple[bool, float]:
-    share = _as_number(entry.get("pct_gpu_time")) or 0.0
+    share = finite(entry.get("pct_gpu_time")) or 0.0
     if key == "ranking_by_pct" or not entry.get("rankable"):
         return key != "ranking_by_pct", -share
-    return False, -(_as_number(entry.get("expected_e2e_gain_pct")) or 0.0)
+    return False, -(finite(entry.get("expected_e2e_gain_pct")) or 0.0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 from typing import NamedTuple, TypeVar
 
 from roofline_engine.fields import ByteModel, Note, join_notes, note
@@ -80,19 +81,15 @@ def strided(start: int, width: int, dims: Iterable[tuple[int, int]]) -> tuple[Vi
         if size < 0:
             size = -size
             start -= (size - 1) * stride
+        inner, step = outer[-1] if outer else (0, 1)
+        ratio, rest = divmod(stride, step)
         if not outer and stride <= run:
             run += (size - 1) * stride
-            span = run
-            continue
-        if outer:
-            inner, step = outer[-1]
-            ratio, rest = divmod(stride, step)
-            if not rest and ratio <= inner:
-                outer[-1] = ((size - 1) * ratio + inner, step)
-                span += (size - 1) * stride
-                continue
-        is_plain = is_plain and stride >= span
-        outer.append((size, stride))
+        elif not rest and ratio <= inner:
+            outer[-1] = ((size - 1) * ratio + inner, step)
+        else:
+            is_plain = is_plain and stride >= span
+            outer.append((size, stride))
         span += (size - 1) * stride
     view = Strided(start, run, tuple(outer))
     runs = view.count_runs()
@@ -106,14 +103,7 @@ def strided(start: int, width: int, dims: Iterable[tuple[int, int]]) -> tuple[Vi
 
 
 def _offsets(dims: Sequence[tuple[int, int]]) -> Iterator[int]:
-    if not dims:
-        yield 0
-        return
-    (size, stride), rest = dims[-1], dims[:-1]
-    inside = list(_offsets(rest))
-    for at in range(0, size * stride, stride):
-        for offset in inside:
-            yield at + offset
+    return map(sum, product(*(range(0, size * stride, stride) for size, stride in reversed(dims))))
 
 
 def _join(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -224,6 +214,13 @@ class OpTrace(NamedTuple):
     launches: int = 1
     notes: tuple[Note, ...] = ()
     is_kernel: bool = False  # a kernel that the test's author wrote, not an operation of a framework
+
+    def own_bytes(self) -> float:
+        """Return the bytes that the operation moves by itself."""
+        return self.work.bytes if self.work is not None else distinct(self.reads, self.writes, self.either)
+
+    def own_flops(self) -> float:
+        return self.work.flops if self.work is not None else self.flops or 0.0
 
 
 class CapturedWork(NamedTuple):
@@ -390,11 +387,6 @@ def resize(work: Work, trace: OpTrace, flops: float | None = None) -> Work:
     return work._replace(candidates=(model._replace(bytes=nbytes, flops=model.flops if flops is None else flops),))
 
 
-def _own_bytes(trace: OpTrace) -> float:
-    """Return the bytes that one operation moves by itself."""
-    return trace.work.bytes if trace.work is not None else distinct(trace.reads, trace.writes, trace.either)
-
-
 def _unused_results(traces: Sequence[OpTrace], allocations: frozenset[int]) -> frozenset[int]:
     """Return what a call without results allocated and did not read: a benchmark need not return its kernel's result."""
     unused: set[int] = set()
@@ -420,15 +412,12 @@ def _work_of_one(trace: OpTrace, nbytes: float, survivors: frozenset[int]) -> Wo
 def _work_of_several(
     traces: Sequence[OpTrace], nbytes: float, allocations: Collection[int], survivors: Collection[int]
 ) -> tuple[Work, list[Note]]:
-    units: dict[str, dict[Dtype, float]] = {"matrix": {}, "vector": {}}  # FLOPs by dtype
+    units: dict[str, dict[Dtype, float]] = {"matrix": defaultdict(float), "vector": defaultdict(float)}  # FLOPs by dtype
     for trace in traces:
         if trace.work is not None:
-            engine, dtype, flops = trace.work.engine, trace.work.dtype, trace.work.flops
+            units[trace.work.engine][trace.work.dtype] += trace.work.flops
         elif trace.flops:  # as for declared totals: they may run on the matrix units
-            engine, dtype, flops = "matrix", _dtype(trace.dtype), trace.flops
-        else:
-            continue
-        units[engine][dtype] = units[engine].get(dtype, 0.0) + flops
+            units["matrix"][_dtype(trace.dtype)] += trace.flops
     matrix, vector = (sum(by_dtype.values()) for by_dtype in units.values())
     if matrix >= vector and units["matrix"]:
         engine, other, left_out = "matrix", "vector", vector
@@ -442,8 +431,8 @@ def _work_of_several(
     if len(by_dtype) > 1:
         rest = ", ".join(sorted(one.name for one in by_dtype if one != dtype))
         remarks.append(note(f"FLOPs in {rest} counted as {dtype.name}, which most are in"))
-    separate, flops = sum(_own_bytes(trace) for trace in traces), sum(by_dtype.values())
-    main = _main(traces, engine, nbytes, separate, allocations, survivors)
+    separate, flops = sum(trace.own_bytes() for trace in traces), sum(by_dtype.values())
+    main = _main_work(traces, engine, nbytes, separate, allocations, survivors)
     candidates = (ByteModel(FUSED, nbytes, flops), ByteModel(OP_BY_OP, separate, flops, in_range=False))
     summary = note(f"{len(traces)} operations as one: {_count_names(traces)}; {quantity(separate, 'B')} one by one")
     if main is None:
@@ -451,7 +440,7 @@ def _work_of_several(
     return Work(main.op, main.op_class, candidates, engine, dtype, main.weight_dtype, (summary,)), remarks
 
 
-def _main(
+def _main_work(
     traces: Sequence[OpTrace],
     engine: str,
     nbytes: float,
@@ -464,28 +453,25 @@ def _main(
     On the matrix units: nearly all FLOPs, and most of the bytes of the whole touched by it, so that an epilogue does not hide
     a GEMM and a GEMM does not hide what streams around it. On the vector units: nearly all bytes of the ops one by one.
     """
-    flops = sum(trace.work.flops if trace.work is not None else trace.flops or 0.0 for trace in traces)
+    flops = sum(trace.own_flops() for trace in traces)
     for op in _unique(trace.work.op for trace in traces if trace.work is not None and trace.work.engine == engine):
         same = [trace for trace in traces if trace.work is not None and trace.work.op == op]
-        works = [trace.work for trace in same if trace.work is not None]
         if engine == "vector":
-            nearly_all = sum(work.bytes for work in works) >= NEARLY_ALL * separate
+            nearly_all = sum(trace.own_bytes() for trace in same) >= NEARLY_ALL * separate
         else:
-            nearly_all = sum(work.flops for work in works) >= NEARLY_ALL * flops
+            nearly_all = sum(trace.own_flops() for trace in same) >= NEARLY_ALL * flops
             nearly_all = nearly_all and traffic(same, allocations, survivors) >= MOST * nbytes
         if nearly_all:
-            return max(works, key=lambda work: work.bytes)
+            return max(same, key=OpTrace.own_bytes).work
     return None
 
 
 def _count_names(traces: Iterable[OpTrace]) -> str:
     """Return how often each name occurs, the first six names alone."""
-    counts: dict[str, int] = {}
-    for trace in traces:
-        counts[trace.name] = counts.get(trace.name, 0) + 1
+    counts = Counter(trace.name for trace in traces)
     shown = list(counts.items())[:6]
-    rest = sum(counts.values()) - sum(count for _, count in shown)
-    return ", ".join(f"{count} {name}" for name, count in [*shown, *([("more", rest)] if rest else [])])
+    rest = counts.total() - sum(number for _, number in shown)
+    return ", ".join(f"{number} {name}" for name, number in [*shown, *([("more", rest)] if rest else [])])
 
 
 def _unique(items: Iterable[T]) -> tuple[T, ...]:
@@ -519,11 +505,10 @@ def under_test(name: str, traces: Sequence[OpTrace], problem: str = "") -> Captu
     named = classify(name.removeprefix("test_")).op
     main = {op for op in ops if op == named or (op[:5] == named[:5] == "attn_")} or ops - set(_AUXILIARY)
     if len(main) != 1:
-        what = f"{', '.join(sorted(main))} ran" if main else "only elementwise operations and copies ran"
-        return CapturedWork(
-            "torch", reason=f"{what} in the test's own call: which is under test is unknown", operations=len(traces)
-        )
+        what = ", ".join(sorted(main)) or "only elementwise operations and copies"
+        reason = f"{what} ran in the test's own call: which is under test is unknown"
+        return CapturedWork("torch", reason=reason, operations=len(traces))
     alike = [trace for trace in traces if trace.work is not None and trace.work.op in main]
-    largest = max(alike, key=lambda trace: (trace.work.bytes, trace.work.flops) if trace.work else (0.0, 0.0))
+    largest = max(alike, key=lambda trace: (trace.own_bytes(), trace.own_flops()))
     remark = note(f"the largest {largest.name} of the {len(traces)} operations of the test's own call")
     return total("torch", [largest], notes=[remark])._replace(certain=False, operations=len(traces))

@@ -6,7 +6,7 @@ import gc
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -30,6 +30,13 @@ _MATRIX_ENDS = ("mma", "mma_v2", "mma_scaled", "mfma", "mfma_scaled", "wmma", "w
 _INDEX = ("int32", "int64", "uint32", "uint64")
 #: Proton's keys (triton/profiler/metric.py): FLOPs by the width of their operands, and ``flops`` without a width.
 _WIDTHS = {8: "fp8", 16: "fp16", 32: "fp32", 64: "fp64"}
+#: What is replaced: module, class and method, with the method of ``_Watch`` in its place.
+_HOOKS = (
+    ("triton.compiler.compiler", "CompiledKernel", "launch_metadata", "launch"),
+    ("triton.runtime.autotuner", "Autotuner", "_bench", "benchmark"),
+    ("triton.runtime.interpreter", "InterpretedFunction", "rewrite", "rewrite"),
+    ("triton.runtime.interpreter", "GridExecutor", "__call__", "interpret"),
+)
 
 
 @contextmanager
@@ -47,10 +54,10 @@ def watch_launches(
     watch = _Watch(region, traces, is_active)
     before = loaded("triton")
     with ExitStack() as stack:
-        for module, owner, name, wrapper in watch.wrappers():
+        for module, owner, name, wrapper in _HOOKS:
             kind = getattr(loaded(module), owner, None)
             if kind is not None:
-                stack.enter_context(replaced(kind, name, wrapper))
+                stack.enter_context(replaced(kind, name, getattr(watch, wrapper)))
         yield
     if watch.kernels:
         gc.collect()  # functions of the interpreter that refer to themselves keep the arguments as if they outlived the call
@@ -60,13 +67,10 @@ def watch_launches(
 
 def _has_kernels() -> bool:
     """Return whether the user has kernels; torch imports Triton for itself, with its own kernels."""
-    kinds = [
-        getattr(loaded(f"triton.runtime.{module}"), name, None)
-        for module, name in (("jit", "JITFunction"), ("interpreter", "InterpretedFunction"))
-    ]
-    known = tuple(kind for kind in kinds if kind is not None)
-    return bool(known) and any(
-        issubclass(type(thing), known) and not thing.fn.__module__.startswith(("triton.", "torch."))
+    jit, interpreter = loaded("triton.runtime.jit"), loaded("triton.runtime.interpreter")
+    kinds = (getattr(jit, "JITFunction", ()), getattr(interpreter, "InterpretedFunction", ()))
+    return any(kinds) and any(
+        issubclass(type(thing), kinds) and not thing.fn.__module__.startswith(("triton.", "torch."))
         for thing in gc.get_objects()
     )
 
@@ -77,7 +81,7 @@ def missing_hooks() -> str:
         return ""
     missing = [
         f"{module}.{owner}.{name}"
-        for module, owner, name, _ in _Watch(lambda _: Region(0, None, 0.0, 0.0), [], bool).wrappers()
+        for module, owner, name, _ in _HOOKS
         if loaded(module) is not None and not callable(getattr(getattr(loaded(module), owner, None), name, None))
     ]
     version = getattr(loaded("triton"), "__version__", "of unknown version")
@@ -100,16 +104,6 @@ class _Watch:
         self.region, self.traces, self.is_active = region, traces, is_active
         self.paused = False
         self.kernels: dict[int, Any] = {}
-
-    def wrappers(self) -> tuple[tuple[str, str, str, Callable[..., Any]], ...]:
-        """Return what is replaced: module, class, method and wrapper."""
-        interpreter = "triton.runtime.interpreter"
-        return (
-            ("triton.compiler.compiler", "CompiledKernel", "launch_metadata", self.launch),
-            ("triton.runtime.autotuner", "Autotuner", "_bench", self.benchmark),
-            (interpreter, "InterpretedFunction", "rewrite", self.rewrite),
-            (interpreter, "GridExecutor", "__call__", self.interpret),
-        )
 
     def launch(self, original: Callable[..., Any], kernel: Any, grid: Any, stream: Any, *args: Any) -> Any:
         result = original(kernel, grid, stream, *args)
@@ -174,13 +168,11 @@ class _Watch:
         notes, metadata = list(given), _Metadata()
         if launch.launch_metadata is not None:
             with self.unrecorded():
-                metadata, problem = _read_metadata(launch._replace(grid=grid), [tensor.dtype for _, tensor in tensors])
-            notes += [note(problem)] if problem else []
-        multiplies = uses_dot(launch.fn, launch.arguments.values())
+                metadata = _read_metadata(launch._replace(grid=grid), [tensor.dtype for _, tensor in tensors])
+            notes += [note(text) for text in (metadata.error, metadata.doubt) if text]
+        multiplies = uses_dot([launch.fn, *launch.arguments.values()])
         flops, dtype = metadata.flops, metadata.dtype
-        if metadata.doubt:
-            notes.append(note(metadata.doubt))
-        elif flops is None:
+        if flops is None and not metadata.doubt:
             flops = None if multiplies else 0.0
             notes.append(DOT if multiplies else NO_DOT)
         regions = [self.region(tensor) for _, tensor in tensors]
@@ -235,10 +227,11 @@ class _Metadata(NamedTuple):
     flops: float | None = None
     dtype: Dtype | None = None
     doubt: str = ""  # why its FLOPs cannot be used
+    error: str = ""
 
 
-def _read_metadata(launch: _Launch, dtypes: list[Any]) -> tuple[_Metadata, str]:
-    """Call the author's ``launch_metadata``; return what it gave, and its error."""
+def _read_metadata(launch: _Launch, dtypes: list[Any]) -> _Metadata:
+    """Call the author's ``launch_metadata``."""
     assert launch.launch_metadata is not None
     try:
         given = dict(launch.launch_metadata(launch.grid, launch.options, dict(launch.arguments)) or {})
@@ -246,22 +239,22 @@ def _read_metadata(launch: _Launch, dtypes: list[Any]) -> tuple[_Metadata, str]:
         by_width = {width: _amount(given.get(f"flops{width}")) for width in _WIDTHS}
         plain = _amount(given.get("flops"))
     except Exception as error:  # it is the author's code, and expects more than an interpreter has
-        return _Metadata(), f"launch_metadata: {type(error).__name__}: {error}"
+        return _Metadata(error=f"launch_metadata: {type(error).__name__}: {error}")
     name = given.get("name")
     metadata = _Metadata(name if isinstance(name, str) else "", nbytes)
     widths = {width: amount for width, amount in by_width.items() if amount}
     if len(widths) > 1 or (widths and plain):
         doubt = f"FLOPs of several widths ({', '.join(f'flops{width}' for width in widths)})"
-        return metadata._replace(doubt=doubt), ""
+        return metadata._replace(doubt=doubt)
     for width, amount in widths.items():
-        return metadata._replace(flops=amount, dtype=_dtype_of_width(width, dtypes)), ""
+        return metadata._replace(flops=amount, dtype=_dtype_of_width(width, dtypes))
     if plain:
         peaked = {dtype for dtype in map(_known_dtype, dtypes) if dtype is not None and dtype.peak}
         if len(peaked) != 1:
-            return metadata._replace(doubt="flops without a width, and arguments of several types"), ""
-        return metadata._replace(flops=plain, dtype=peaked.pop()), ""
+            return metadata._replace(doubt="flops without a width, and arguments of several types")
+        return metadata._replace(flops=plain, dtype=peaked.pop())
     is_zero = plain == 0 or any(amount == 0 for amount in by_width.values())
-    return metadata._replace(flops=0.0 if is_zero else None), ""
+    return metadata._replace(flops=0.0 if is_zero else None)
 
 
 def _amount(value: Any) -> float | None:
@@ -289,12 +282,12 @@ def _known_dtype(dtype: Any) -> Dtype | None:
         return None
 
 
-def uses_dot(fn: Any, arguments: Iterable[Any] = ()) -> bool:
-    """Return whether a kernel, a device function that it calls, or one that it is given, multiplies matrices.
+def uses_dot(given: list[Any]) -> bool:
+    """Return whether a kernel, an argument of it, or a device function that they call, multiplies matrices.
 
     This is read off the names in its code, so a function that is never reached counts.
     """
-    waiting, visited = [fn, *arguments], set()
+    waiting, visited = given, set()
     while waiting:
         code, scope = _code_of(waiting.pop())
         if code is None or code in visited:

@@ -16,7 +16,7 @@ from support.project import Project  # noqa: E402
 
 pytest_plugins = ["pytester"]
 for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
-    os.environ.pop(name, None)  # the runs inside of a test are of no worker
+    os.environ.pop(name, None)  # runs inside a test belong to no worker
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def ceilings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """Where runs keep what they measure of this machine's CPU: once for all of them and all workers, since it takes seconds."""
+    """The folder of this machine's measured ceilings; all runs and workers share it, because a measurement takes seconds."""
     folder = tmp_path_factory.getbasetemp()
     return (folder.parent if hasattr(request.config, "workerinput") else folder) / "ceilings"
 
 
 @pytest.fixture
 def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleKeeper]:
-    """Set up before pytester and torn down after it, because pytester's end drops what was imported since its start."""
+    """Keep modules imported. Set up before pytester, which at its end drops the modules imported since its start."""
     keeper = ModuleKeeper(tmp_path_factory.getbasetemp())
     yield keeper
     keeper.restore()

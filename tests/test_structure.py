@@ -50,7 +50,7 @@ class Import(NamedTuple):
 
 
 def read_modules() -> dict[str, Path]:
-    """The modules of both packages by dotted name."""
+    """Return the paths of the modules of both packages by dotted name."""
     modules = {}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
@@ -64,7 +64,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 
 
 def resolve(importer: str, node: ast.AST) -> Iterator[str]:
-    """The modules of ours that an import statement names."""
+    """Yield our modules that an import statement names."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if alias.name in MODULES)
     elif isinstance(node, ast.ImportFrom):
@@ -92,7 +92,7 @@ IMPORTS = [
 
 
 def find_circles() -> list[list[str]]:
-    """Groups of modules that import each other, directly or through others (Tarjan's strongly connected components)."""
+    """Return the groups of modules that import each other, directly or through others (Tarjan's algorithm)."""
     targets: dict[str, set[str]] = {name: set() for name in MODULES}
     for edge in IMPORTS:
         targets[edge.importer].add(edge.imported)
@@ -123,7 +123,7 @@ def find_circles() -> list[list[str]]:
 
 
 def layer_of(module: str) -> int | None:
-    """The layer of a module of pytest_roofline, 0 for the top; None where no entry names it."""
+    """Return the layer of a module of pytest_roofline, 0 for the top; None if LAYERS has no entry for it."""
     package, *parts = module.split(".")
     if package != "pytest_roofline":
         return None
@@ -136,7 +136,7 @@ def layer_of(module: str) -> int | None:
 
 
 def find_searches(name: str) -> Iterator[str]:
-    """Places that search in a human-readable text: ``x in row.notes``, ``message.startswith(...)``."""
+    """Yield the places that search in a human-readable text: ``x in row.notes``, ``message.startswith(...)``."""
     for node in ast.walk(TREES[name]):
         searched: list[ast.expr] = []
         if isinstance(node, ast.Compare):
@@ -155,7 +155,7 @@ def find_searches(name: str) -> Iterator[str]:
 
 
 def texts() -> Iterator[Path]:
-    """The Python and Markdown files of the repository."""
+    """Yield the Python and Markdown files of the repository."""
     listed = subprocess.run(["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("needs a git checkout")

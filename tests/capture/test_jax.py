@@ -1,4 +1,4 @@
-"""The work of calls of JAX: FLOPs and compulsory bytes derived by hand, and what stays unknown with its reason."""
+"""The captured work of JAX calls: FLOPs and compulsory bytes derived by hand, and the reason where work is unknown."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_array_that_is_given_twice_is_read_once() -> None:
     assert known(capture(lambda a, b: a @ b, (x, x))) == ("gemm", 2 * 16384.0, 2.0 * 64**3)
 
 
-def test_numpy_arrays_and_what_is_no_array_are_taken_as_they_are() -> None:
+def test_numpy_arrays_and_plain_values_are_accepted() -> None:
     numpy = pytest.importorskip("numpy")
     x = numpy.ones((64, 128), numpy.float32)
     assert known(capture(jnp.add, (x, x + 1))) == ("elementwise", 3 * 32768.0, 8192.0)
@@ -129,16 +129,14 @@ def test_an_operation(fn: Function, shapes: list[tuple[int, ...]], expected: tup
         (lambda a, b: jnp.dot(a, b, precision="highest"), "float32", "fp32"),
     ],
 )
-def test_a_product_runs_at_the_rate_of_its_operands_or_of_what_it_was_asked_for(
-    fn: Function, dtype: str, expected: str
-) -> None:
+def test_a_product_runs_at_the_rate_of_its_operands_or_precision(fn: Function, dtype: str, expected: str) -> None:
     found = capture(fn, (ones(64, 128, dtype=dtype), ones(128, 256, dtype=dtype)))
     assert found.work is not None
     assert (found.work.dtype.name, found.work.flops) == (expected, 4194304.0)
 
 
 def test_a_chain_reads_its_arguments_and_writes_its_result() -> None:
-    """Twenty layers: 20 weights of 1 MiB and the input read, one result written; what is between stays inside."""
+    """Twenty layers: 20 weights of 1 MiB and the input read, one result written; intermediate results stay inside."""
     weights = [SQUARE + at for at in range(20)]
     found = capture(lambda x, weights: functools.reduce(lambda y, w: jnp.tanh(y @ w), weights, x), (ones(512, 512), weights))
     assert known(found) == ("gemm", 22 * 2.0**20, 20 * 2.0 * 512**3)
@@ -172,7 +170,7 @@ def test_what_a_scan_stacks_is_written_once() -> None:
     assert known(found)[1:] == (2 * 32768.0 + 512, 2 * 8192.0)
 
 
-def test_a_part_of_an_operand_is_what_is_read() -> None:
+def test_a_slice_reads_only_its_part() -> None:
     """8 rows of 512 read, scaled and written, of a table of 512; a gather reads its 8 indices of 4 B too."""
     assert known(capture(lambda t: t[:8] * 2, (SQUARE,)))[1:] == (2 * 16384.0, 4096.0)
     assert known(capture(lambda t, i: t[i], (SQUARE, jnp.arange(8))))[1:] == (2 * 16384.0 + 32, 0.0)
@@ -204,7 +202,7 @@ ROW = 2048.0
         (lambda a: (SQUARE, a + 1), (ones(512, 512),), 2 * 2.0**20, 2.0**18),
     ],
 )  # fmt: skip
-def test_what_is_used_of_an_operand_counts_once(fn: Function, args: tuple[Any, ...], nbytes: float, flops: float) -> None:
+def test_repeated_reads_of_an_operand_count_once(fn: Function, args: tuple[Any, ...], nbytes: float, flops: float) -> None:
     assert known(capture(fn, args))[1:] == (nbytes, flops)
 
 
@@ -223,7 +221,7 @@ def test_a_function_of_the_call_that_takes_the_memory_of_its_argument_bounds_it(
     assert any("donated" in note.text for note in found.notes)
 
 
-def test_what_depends_on_constants_alone_is_no_work_unless_it_is_seen_to_run() -> None:
+def test_constant_results_have_no_work() -> None:
     """exp of a constant is computed when the function is compiled; a product of constants is not (and XLA counts it)."""
     x = SQUARE + 1
     found = capture(jax.jit(lambda x: x + jnp.exp(SQUARE)), (x,))
@@ -259,7 +257,7 @@ def test_a_cached_result_is_no_work_and_a_cache_holds_no_traces() -> None:
     assert known(capture(lambda: cached() + 1))[2] == 2.0**18  # what is in the cache is read
 
 
-def test_what_is_not_used_costs_nothing() -> None:
+def test_unused_results_have_no_work() -> None:
     def dead(a: Any, b: Any) -> Any:
         _ = a @ b
         return a + 1
@@ -298,19 +296,19 @@ def test_integers_have_no_flops() -> None:
         (lambda a: None, "no operation was recorded"),
     ],
 )
-def test_what_is_not_known_has_a_reason(fn: Function, reason: str) -> None:
+def test_unknown_work_has_a_reason(fn: Function, reason: str) -> None:
     found = capture(fn, (ones(64, 64),))
     assert found.work is None
     assert found.reason.startswith(reason)
 
 
-def test_what_xla_computes_beforehand_is_no_work_of_the_call() -> None:
+def test_constants_folded_by_xla_are_not_work_of_the_call() -> None:
     found = capture(jax.jit(lambda: jnp.exp(SQUARE) + 1))
     assert found.work is None
     assert "constants at compile time" in found.reason
 
 
-def test_nothing_runs_and_what_the_function_changes_is_put_back() -> None:
+def test_tracing_runs_nothing_and_restores_state() -> None:
     state: dict[str, Any] = {"x": SQUARE, "deep": {"n": []}}
     count = 0
 
@@ -338,7 +336,7 @@ def test_nothing_runs_and_what_the_function_changes_is_put_back() -> None:
     assert "block_until_ready" not in vars(jax.core.Tracer)
 
 
-def test_a_pallas_kernel_is_what_its_author_estimates() -> None:
+def test_a_pallas_kernel_uses_its_cost_estimate() -> None:
     pallas = pytest.importorskip("jax.experimental.pallas")
 
     def kernel(x_ref: Any, out_ref: Any) -> None:

@@ -1,4 +1,4 @@
-"""The work of calls of numpy: bytes and FLOPs derived by hand, the user's arrays untouched, and what stays unknown."""
+"""The captured work of numpy calls: derived bytes and FLOPs, unchanged user arrays, and the reason where work is unknown."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_matrix_product_however_it_is_written(fn: Function) -> None:
     np.testing.assert_array_equal(value, np.full((64, 256), 128.0))
 
 
-def test_arrays_of_a_closure_a_partial_a_module_and_an_object_are_seen() -> None:
+def test_arrays_in_closures_partials_modules_and_objects_are_seen() -> None:
     a, b = A.copy(), B.copy()
 
     class Layer:
@@ -150,7 +150,7 @@ ROW = 512.0
         (lambda a: np.broadcast_to(a[0], (64, 128)).sum(), ROW, COUNT),
     ],
 )  # fmt: skip
-def test_elements_that_are_used_count_once_and_no_others(fn: Function, nbytes: float, flops: float | None) -> None:
+def test_only_used_elements_count_and_only_once(fn: Function, nbytes: float, flops: float | None) -> None:
     _, found = capture(fn, (A.copy(),))
     assert found.work is not None, found.reason
     assert found.work.bytes == nbytes
@@ -158,7 +158,7 @@ def test_elements_that_are_used_count_once_and_no_others(fn: Function, nbytes: f
     assert flops is None or found.work.flops == flops
 
 
-def test_windows_that_are_given_are_the_array_that_they_are_of() -> None:
+def test_sliding_windows_count_as_their_array() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(np.ones(128, np.float32), 3)
     assert known(capture(lambda w: w.sum(-1), (windows,))[1]) == ("reduce", 512 + 126 * 4.0, 378.0)
 
@@ -184,7 +184,7 @@ RNG, OLD, HELD = np.random.default_rng(0), np.random.RandomState(0), Dice()
         (lambda: np.random.rand(4), ()),
     ],
 )
-def test_random_numbers_have_no_work_and_come_again(fn: Function, args: tuple[Any, ...]) -> None:
+def test_random_numbers_have_no_work_and_are_repeated(fn: Function, args: tuple[Any, ...]) -> None:
     def state() -> str:
         return str((RNG.bit_generator.state, OLD.get_state(), HELD.dice.bit_generator.state, np.random.get_state()))
 
@@ -194,7 +194,7 @@ def test_random_numbers_have_no_work_and_come_again(fn: Function, args: tuple[An
     assert state() == before
 
 
-def test_a_generator_that_is_not_drawn_from_is_no_obstacle() -> None:
+def test_an_unused_generator_is_no_obstacle() -> None:
     assert known(capture(lambda r, a: a + 1, (RNG, A))[1]) == ("elementwise", 2 * SIZE, COUNT)
 
 
@@ -213,7 +213,7 @@ def test_batches_and_types() -> None:
 
 
 def test_a_chain_reads_its_arguments_and_writes_its_result() -> None:
-    """Softmax: max, subtract, exp, sum and divide, five FLOPs an element; in between nothing leaves the call."""
+    """Softmax: max, subtract, exp, sum and divide, five FLOPs an element; intermediate results stay inside the call."""
 
     def softmax(a: Any) -> Any:
         e = np.exp(a - a.max(-1, keepdims=True))
@@ -225,7 +225,7 @@ def test_a_chain_reads_its_arguments_and_writes_its_result() -> None:
     np.testing.assert_allclose(value, 1 / 128)
 
 
-def test_what_is_written_in_place_is_the_users_own_array() -> None:
+def test_in_place_writes_reach_the_users_array() -> None:
     a, out = A.copy(), np.zeros((64, 256), np.float32)
     value, found = capture(lambda: np.matmul(a, B, out=out))
     assert value is out
@@ -245,7 +245,7 @@ def test_what_is_written_in_place_is_the_users_own_array() -> None:
     assert a[0, 0] == 4
 
 
-def test_arrays_come_back_plain_wherever_they_were_put() -> None:
+def test_arrays_are_plain_again_after_the_call() -> None:
     class Pair(NamedTuple):
         first: Any
         second: Any
@@ -272,7 +272,7 @@ def test_arrays_come_back_plain_wherever_they_were_put() -> None:
     assert value.first is model.last
 
 
-def test_objects_that_hold_arrays_are_looked_into_and_left_as_they_were() -> None:
+def test_objects_with_arrays_are_searched_and_restored() -> None:
     class Weights:
         def __init__(self) -> None:
             self.w = B
@@ -296,7 +296,7 @@ def test_objects_that_hold_arrays_are_looked_into_and_left_as_they_were() -> Non
     assert type(value) is np.ndarray
 
 
-def test_a_list_that_is_given_is_the_users_own() -> None:
+def test_a_list_argument_stays_the_users_list() -> None:
     arrays = [A.copy(), A.copy()]
     first = arrays[0]
 
@@ -311,7 +311,7 @@ def test_a_list_that_is_given_is_the_users_own() -> None:
     assert type(value) is np.ndarray
 
 
-def test_what_the_call_makes_is_no_input() -> None:
+def test_arrays_made_by_the_call_are_not_inputs() -> None:
     """Both operands are made in the call: only the 64 x 4 result leaves it."""
     _, found = capture(lambda: np.ones((64, 128)) @ np.ones((128, 4)))
     assert known(found)[1:] == (64 * 4 * 8.0, 2.0 * 64 * 4 * 128)
@@ -341,13 +341,13 @@ def test_what_the_call_makes_is_no_input() -> None:
         (lambda a: math.sqrt(2.0), "no operation was recorded"),
     ],
 )
-def test_what_is_not_known_has_a_reason(fn: Function, reason: str) -> None:
+def test_unknown_work_has_a_reason(fn: Function, reason: str) -> None:
     _, found = capture(fn, (A.copy(),))
     assert found.work is None
     assert found.reason.startswith(reason)
 
 
-def test_a_function_that_takes_plain_arrays_alone_is_called_with_them() -> None:
+def test_a_function_that_requires_plain_arrays_gets_them() -> None:
     calls = []
 
     def strict(a: Any) -> Any:
@@ -362,7 +362,7 @@ def test_a_function_that_takes_plain_arrays_alone_is_called_with_them() -> None:
     assert len(calls) == 2
 
 
-def test_an_exception_of_the_function_leaves_as_it_is_and_everything_is_put_back() -> None:
+def test_an_exception_propagates_and_state_is_restored() -> None:
     a = A.copy()
     makers = (np.zeros, np.asarray)
 

@@ -1,4 +1,4 @@
-"""A test whose own call is watched comes out as it does without: what it returns, what torch does in it, what it leaves."""
+"""A watched test has the same outcome as an unwatched one: its result, what torch does in it, and the state after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.project import Project
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
-#: Each of these fails, or says something else, where torch is watched carelessly.
+#: Each of these fails or changes its result if torch is watched carelessly.
 TESTS = """
 import copy, functools, pickle, sys, threading, weakref
 
@@ -37,7 +37,7 @@ def close(a, b):
     return bool(torch.allclose(a, b))
 
 
-# Compilers and tracers: what they make of a function, not only that they make something.
+# Compilers and tracers: the tests check what they produce.
 
 def test_compile():
     made = []
@@ -246,7 +246,7 @@ def outcomes(text: str) -> dict[str, str]:
     return {words[1]: words[0] for words in lines}
 
 
-def test_every_test_comes_out_as_it_does_unwatched(project: Project) -> None:
+def test_every_test_has_the_same_outcome_under_capture(project: Project) -> None:
     project.write(test_own=TESTS)
     alone = outcomes(project.spawn("-rA", on=False, torch=True).out)
     assert {name for name, outcome in alone.items() if outcome != "PASSED"} == {"test_own.py::test_fails"}
@@ -282,9 +282,9 @@ def test_softmax_on_the_meta_device():
 """
 
 
-def test_what_is_watched_of_a_test_and_what_is_not(project: Project) -> None:
-    """Softmax of 8 x 128 floats: read and written once. Where torch compiles, nothing is told; where it chooses its kernels
-    by whether it is watched, it runs by itself and the rest is told."""
+def test_which_calls_of_a_test_are_watched(project: Project) -> None:
+    """Softmax of 8 x 128 floats: read and written once. A compiled call is not watched. A call whose kernels torch selects by
+    whether it is watched runs unwatched, and the rest of the test is watched."""
     project.write(test_own=WATCHED)
     ran = project.spawn("--roofline-device=MI355X", torch=True)
     assert set(ran.counts) == {"passed"}

@@ -1,6 +1,6 @@
-"""What a test times with Triton's and torch's own timers is observed, and its result left alone.
+"""Times that a test takes with the timers of Triton and torch are observed, and the results of the timers are unchanged.
 
-In a process of its own, for both libraries must not be imported where other tests run pytest in this one.
+The timers run in a separate process, because the test replaces Triton's driver.
 """
 
 from __future__ import annotations
@@ -203,16 +203,16 @@ def test_a_graph_is_replayed_warm(cases: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", ["zero", "nothing", "odd"])
-def test_what_is_no_time_is_not_observed(cases: dict[str, Any], case: str) -> None:
+def test_results_without_a_time_are_not_observed(cases: dict[str, Any], case: str) -> None:
     assert cases[case]["seen"] == []
 
 
-def test_an_autotuners_candidates_are_not_observed_nor_calls_after_the_block(cases: dict[str, Any]) -> None:
+def test_autotuner_candidates_and_later_calls_are_not_observed(cases: dict[str, Any]) -> None:
     assert cases["autotuner"]["seen"] == []
     assert cases["kept"] == [True, 0]
 
 
-def test_an_exception_of_the_timed_function_leaves_as_it_is_and_everything_is_put_back(cases: dict[str, Any]) -> None:
+def test_an_exception_propagates_and_the_timers_are_restored(cases: dict[str, Any]) -> None:
     assert cases["raised"] == ["'mine'", 0]
     assert cases["restored"] == [True, True, "torch.utils.benchmark.utils.timer"]
 
@@ -236,13 +236,13 @@ def test_a_timer_gives_its_statement_after_its_setup(cases: dict[str, Any], case
     assert any("calls a round" in note for note in seen["notes"])
 
 
-def test_a_clock_of_the_users_own_is_not_known(cases: dict[str, Any]) -> None:
+def test_a_custom_clock_is_unknown(cases: dict[str, Any]) -> None:
     assert one(cases, "own clock")["clock"] == "unknown"
 
 
-def test_a_setup_that_bears_no_other_run_leaves_the_time_alone(cases: dict[str, Any]) -> None:
+def test_a_setup_that_cannot_run_twice_keeps_its_time(cases: dict[str, Any]) -> None:
     assert one(cases, "setup once")["calls"] is None
 
 
-def test_the_result_is_torchs_own(cases: dict[str, Any]) -> None:
+def test_the_result_equals_torchs(cases: dict[str, Any]) -> None:
     assert cases["same"] == ["torch.utils.benchmark.utils.common", True]

@@ -1,4 +1,4 @@
-"""A call of torch, watched once: its work is the engine's, exactly, and watching it changes nothing."""
+"""A torch call that is watched once: its work equals the engine's model, and watching changes nothing."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ MASKS = [
 
 @pytest.mark.parametrize(("mask", "pairs", "nbytes"), [case[1:] for case in MASKS], ids=[case[0] for case in MASKS])
 @pytest.mark.parametrize("backward", [False, True])
-def test_a_mask_is_read_and_its_pairs_are_those_that_it_leaves(
+def test_a_mask_gives_the_exact_number_of_pairs(
     mask: Callable[[Any], Any], pairs: int, nbytes: int, backward: bool, torch: Any
 ) -> None:
     """Two products forward, four backward where the scores were kept: 2 FLOPs x 2 heads x 8 a pair each."""
@@ -227,7 +227,7 @@ def test_a_mask_is_read_and_its_pairs_are_those_that_it_leaves(
         assert captured.work.bytes == 4 * 4 * (2 * 16 * 8) + nbytes
 
 
-def test_a_mask_that_cannot_be_looked_at_bounds_the_pairs(torch: Any) -> None:
+def test_an_unreadable_mask_bounds_the_pairs(torch: Any) -> None:
     q, mask = torch.empty(1, 2, 16, 8, device="meta"), torch.empty(16, 16, device="meta")
     captured = capture(F(torch).scaled_dot_product_attention, q, q.clone(), q.clone(), mask)
     assert captured.work is not None
@@ -277,7 +277,7 @@ def test_attention_forward_and_backward(backend: str, causal: bool, kv_heads: in
 
 
 def test_math_attention_backward_alone_is_four_products(torch: Any) -> None:
-    """Its forward ran before the capture: what is seen are its products, over all pairs."""
+    """The forward pass ran before the capture, so only the backward products are seen, over all pairs."""
     q, k, v = (torch.ones(1, 4, 32, 16, requires_grad=True) for _ in range(3))
     out = attend(torch, "MATH", q, k, v)
     found = done(torch.autograd.grad, out, (q, k, v), torch.ones(1, 4, 32, 16))
@@ -354,7 +354,7 @@ def test_silu_and_mul_is_one_pass(torch: Any) -> None:
     assert (captured.work.op, captured.launches) == ("elementwise", 2)
 
 
-def test_what_is_kept_for_the_backward_pass_is_written(torch: Any) -> None:
+def test_tensors_saved_for_backward_are_written(torch: Any) -> None:
     """silu's result is saved for the product's gradient."""
     a, b = (torch.ones(8, 16, requires_grad=True) for _ in range(2))
     captured = capture(lambda: torch.nn.functional.silu(a) * b)
@@ -363,8 +363,8 @@ def test_what_is_kept_for_the_backward_pass_is_written(torch: Any) -> None:
     assert texts(captured) == ["512 B kept in addition to its result, such as for a backward pass, count as written"]
 
 
-def test_what_stays_for_the_next_call_may_make_it_do_more(torch: Any) -> None:
-    """A cache that grows by a row a call: what was timed was shorter, what is watched is the longest."""
+def test_results_kept_between_calls_lower_the_confidence(torch: Any) -> None:
+    """A cache that grows by a row per call: the timed calls were shorter than the watched one."""
     held = {"keys": torch.ones(4, 16)}
 
     def step(key: Any) -> Any:
@@ -495,7 +495,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in TABLES], ids=[case[0] for case in TABLES])
-def test_of_a_table_only_the_rows_that_are_named_move(
+def test_only_indexed_rows_of_a_table_move(
     call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any
 ) -> None:
     fn, *args = call(torch)
@@ -526,7 +526,7 @@ def test_indices_without_values_bound_the_rows_from_above(torch: Any) -> None:
     assert "which rows its indices name is unknown: the bytes of its table are an upper bound" in texts(captured)
 
 
-def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> None:
+def test_indices_are_not_read_while_a_test_runs(torch: Any) -> None:
     """Which would allocate, wait for the device and be seen by a profiler: four rows at most, and all of a mask."""
     from pytest_roofline.capture.torch.watch import Watch
 
@@ -541,7 +541,7 @@ def test_while_a_test_itself_runs_its_indices_are_not_looked_at(torch: Any) -> N
     assert not watch.finish().certain
 
 
-def test_a_watch_leaves_the_modes_of_others_as_they_are(torch: Any) -> None:
+def test_a_watch_keeps_other_modes(torch: Any) -> None:
     """Put on before it or inside it, and left in any order."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -602,7 +602,7 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in WINDOWS], ids=[case[0] for case in WINDOWS])
-def test_positions_that_no_window_meets_are_not_read(
+def test_positions_outside_all_windows_are_not_read(
     call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any
 ) -> None:
     fn, *args = call(torch)
@@ -610,7 +610,7 @@ def test_positions_that_no_window_meets_are_not_read(
     assert (found.bytes, found.flops) == (nbytes, flops)
 
 
-def test_a_gradient_by_data_is_written_where_no_window_met_its_place(torch: Any) -> None:
+def test_a_data_gradient_is_written_everywhere(torch: Any) -> None:
     """dx has all 9 positions, of which a kernel of 1 with a stride of 2 met 5; dw needs those 5 alone."""
     x, w = torch.ones(1, 4, 9, requires_grad=True), torch.ones(6, 4, 1, requires_grad=True)
     out = F(torch).conv1d(x, w, stride=2)
@@ -641,7 +641,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("call", "nbytes", "flops"), [case[1:] for case in KINDS], ids=[case[0] for case in KINDS])
-def test_what_is_counted_of(call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any) -> None:
+def test_which_operations_are_counted(call: Callable[[Any], tuple[Any, ...]], nbytes: float, flops: float, torch: Any) -> None:
     fn, *args = call(torch)
     found = done(fn, *args)
     assert (found.bytes, found.flops) == (nbytes, flops)
@@ -692,7 +692,7 @@ OVERLAPS = [
 
 
 @pytest.mark.parametrize(("fn", "shape", "elements"), [case[1:] for case in OVERLAPS], ids=[case[0] for case in OVERLAPS])
-def test_what_views_share_is_read_once(fn: Callable[..., Any], shape: tuple[int, ...], elements: int, torch: Any) -> None:
+def test_memory_shared_by_views_is_read_once(fn: Callable[..., Any], shape: tuple[int, ...], elements: int, torch: Any) -> None:
     captured = capture(fn, torch.ones(shape))
     assert captured.work is not None
     assert captured.work.bytes == 4 * elements
@@ -716,7 +716,7 @@ def test_any_linear_layer(m: int, n: int, k: int, bias: bool, half: bool, torch:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
-def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(sizes: list[int], data: Any, torch: Any) -> None:
+def test_a_view_covers_exactly_its_elements(sizes: list[int], data: Any, torch: Any) -> None:
     from pytest_roofline.capture.torch.trace import Storages
 
     base = torch.arange(float(torch.tensor(sizes).prod())).view(sizes)
@@ -749,7 +749,7 @@ def test_a_view_never_covers_more_than_its_storage_and_exactly_its_elements(size
          "no FLOP count for cond"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_counted_says_why(call: Callable[[Any], tuple[Any, ...]], reason: str, torch: Any) -> None:
+def test_unknown_work_has_a_reason(call: Callable[[Any], tuple[Any, ...]], reason: str, torch: Any) -> None:
     fn, *args = call(torch)
     captured = capture(fn, *args)
     assert (captured.work, captured.reason) == (None, reason)
@@ -766,7 +766,7 @@ def test_a_custom_operation_is_named(torch: Any) -> None:
     assert captured.reason == "no FLOP count for roofline_test.mm"
 
 
-def test_a_tests_checks_are_not_its_kernel(torch: Any) -> None:
+def test_assertions_of_a_test_are_not_its_kernel(torch: Any) -> None:
     def fn(a: Any, b: Any) -> Any:
         out = a @ b
         torch.testing.assert_close(out, out.clone(), rtol=1e-3, atol=1e-3)
@@ -783,7 +783,7 @@ def test_a_tests_checks_are_not_its_kernel(torch: Any) -> None:
 # Nothing is changed, nothing is broken.
 
 
-def test_the_value_is_the_calls_and_random_numbers_come_again(torch: Any) -> None:
+def test_the_value_is_returned_and_random_numbers_are_repeated(torch: Any) -> None:
     numpy = pytest.importorskip("numpy")
 
     def fn() -> tuple[Any, float, float]:
@@ -798,7 +798,7 @@ def test_the_value_is_the_calls_and_random_numbers_come_again(torch: Any) -> Non
     assert value[1:] == again[1:]
 
 
-def test_a_generator_that_the_call_is_given_stands_where_it_stood(torch: Any) -> None:
+def test_a_generator_argument_keeps_its_state(torch: Any) -> None:
     numpy = pytest.importorskip("numpy")
     given, dice = torch.Generator().manual_seed(1), numpy.random.default_rng(0)
     before = given.get_state(), dice.bit_generator.state
@@ -813,7 +813,7 @@ def test_an_error_of_the_call_reaches_it(torch: Any) -> None:
     assert done(torch.mm, torch.ones(2, 2), torch.ones(2, 2)).flops == 2 * 8
 
 
-def test_an_error_of_ours_does_not(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_does_not_reach_the_caller(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_roofline.capture.torch import watch
 
     def broken(*args: Any) -> None:
@@ -834,7 +834,7 @@ def test_a_capture_over_its_budget_is_dropped(torch: Any) -> None:
     assert captured.reason.startswith("the capture took more than its 0 s")
 
 
-def test_intermediates_are_not_held(torch: Any) -> None:
+def test_intermediate_tensors_are_freed(torch: Any) -> None:
     """A capture needs no more memory than the call."""
     import gc
     import weakref
@@ -882,7 +882,7 @@ def test_autocast_decides_the_dtype(torch: Any) -> None:
     assert (found.flops, found.dtype.name) == (2 * 8 * 32 * 16, "bf16")
 
 
-def test_functions_of_functions_and_of_autograd(torch: Any) -> None:
+def test_function_transforms_and_autograd(torch: Any) -> None:
     class Square(torch.autograd.Function):  # type: ignore[misc,name-defined]
         @staticmethod
         def forward(ctx: Any, a: Any) -> Any:
@@ -902,7 +902,7 @@ def test_functions_of_functions_and_of_autograd(torch: Any) -> None:
     assert done(torch.func.grad(lambda a: (a * a).sum()), torch.ones(8, 16)).bytes >= 2 * ONE_WAY
 
 
-def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
+def test_work_of_another_thread_is_not_seen(torch: Any) -> None:
     def fn() -> None:
         thread = threading.Thread(target=lambda: torch.ones(4) + 1)
         thread.start()
@@ -911,7 +911,7 @@ def test_what_another_thread_does_is_not_seen(torch: Any) -> None:
     assert capture(fn).reason == "it starts threads, whose work is not recorded"
 
 
-def test_a_pool_of_threads_is_not_seen_either(torch: Any) -> None:
+def test_work_of_a_thread_pool_is_not_seen(torch: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

@@ -53,7 +53,7 @@ def test_one_operation_is_the_engines_work_of_it() -> None:
     assert (done.how, done.operations, done.launches, done.certain, done.notes) == ("torch", 1, 1, True, ())
 
 
-def test_what_is_in_between_is_free() -> None:
+def test_intermediate_results_are_free() -> None:
     """d = f(a) * b: a and b read, d written; c is made and gone."""
     done = total("torch", [mapped([A], [C]), mapped([C, B], [D])], allocations={2, 3}, survivors={3})
     assert done.work is not None
@@ -64,12 +64,12 @@ def test_what_is_in_between_is_free() -> None:
     assert (done.work.op, done.work.flops, done.launches) == ("elementwise", 2000, 2)
 
 
-def test_what_outlives_the_call_is_written() -> None:
+def test_results_that_outlive_the_call_are_written() -> None:
     steps = [mapped([A], [C]), mapped([C, B], [D])]
     assert traffic(steps, allocations={2, 3}, survivors={2, 3}) == 4 * 4000
 
 
-def test_what_is_read_twice_is_read_once() -> None:
+def test_repeated_reads_count_once() -> None:
     assert traffic([mapped([A, B], [C]), mapped([A], [D])], allocations={2, 3}, survivors={2, 3}) == 4 * 4000
 
 
@@ -78,7 +78,7 @@ def test_in_place_is_read_and_written() -> None:
     assert traffic([mapped([A], [A]), mapped([A], [A])], allocations=(), survivors=()) == 2 * 4000
 
 
-def test_what_the_call_wrote_outside_itself_it_need_not_read_again() -> None:
+def test_memory_written_by_the_call_is_not_read_again() -> None:
     assert traffic([mapped([A], [B]), mapped([B], [C])], allocations={2}, survivors={2}) == 3 * 4000
 
 
@@ -90,7 +90,7 @@ def test_views_of_a_storage_never_add_up_to_more_than_it() -> None:
     assert distinct([windows[0]], [windows[0]]) == 6000  # read and written
 
 
-def test_arguments_of_which_the_direction_is_unknown() -> None:
+def test_arguments_of_unknown_direction() -> None:
     """Made in the call: written. From outside: once, with a note."""
     kernel = OpTrace("kernel", either=(A, C), flops=1e6, dtype="bf16")
     done = total("triton", [kernel], allocations={2}, survivors={2})
@@ -100,7 +100,7 @@ def test_arguments_of_which_the_direction_is_unknown() -> None:
     assert traffic([kernel, mapped([C], [D])], allocations={2, 3}, survivors={3}) == 2 * 4000
 
 
-def test_a_region_used_in_part_is_no_sure_figure() -> None:
+def test_a_partly_used_region_is_uncertain() -> None:
     assert not total("torch", [mapped([A], [C], is_bound=True)]).certain
 
 
@@ -147,7 +147,7 @@ def test_bytes_that_views_share_count_once(views: list[View | None], nbytes: flo
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 4), st.integers(-9, 9)), min_size=1, max_size=4))
-def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[int, int, int, int]]) -> None:
+def test_views_cover_the_bytes_of_their_elements(windows: list[tuple[int, int, int, int]]) -> None:
     """Elements of ``width`` bytes over two dimensions, whatever their strides."""
     whole, bytes_met = Coverage(200), set()
     for start, width, size, stride in windows:
@@ -161,7 +161,7 @@ def test_views_cover_the_bytes_that_their_elements_lie_on(windows: list[tuple[in
     assert (whole.nbytes, whole.exact) == (len(bytes_met), True)
 
 
-def test_parts_that_may_overlap_are_a_bound_for_display() -> None:
+def test_possibly_overlapping_parts_are_a_bound() -> None:
     parts = [Region(0, Unknown((at,)), 100.0, 1000.0) for at in range(2)]
     done = total("torch", [mapped([parts[0]], [C]), mapped([parts[1], C], [D])], allocations={2, 3}, survivors={3})
     assert done.work is not None
@@ -203,7 +203,7 @@ def test_a_small_product_beside_a_large_map_names_no_op() -> None:
     assert done.work.flops == 2 * 512**3
 
 
-def test_products_of_two_dtypes_run_at_the_one_most_are_in() -> None:
+def test_mixed_products_run_at_the_most_frequent_dtype() -> None:
     steps = [product([A, B], [C], size=64, dtype="bf16"), product([C, B], [D], dtype="fp32")]
     done = total("torch", steps, allocations={2, 3}, survivors={3})
     assert done.work is not None
@@ -212,7 +212,7 @@ def test_products_of_two_dtypes_run_at_the_one_most_are_in() -> None:
 
 
 @pytest.mark.parametrize(("cols", "op"), [(90_000, "softmax"), (3_000, "unknown")])
-def test_an_op_is_named_where_it_is_nearly_all_of_the_bytes(cols: int, op: str) -> None:
+def test_an_op_is_named_if_it_moves_nearly_all_bytes(cols: int, op: str) -> None:
     rows = OpTrace(
         "softmax", (tensor(0, cols * 4.0),), (tensor(1, cols * 4.0),), work=work("softmax", rows=1, cols=cols, dtype="fp32")
     )

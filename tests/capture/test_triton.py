@@ -1,6 +1,6 @@
-"""What a capture sees of Triton launches: in the interpreter, and of compiled kernels on a stand-in for a GPU's driver.
+"""What a capture records of Triton launches: in the interpreter, and of compiled kernels on a stand-in for a GPU driver.
 
-Triton reads TRITON_INTERPRET when a kernel is defined, so each mode is a process of its own, and its cases run in it once.
+Triton reads TRITON_INTERPRET when a kernel is defined, so each mode runs in a separate process, once for all cases.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def test_a_launch_has_the_footprint_of_its_tensors(cases: Cases) -> None:
     assert len(cases["twice"]) == 2
 
 
-def test_the_authors_figures_stand_over_the_footprint(cases: Cases) -> None:
+def test_the_authors_figures_have_priority_over_the_footprint(cases: Cases) -> None:
     """1000 additions of fp32 and 12 bytes each; a tensor is a figure too, as for proton."""
     (seen,) = cases["figured"]
     op, _, candidates, engine, dtype, *_ = seen["work"]
@@ -301,13 +301,13 @@ def test_an_author_who_counts_less_than_the_footprint_is_believed(cases: Cases) 
     ("case", "problem"),
     [("broken", "launch_metadata: KeyError: 'missing'"), ("negative", "launch_metadata: ValueError: -1.0 is no amount")],
 )
-def test_figures_that_fail_leave_the_footprint(cases: Cases, case: str, problem: str) -> None:
+def test_invalid_figures_fall_back_to_the_footprint(cases: Cases, case: str, problem: str) -> None:
     (seen,) = cases[case]
     assert sizes(seen) == [4000.0, 4000.0, 4000.0]
     assert seen["notes"] == notes(cases, problem, NO_DOT)
 
 
-def test_flops_without_a_width_are_of_the_type_that_all_arguments_have(cases: Cases) -> None:
+def test_flops_without_a_width_use_the_common_dtype(cases: Cases) -> None:
     (seen,) = cases["unwidthed"]
     assert (seen["flops"], seen["dtype"]) == (500.0, "fp32")
 
@@ -319,13 +319,13 @@ def test_flops_of_two_widths_have_no_one_peak(cases: Cases) -> None:
 
 
 @pytest.mark.parametrize("case", ["matmul", "given"])
-def test_the_flops_of_a_dot_are_unknown_also_where_a_device_function_has_it(cases: Cases, case: str) -> None:
+def test_flops_of_a_dot_are_unknown_even_in_a_device_function(cases: Cases, case: str) -> None:
     (seen,) = cases[case]
     assert seen["flops"] is None
     assert seen["notes"] == notes(cases, DOT)
 
 
-def test_the_flops_of_a_dot_are_what_its_author_says(cases: Cases) -> None:
+def test_flops_of_a_dot_come_from_its_author(cases: Cases) -> None:
     """2 x 16^3, and the bytes of the arguments: one 16 x 16 matrix of fp32 read twice, one written."""
     (seen,) = cases["known"]
     assert (seen["flops"], seen["dtype"]) == (8192.0, "fp32")
@@ -353,7 +353,7 @@ def test_a_slice_is_a_region_of_its_storage(cases: Cases) -> None:
     assert (view[0][0], nbytes, whole) == (100, 3600.0, 4000.0)
 
 
-def test_an_empty_grid_launches_nothing_and_a_failed_call_stays_the_users(cases: Cases) -> None:
+def test_an_empty_grid_launches_nothing_and_errors_propagate(cases: Cases) -> None:
     assert cases["nothing"] == []
     assert cases["wrong"] == ["TypeError"]
 
@@ -364,13 +364,13 @@ def test_a_tensor_that_cannot_be_read_leaves_the_work_unknown(cases: Cases) -> N
     assert seen["notes"] == notes(cases, "its arguments were not understood: RuntimeError: no storage")
 
 
-def test_everything_is_put_back_and_watches_may_nest(cases: Cases) -> None:
+def test_watches_nest_and_restore_everything(cases: Cases) -> None:
     assert cases["wrapped"] == [True] * 4
     assert cases["restored"] == [True] * 4
     assert cases["nested"] == [1, 1]
 
 
-def test_an_autotuners_benchmark_is_no_work_of_the_call(cases: Cases) -> None:
+def test_autotuning_is_not_work_of_the_call(cases: Cases) -> None:
     (seen,) = cases["tuned"]
     assert seen["name"] == "add"
 
@@ -383,12 +383,12 @@ def test_a_launch_is_one_of_the_operations_of_torch(cases: Cases) -> None:
     assert ("interpreted" in [code for code, _ in said]) is (cases["mode"] == "interpreter")
 
 
-def test_the_interpreter_is_told(cases: Cases) -> None:
+def test_the_interpreter_is_detected(cases: Cases) -> None:
     codes = [[code for code, _ in seen["notes"]] for name in ("plain", "figured", "matmul") for seen in cases[name]]
     assert all(("interpreted" in said) is (cases["mode"] == "interpreter") for said in codes)
 
 
-def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> None:
+def test_triton_imported_during_the_call_is_reported(tmp_path: Path) -> None:
     code = (
         "from pytest_roofline.capture.triton import missing_hooks, watch_launches\n"
         "import sys\nassert 'triton' not in sys.modules and missing_hooks() == ''\nseen = []\n"
@@ -402,7 +402,7 @@ def test_triton_that_is_first_imported_in_the_call_is_said(tmp_path: Path) -> No
     assert done.stdout == "None Triton was imported by the call: its launches were not recorded ''\n", done.stderr
 
 
-def test_a_triton_without_what_is_wrapped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_triton_without_the_wrapped_function_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("triton", "triton.compiler.compiler"):
         module = types.ModuleType(name)
         module.__spec__ = ModuleSpec(name, None)

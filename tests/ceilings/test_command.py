@@ -71,14 +71,14 @@ def test_measuring_an_axis_again_never_lowers_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--method", "magic"], ["--seconds", "0"], ["--seconds", "long"], ["surplus"]])
-def test_bad_usage_is_2(arguments: list[str], tmp_path: Path) -> None:
+def test_bad_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
     done = roofline("peaks", "measure", *arguments, cache=tmp_path)
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_compiler_the_long_measurement_is_refused_and_not_the_best_at_hand(folder: Path, tmp_path: Path) -> None:
+def test_without_a_compiler_only_the_long_measurement_is_refused(folder: Path, tmp_path: Path) -> None:
     done = roofline("peaks", "measure", "--method", "carm", cache=tmp_path, PATH=str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("method carm: carm-roofline")
@@ -86,7 +86,7 @@ def test_without_a_compiler_the_long_measurement_is_refused_and_not_the_best_at_
     assert roofline("peaks", "measure", "--method", "auto", cache=folder, PATH=str(tmp_path)).code == 0
 
 
-def test_the_command_is_listed_where_it_is_and_the_skill_knows_nothing_of_it(tmp_path: Path) -> None:
+def test_the_command_is_in_the_package_and_not_in_the_skill(tmp_path: Path) -> None:
     listed = roofline("peaks", "--help", cache=tmp_path).out
     assert [word for word in ("list", "show", "audit", "measure") if f"\n    {word} " in listed] == [
         "list",
@@ -124,7 +124,7 @@ def test_a_caller_adds_commands_and_actions_of_its_own(capsys: pytest.CaptureFix
     assert "greet" in capsys.readouterr().out
 
 
-def test_the_page_does_what_it_shows(folder: Path) -> None:
+def test_the_page_runs_as_it_stands(folder: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     commands = [
         line[2:]
@@ -145,7 +145,7 @@ def test_the_page_does_what_it_shows(folder: Path) -> None:
     assert "measured" in done.stdout
 
 
-def test_the_page_says_what_the_code_does() -> None:
+def test_the_page_matches_the_code() -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     for name in ("read", "copy", "add", "triad", "vector_fma", "vector", "scalar", "gemm"):
         assert f"`{name}`" in text

@@ -1,4 +1,4 @@
-"""Which GPU a process would use, from trees of files and from objects that answer as the vendors' modules do."""
+"""The GPU that a process would use, from driver files and from stand-ins for the vendors' modules."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_server_boards_product_name_is_read(tmp_path: Path) -> None:
     ("version", "gfx"),
     [(90402, "gfx942"), (90500, "gfx950"), (90010, "gfx90a"), (90006, "gfx906"), (110000, "gfx1100"), (120001, "gfx1201")],
 )
-def test_the_kernels_version_number_is_an_architectures_name(tmp_path: Path, version: int, gfx: str) -> None:
+def test_a_version_number_of_the_driver_is_an_architecture(tmp_path: Path, version: int, gfx: str) -> None:
     node(tmp_path, 1, {**MI300X, "gfx_target_version": version})
     found = find(tmp_path)
     assert found
@@ -152,9 +152,7 @@ def test_the_kernels_version_number_is_an_architectures_name(tmp_path: Path, ver
         ({"HIP_VISIBLE_DEVICES": "-1,0"}, None),
     ],
 )
-def test_amd_devices_that_the_environment_hides_are_not_there(
-    tmp_path: Path, environment: dict[str, str], gfx: str | None
-) -> None:
+def test_hidden_amd_devices_are_ignored(tmp_path: Path, environment: dict[str, str], gfx: str | None) -> None:
     node(tmp_path, 1, MI300X)
     node(tmp_path, 10, {**MI250X, "unique_id": 0xAB})
     found = find(tmp_path, **environment)
@@ -175,7 +173,7 @@ def test_nvml_gives_the_first_visible_gpu(tmp_path: Path) -> None:
     ("listed", "name"),
     [("1", A100[0]), ("GPU-3333", A100[0]), ("0,1", H100[0]), ("", None), ("-1", None), ("5", None), ("NoDevFiles", None)],
 )
-def test_nvidia_devices_that_the_environment_hides_are_not_there(tmp_path: Path, listed: str, name: str | None) -> None:
+def test_hidden_nvidia_devices_are_ignored(tmp_path: Path, listed: str, name: str | None) -> None:
     for at, gpu in enumerate((H100, A100)):
         nvidia_file(tmp_path, f"0000:0{at}:00.0", gpu[0], gpu[3])
     for loaded in ({"pynvml": Nvml(H100, A100)}, {}):
@@ -183,7 +181,7 @@ def test_nvidia_devices_that_the_environment_hides_are_not_there(tmp_path: Path,
         assert (found.device.device_name if found else None) == name
 
 
-def test_a_library_that_fails_is_passed_over_for_the_drivers_files(tmp_path: Path) -> None:
+def test_a_failing_library_falls_back_to_the_driver_files(tmp_path: Path) -> None:
     nvidia_file(tmp_path, "0000:01:00.0", "NVIDIA H100 80GB HBM3", "GPU-1")
     found = find(tmp_path, loaded={"pynvml": Nvml(broken=True), "amdsmi": SimpleNamespace()})
     assert found
@@ -191,7 +189,7 @@ def test_a_library_that_fails_is_passed_over_for_the_drivers_files(tmp_path: Pat
     assert resolve(TABLE, found.device).product == "h100-sxm"
 
 
-def test_amds_library_is_asked_where_the_topology_is_not_to_be_read(tmp_path: Path) -> None:
+def test_without_topology_the_amd_library_is_asked(tmp_path: Path) -> None:
     calls = []
     smi = SimpleNamespace(
         amdsmi_init=lambda: calls.append("init"),
@@ -210,7 +208,7 @@ def test_amds_library_is_asked_where_the_topology_is_not_to_be_read(tmp_path: Pa
     assert calls == ["init", "shut down"]
 
 
-def test_a_torch_that_has_its_gpu_in_use_is_asked_first(tmp_path: Path) -> None:
+def test_torch_with_a_gpu_in_use_is_asked_first(tmp_path: Path) -> None:
     nvml = Nvml(A100)
     found = find(tmp_path, modules={"torch": torch("NVIDIA H100 80GB HBM3")}, loaded={"pynvml": nvml})
     assert found
@@ -221,7 +219,7 @@ def test_a_torch_that_has_its_gpu_in_use_is_asked_first(tmp_path: Path) -> None:
     assert resolve(TABLE, amd.device).gfx == "gfx942"
 
 
-def test_a_torch_that_has_not_started_its_gpu_is_asked_last(tmp_path: Path) -> None:
+def test_torch_without_a_started_gpu_is_asked_last(tmp_path: Path) -> None:
     asleep = {"torch": torch("NVIDIA H100 80GB HBM3", started=False)}
     found = find(tmp_path, modules=asleep, loaded={"pynvml": Nvml(A100)})
     assert found
@@ -231,7 +229,7 @@ def test_a_torch_that_has_not_started_its_gpu_is_asked_last(tmp_path: Path) -> N
     assert found.source == "torch"
 
 
-def test_files_that_are_not_what_they_should_be_are_no_gpu(tmp_path: Path) -> None:
+def test_malformed_driver_files_give_no_gpu(tmp_path: Path) -> None:
     node(tmp_path, 1, MI300X)
     (tmp_path / "sys/class/kfd/kfd/topology/nodes/1/properties").write_bytes(b"\xff\x00 simd_count lots\n\n")
     folder = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0"

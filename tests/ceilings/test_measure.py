@@ -1,4 +1,4 @@
-"""A ceiling is the best of rounds spread over a budget; what cannot be right is refused; peaks say how sure they are."""
+"""A ceiling is the best of rounds spread over a budget. An implausible one is refused. Peaks carry a confidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.ceilings import BOX, bandwidth, compute, of_box
 
 
 class Clock:
-    """Time that passes only where a kernel spends it."""
+    """A clock that advances only by the time of kernels."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -49,7 +49,7 @@ def test_a_ceiling_is_the_best_of_at_least_five_rounds_with_the_median_kept() ->
     assert found.spread == 1.0
 
 
-def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in_each() -> None:
+def test_rounds_use_the_budget_and_run_every_kernel() -> None:
     clock = Clock()
     both = [clock.kernel("read", 0.0, 1.0), clock.kernel("copy", 0.0, 1.0)]
     ticks: list[float] = []
@@ -61,7 +61,7 @@ def test_rounds_go_on_until_the_budget_is_spent_and_every_kernel_has_its_turn_in
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_cores_that_were_shared_are_seen_in_the_cpu_time_and_cost_the_confidence(threads: int) -> None:
+def test_shared_cores_show_in_cpu_time_and_lower_the_confidence(threads: int) -> None:
     clock = Clock()
     both = [clock.kernel("read", 1.0, threads=threads), clock.kernel("copy", 0.5, threads=threads)]
     shared, own = kernels.measure(both, "numpy", 1.0, clock=clock, cpu=lambda: clock.cpu)
@@ -80,7 +80,7 @@ def test_passes_of_one_round_each_make_one_ceiling() -> None:
     assert (fma.value, fma.rounds) == (1e10, 3)
 
 
-def test_the_record_comes_back_from_json_as_it_was() -> None:
+def test_a_record_survives_json() -> None:
     found = of_box(bandwidth(2e10, median=1.9e10), compute(1e11), notes=("a note",))
     assert Ceilings.from_json(json.loads(json.dumps(found.to_json()))) == found
     listed = found.to_json()["ceilings"]
@@ -102,13 +102,13 @@ def test_the_record_comes_back_from_json_as_it_was() -> None:
         ({"clock_mhz": "fast"}, "clock_mhz"),
     ],
 )
-def test_a_record_that_is_none_is_refused_by_name(change: dict[str, Any], says: str) -> None:
+def test_an_invalid_record_is_refused_by_name(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Ceilings.from_json({**of_box(bandwidth(2e10)).to_json(), **change})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0, True, "fast", None])
-def test_a_figure_that_is_no_rate_is_refused(value: object) -> None:
+def test_an_invalid_rate_is_refused(value: object) -> None:
     data = json.loads(json.dumps(of_box(bandwidth(2e10)).to_json()))
     data["ceilings"][0]["value"] = value
     with pytest.raises(ValueError, match="value"):
@@ -166,7 +166,7 @@ def test_a_doubtful_best_is_believed_once_steady_rounds_confirm_it() -> None:
     assert (kept.value, kept.steady) == (2e10, False)
 
 
-def test_measured_once_more_the_larger_is_kept_in_the_cache_too(tmp_path: Path) -> None:
+def test_a_repeated_measurement_keeps_the_larger_ceiling(tmp_path: Path) -> None:
     found = of_box(bandwidth(2e10), compute(1e11))
     assert measure.keep_larger(found, (bandwidth(1.5e10),), where=tmp_path) is found
     assert list(tmp_path.iterdir()) == []
@@ -180,7 +180,7 @@ def test_measured_once_more_the_larger_is_kept_in_the_cache_too(tmp_path: Path) 
 # What cannot be right
 
 
-def test_a_sound_measurement_is_not_refused() -> None:
+def test_a_plausible_measurement_is_accepted() -> None:
     levels = [bandwidth(4e11, "L1"), bandwidth(1.4e11, "L2"), bandwidth(4e10, "L3"), bandwidth(1.9e10)]
     stack = [compute(1.9e11), compute(9.4e10, "vector"), compute(1.2e10, "scalar")]
     quick = [bandwidth(2.2e10, method="numpy"), compute(1.3e11, "gemm", method="numpy")]
@@ -201,7 +201,7 @@ def test_a_sound_measurement_is_not_refused() -> None:
     ],
     ids=["cache", "busy", "slow_l3", "slow_l1", "under_gemm", "slow_fma", "too_many_flops", "unit"],
 )
-def test_what_cannot_be_right_is_refused_with_one_line(
+def test_an_implausible_measurement_is_refused_in_one_line(
     wrong: Ceiling, others: list[Ceiling], quick: list[Ceiling], why: str
 ) -> None:
     found = measure.refused([wrong, *others], quick)
@@ -247,7 +247,7 @@ def test_a_level_that_an_ordinary_loop_beats_is_unknown_with_the_reason(level: s
         (("L2", 1), None),
     ],
 )
-def test_a_level_is_held_to_the_best_of_its_ceilings(proof: tuple[str, int], most: float | None) -> None:
+def test_a_level_uses_the_best_of_its_ceilings(proof: tuple[str, int], most: float | None) -> None:
     level, threads = proof
     long = [bandwidth(4e10, "L3", threads=1), bandwidth(5e10, "L3", name="triad", threads=1)]
     for times in (1.05, 1.15, 1.45, 1.55, 10.0):
@@ -288,7 +288,7 @@ def test_each_level_is_measured_at_four_times_the_one_above_it(
     assert kernels.level_bytes(caches, threads) == {level: size * 1024 for level, size in kib.items()}
 
 
-def test_the_sizes_reach_the_tool_and_a_level_without_one_is_named() -> None:
+def test_sizes_reach_the_tool_and_a_level_without_size_is_named() -> None:
     _, memory = carm.arguments(BOX, "x86_avx2", VIRTUAL)
     dram, _ = kernels.array_bytes(BOX, 2)
     said = f"-m L1 L2 L3 DRAM --mem-test-sizes 24KiB 128KiB 2048KiB {dram // 1024}KiB --threads 1 2"
@@ -397,7 +397,7 @@ def test_numpys_kernels_count_each_array_once_a_pass() -> None:
     assert {kernel.threads for kernel in streams} == {1, 2}
 
 
-def test_gemm_on_fewer_threads_than_cores_says_so() -> None:
+def test_gemm_on_fewer_threads_than_cores_is_noted() -> None:
     gemms, notes = kernels.numpy_gemms(BOX, {"OMP_NUM_THREADS": "1"})
     assert {kernel.threads for kernel in gemms} == {1}
     assert notes == ["GEMM on 1 of 2 cores (OMP_NUM_THREADS)"]
@@ -481,7 +481,7 @@ def test_unequal_caches_are_summed_for_the_machine_and_the_smallest_counts_for_a
     assert machine.caches(tmp_path, {0, 1}) == {"L3": (32 * 2**20, 2)}
 
 
-def test_a_system_that_says_nothing_is_a_machine_too(tmp_path: Path) -> None:
+def test_a_system_without_information_is_still_a_machine(tmp_path: Path) -> None:
     found = machine.this_machine(tmp_path)
     assert found.cores >= 1
     assert found.cpu

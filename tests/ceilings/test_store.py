@@ -20,7 +20,7 @@ FOUND = of_box(bandwidth(2e10))
 
 
 class Desk:
-    """One process's dealings with the cache: how often it measured, what it said."""
+    """One process that uses the cache: it counts its measurements and keeps its messages."""
 
     def __init__(self, folder: Path) -> None:
         self.path = store.path_of(BOX, folder)
@@ -40,13 +40,13 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "not" / "there yet")
 
 
-def test_what_was_measured_is_found_again(desk: Desk) -> None:
+def test_a_measurement_is_found_again(desk: Desk) -> None:
     assert desk.once() == FOUND
     assert desk.once() == FOUND
     assert (desk.measured, desk.said) == (1, [])
 
 
-def test_force_and_a_record_not_good_enough_measure_again(desk: Desk) -> None:
+def test_force_and_an_insufficient_record_measure_again(desk: Desk) -> None:
     desk.once()
     newer = replace(FOUND, date="2026-02-03T00:00:00Z")
     assert desk.once(force=True, made=newer) == newer
@@ -69,7 +69,7 @@ def test_force_and_a_record_not_good_enough_measure_again(desk: Desk) -> None:
     ],
     ids=["empty", "cut", "list", "bytes", "newer", "deep", "no_list", "other_machine"],
 )
-def test_a_file_of_no_use_is_measured_afresh_with_one_line(desk: Desk, content: bytes) -> None:
+def test_an_unusable_file_is_measured_again_with_one_message(desk: Desk, content: bytes) -> None:
     desk.path.parent.mkdir(parents=True)
     desk.path.write_bytes(content)
     assert desk.once() == FOUND
@@ -80,7 +80,7 @@ def test_a_file_of_no_use_is_measured_afresh_with_one_line(desk: Desk, content: 
     assert desk.measured == 1
 
 
-def test_a_folder_that_cannot_be_made_costs_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_gives_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     desk = Desk(tmp_path / "file")
     assert desk.once() == FOUND
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_made_costs_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt" or getattr(os, "geteuid", lambda: 1)() == 0, reason="permissions do not bind this user")
-def test_a_folder_that_may_not_be_written_costs_one_line_and_is_still_read(desk: Desk) -> None:
+def test_a_read_only_folder_gives_one_message_and_is_read(desk: Desk) -> None:
     desk.once()
     desk.path.parent.chmod(0o500)
     try:
@@ -102,7 +102,7 @@ def test_a_folder_that_may_not_be_written_costs_one_line_and_is_still_read(desk:
         desk.path.parent.chmod(0o700)
 
 
-def test_a_symbolic_link_in_the_files_place_is_not_written_through(desk: Desk, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_not_written_through(desk: Desk, tmp_path: Path) -> None:
     target = tmp_path / "theirs"
     target.write_text("{}")
     desk.path.parent.mkdir(parents=True)
@@ -139,7 +139,7 @@ assert store.once(store.path_of(BOX, folder / "cache"), BOX, lambda found: True,
     assert len((tmp_path / "measured").read_text().splitlines()) == 1
 
 
-def test_the_folder_is_the_users_cache_and_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_user_cache_or_the_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.folder({"ROOFLINE_CACHE_DIR": "here"}) == Path("here")
     monkeypatch.setattr(store.sys, "platform", "linux")
     assert store.folder({"XDG_CACHE_HOME": "there"}) == Path("there") / "pytest-roofline"
@@ -148,6 +148,6 @@ def test_the_folder_is_the_users_cache_and_can_be_named(monkeypatch: pytest.Monk
     assert store.folder({"LOCALAPPDATA": "local"}) == Path("local") / "pytest-roofline"
 
 
-def test_machines_that_differ_have_files_of_their_own(tmp_path: Path) -> None:
+def test_different_machines_have_different_files(tmp_path: Path) -> None:
     others = [replace(BOX, cores=4), replace(BOX, cpu="Box 2"), replace(BOX, memory_bytes=2**35), replace(BOX, arch="aarch64")]
     assert len({store.path_of(machine, tmp_path) for machine in (BOX, *others)}) == 5

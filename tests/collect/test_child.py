@@ -1,4 +1,4 @@
-"""What a collected file may do to its child process: that item fails with one clear message, and no other item does."""
+"""A collected file that crashes, hangs or floods its child process fails its own item with one clear message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = "\nimport sys\nsys.exit(0)\n"
 
 
 def run(project: Project, body: str, *args: object, limit: float = 30) -> Ran:
-    """What sleeps here sleeps for 600 s, which ``project.run`` does not wait for: a hang is a failure."""
+    """Sleeps take 600 s, longer than a test waits, so a hang is a failure."""
     project.write(test_bad=body + SCRIPT, test_other=OTHER)
     ran = project.run("--roofline-device=MI355X", "-o", f"roofline_item_timeout={limit}", *args)
     assert "INTERNALERROR" not in ran.out, ran.out
@@ -45,7 +45,7 @@ def run(project: Project, body: str, *args: object, limit: float = 30) -> Ran:
         ("import sys; sys.stdout.write('without an end'); sys.exit(1)", "  without an end"),
     ],
 )
-def test_an_end_that_is_no_success(project: Project, body: str, told: str) -> None:
+def test_a_failed_child_fails_its_item(project: Project, body: str, told: str) -> None:
     project.write(test_bad=body if "no Python" in body else body + SCRIPT)
     (project.path / "pytest.ini").write_text("[pytest]\nroofline_scripts = test_bad.py\n")
     project.write(test_other=OTHER)
@@ -57,14 +57,14 @@ def test_an_end_that_is_no_success(project: Project, body: str, told: str) -> No
     assert len(ran.out) < 60_000
 
 
-def test_a_hang_ends_at_the_limit_and_shows_where(project: Project) -> None:
+def test_a_hang_ends_at_the_limit_and_shows_its_place(project: Project) -> None:
     ran = run(project, "import time\ndef wait_for_the_device():\n    time.sleep(600)\nwait_for_the_device()", limit=2)
     assert ran.counts == {"failed": 1, "passed": 1}
     assert "not done after 2 s (roofline_item_timeout)" in ran.out
     assert "in wait_for_the_device" in ran.out
 
 
-def test_a_hang_that_does_not_listen_is_killed_with_its_children(project: Project) -> None:
+def test_a_hang_that_ignores_signals_is_killed_with_its_children(project: Project) -> None:
     body = f"""
         import faulthandler, os, signal, subprocess, sys, time
         faulthandler.cancel_dump_traceback_later()
@@ -79,7 +79,7 @@ def test_a_hang_that_does_not_listen_is_killed_with_its_children(project: Projec
     assert_gone(project.path / "pids")
 
 
-def test_a_grandchild_that_keeps_the_pipes_open_hangs_nobody(project: Project) -> None:
+def test_a_grandchild_that_keeps_the_pipes_open_does_not_hang_the_run(project: Project) -> None:
     body = f"""
 import subprocess, sys
 left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -117,7 +117,7 @@ print("GEAK_PER_CASE [{\\"sig\\": \\"M64\\", \\"optimized_ms\\": 0.05}]")
 """
 
 
-def test_a_wall_of_output_is_read_and_not_kept(project: Project) -> None:
+def test_large_output_is_read_but_not_kept(project: Project) -> None:
     """100 MB, with one line of a record in it."""
     before = peak()
     ran = run(project, MUCH, "-rP")
@@ -135,20 +135,20 @@ def peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def test_output_without_end_is_stopped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_output_is_stopped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "LARGEST", 5_000_000)
     ran = run(project, "while True: print('x' * 1000)")
     assert ran.counts == {"failed": 1, "passed": 1}
     assert "wrote more than 0.005 GB: killed" in ran.out
 
 
-def test_what_it_prints_cannot_write_on_the_terminal(project: Project) -> None:
+def test_terminal_escapes_of_a_child_are_escaped(project: Project) -> None:
     ran = run(project, "import sys; print('\\x1b[31mred\\x07', file=sys.stderr); sys.exit(1)")
     assert "\x1b[31mred" not in ran.out
     assert "\\x1b[31mred\\x07" in ran.out
 
 
-def test_it_has_no_input_to_wait_for(project: Project) -> None:
+def test_a_child_has_no_input(project: Project) -> None:
     assert "EOFError" in run(project, "input('which kernel? ')").out
 
 
@@ -187,22 +187,20 @@ def test_an_interrupt_ends_the_child(project: Project) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "100000"])
-def test_a_limit_that_is_none(project: Project, value: str) -> None:
+def test_an_invalid_limit_is_refused(project: Project, value: str) -> None:
     ran = run(project, "", "-o", f"roofline_item_timeout={value}")
     assert ran.code == 4
     assert "roofline_item_timeout is" in ran.out
 
 
-def test_a_first_folder_of_the_projects_path_is_kept_where_python_adds_none(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_entry_of_the_project_path_is_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     (project.path / "lib").mkdir()
     (project.path / "lib" / "helper.py").write_text("X = 1\n")
     assert run(project, "import helper", "-o", "pythonpath=lib").counts == {"passed": 2}
 
 
-def test_without_a_temporary_folder_it_says_so_in_a_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporary_folder_is_reported_in_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(project.path / "none"))
     ran = run(project, "", "-p", "no:cacheprovider", "-s")
     assert ran.counts == {"failed": 1, "passed": 1}

@@ -1,4 +1,4 @@
-"""``perf_report`` functions and KernelBench problems under ``pytest --roofline``: called in a child process, a row a point."""
+"""``perf_report`` functions and KernelBench problems under ``pytest --roofline``: run in a child, with one row per point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.project import Project, Ran
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
-#: The decorator of Triton in ten lines, for tests of what is done with what it holds.
+#: A stand-in for Triton's decorator.
 STAND_IN = """
 class Benchmark:
     def __init__(self, x_names, x_vals, line_arg, line_vals, line_names, plot_name, args, xlabel="", ylabel="", **style):
@@ -53,7 +53,7 @@ def bench_gemm(M, N, K, dtype, provider):
 
 
 def triton(project: Project) -> None:
-    """A triton of the test's own."""
+    """Write a stand-in for Triton."""
     folder = project.path / "stand_in" / "triton"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("__version__ = '3.4.0'\n")
@@ -91,12 +91,12 @@ def test_a_row_per_point_and_provider(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("ylabel", "t_s"), [("Runtime (us)", 5e-8), ("Execution Time (ms)", 5e-5), ("s", 0.05)])
-def test_a_time_by_the_unit_of_its_axis(project: Project, ylabel: str, t_s: float) -> None:
+def test_a_time_uses_the_unit_of_its_axis(project: Project, ylabel: str, t_s: float) -> None:
     bench(project, "return 0.05", ylabel)
     assert run(project).rows["bench_gemm[M=64 Mine]"]["measurement"]["t_s"] == pytest.approx(t_s)
 
 
-def test_a_rate_beside_the_time_behind_it(project: Project) -> None:
+def test_a_printed_rate_is_compared_with_its_time(project: Project) -> None:
     """17.56 MB in 50 us are 0.351 TB/s, and three times that is printed."""
     body = "ms, *_ = triton.testing.do_bench(lambda: None, quantiles=[0.5, 0.2, 0.8])\n    return 3 * 17.563648e6 / ms * 1e-6"
     bench(project, body, "GB/s")
@@ -106,7 +106,7 @@ def test_a_rate_beside_the_time_behind_it(project: Project) -> None:
     assert "1.054 TB/s is printed, shape and time give 351.3 GB/s" in row["notes"]
 
 
-def test_a_rate_alone_is_held_to_what_the_device_can(project: Project) -> None:
+def test_a_rate_without_a_time_is_compared_with_the_device(project: Project) -> None:
     bench(project, "return 90000.0", "TFLOPS")
     row = run(project).rows["bench_gemm[M=64 Mine]"]
     assert row["measurement"] is None
@@ -124,14 +124,14 @@ def test_a_rate_alone_is_held_to_what_the_device_can(project: Project) -> None:
         ("return 1.0", "", "no unit of time or rate in its ylabel ''"),
     ],
 )
-def test_what_is_no_figure_is_a_reason(project: Project, body: str, ylabel: str, why: str) -> None:
+def test_an_invalid_figure_has_a_reason(project: Project, body: str, ylabel: str, why: str) -> None:
     bench(project, body, ylabel)
     row = run(project).rows["bench_gemm[M=64 Mine]"]
     assert row["measurement"] is None
     assert why in row["notes"]
 
 
-def test_a_point_that_raises_is_its_own_and_all_of_them_are_the_items(project: Project) -> None:
+def test_a_point_that_raises_fails_its_row_and_all_fail_the_item(project: Project) -> None:
     bench(project, "if M == 128: raise MemoryError('128 does not fit')\n    return 0.05")
     ran = run(project)
     assert ran.counts == {"passed": 1}
@@ -152,7 +152,7 @@ def test_a_point_that_raises_is_its_own_and_all_of_them_are_the_items(project: P
         ("import time; time.sleep(600)", "not done after 3 s"),
     ],
 )
-def test_an_end_in_the_middle(project: Project, body: str, told: str) -> None:
+def test_a_process_that_ends_early_fails_its_item(project: Project, body: str, told: str) -> None:
     bench(project, body)
     project.write(test_other="def test_one(): pass")
     ran = run(project, "-o", "roofline_item_timeout=3")
@@ -185,7 +185,7 @@ def test_which_files_are_benchmarks(project: Project) -> None:
     assert run(project).counts == {"passed": 1}
 
 
-def test_a_run_of_its_own_at_import_is_left_out(project: Project) -> None:
+def test_a_run_at_import_is_skipped(project: Project) -> None:
     bench(project, "print('called'); return 0.05")
     path = project.path / "bench_gemm.py"
     path.write_text(path.read_text() + "\nbench_gemm.run(print_data=True, save_path='.')\n")
@@ -211,7 +211,7 @@ def test_under_workers(project: Project) -> None:
 
 @needs_triton
 @needs_torch
-def test_tritons_own_decorator_and_torchs_timer(project: Project) -> None:
+def test_perf_report_of_triton_with_a_torch_timer(project: Project) -> None:
     """A copy of 2^20 floats reads and writes 4 MiB each."""
     (project.path / "bench_copy.py").write_text(
         """
@@ -280,7 +280,7 @@ def test_a_dict_by_unit() -> None:
     assert "no key has a unit" in read_result({"a": 1}, "ms").problem
 
 
-def test_a_row_travels_whole() -> None:
+def test_a_row_survives_json() -> None:
     done = work("gemm", M=64, N=2048, K=4096, dtype="bf16", weight_dtype="fp8")
     row = ChildRow(
         "M=64 mine",
@@ -335,7 +335,7 @@ def problem(project: Project, text: str = PROBLEM, name: str = "1_Matmul_scaled_
 
 @needs_torch
 def test_the_work_of_a_problem_is_read_on_the_meta_device(project: Project) -> None:
-    """A TB of inputs, of which nothing is made."""
+    """The inputs are 1 TB, and none is allocated."""
     problem(project, PROBLEM.replace("256, 512, 128", "1 << 20, 1 << 18, 1 << 19"))
     ran = run(project)
     assert ran.counts == {"passed": 1}
@@ -348,7 +348,7 @@ def test_the_work_of_a_problem_is_read_on_the_meta_device(project: Project) -> N
 
 
 @needs_torch
-def test_a_problem_that_needs_values_is_not_told_without_them() -> None:
+def test_a_problem_that_needs_values_has_no_work() -> None:
     from pytest_roofline.collect.child_main import problem as rows_of
 
     module = types.ModuleType("eye")
@@ -359,7 +359,7 @@ def test_a_problem_that_needs_values_is_not_told_without_them() -> None:
 
 
 @needs_torch
-def test_it_is_timed_where_it_is_asked_for_and_a_candidate_is_compared(project: Project) -> None:
+def test_a_problem_is_timed_on_request_and_compared_with_its_candidate(project: Project) -> None:
     for name, wrong in (("1_Timed.py", ""), ("2_Timed.py", " * 1.1")):
         text = "import time" + PROBLEM + NEW.format(wrong=wrong)
         # Far under any ceiling of this machine, also one that was measured while the machine was busy.
@@ -387,7 +387,7 @@ def test_without_torch_it_is_skipped_with_the_reason(project: Project) -> None:
     assert "needs torch, which is not installed" in ran.out
 
 
-def test_what_is_no_problem(project: Project) -> None:
+def test_files_that_are_not_problems_are_not_collected(project: Project) -> None:
     problem(project, PROBLEM.replace("get_init_inputs", "get_more"), "a.py")
     problem(project, "def f():\n" + "\n".join(f"    {line}" for line in PROBLEM.splitlines()), "b.py")
     problem(project, PROBLEM.replace("class Model(", "class ModelNew("), "c.py")

@@ -1,4 +1,4 @@
-"""Script-shaped tests under ``pytest --roofline``: run as a script runs, a row per record of what they wrote."""
+"""Script-shaped tests under ``pytest --roofline``: run as scripts, with one row per record of their output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listed(project: Project, *lines: str) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\nroofline_scripts =\n" + "".join(f"    {line}\n" for line in lines))
 
 
-def test_a_row_per_record_of_the_csv_that_it_writes(project: Project) -> None:
+def test_each_record_of_the_written_csv_is_a_row(project: Project) -> None:
     project.write(test_gemm=SCRIPT)
     ran = run(project)
     assert ran.counts == {"passed": 1}
@@ -53,26 +53,26 @@ def test_a_row_per_record_of_the_csv_that_it_writes(project: Project) -> None:
     assert not (project.path / "gemm.csv").exists()  # it ran in a temporary folder
 
 
-def test_without_the_flag_it_ends_the_session_as_it_always_did(project: Project) -> None:
+def test_without_the_flag_a_script_ends_the_session(project: Project) -> None:
     project.write(test_gemm=SCRIPT)
     on, off = (project.spawn("-q", on=on) for on in (False, None))
     assert on.code == off.code == 3  # pytest: INTERNALERROR, unexpected SystemExit
     assert "INTERNALERROR" in on.out
 
 
-def test_its_neighbours_run(project: Project) -> None:
+def test_tests_next_to_a_script_run(project: Project) -> None:
     project.write(test_gemm=SCRIPT, test_other="def test_one(): pass")
     assert run(project).counts == {"passed": 2}
     assert run(project, "test_gemm.py::test_gemm").counts == {"passed": 1}
     assert run(project, "--co", "-q", report=False).out.count("test_gemm.py::test_gemm") == 1
 
 
-def test_doctest_modules_do_not_import_it(project: Project) -> None:
+def test_doctest_modules_do_not_import_a_script(project: Project) -> None:
     project.write(test_gemm=SCRIPT)
     assert run(project, "--doctest-modules").counts == {"passed": 1}
 
 
-def test_items_of_other_plugins_on_it_stay(project: Project) -> None:
+def test_items_of_other_plugins_for_the_file_remain(project: Project) -> None:
     """A linter's, for one; what would import the file goes."""
     project.write(
         test_gemm=SCRIPT,
@@ -101,7 +101,7 @@ def test_a_table_on_stdout(project: Project, prefix: str) -> None:
     assert list(run(project).rows) == [f"test_gemm{CK}"]
 
 
-def test_a_csv_on_stdout_and_a_row_that_is_none(project: Project) -> None:
+def test_a_csv_on_stdout_with_an_invalid_row(project: Project) -> None:
     project.write(test_gemm=f"import sys\nprint({TABLE + 'bf16,64,8192,1024,-1,,,6.1'!r})\nsys.exit()")
     rows = run(project).rows
     assert len(rows) == 4
@@ -109,14 +109,14 @@ def test_a_csv_on_stdout_and_a_row_that_is_none(project: Project) -> None:
     assert "line 3: ck us is '-1'" in refused["notes"]
 
 
-def test_what_writes_nothing_says_so(project: Project) -> None:
+def test_a_script_without_output_is_reported(project: Project) -> None:
     project.write(test_gemm="import sys\nprint('all good')\nsys.exit(0)")
     (row,) = run(project).report["entries"]
     assert row["short_name"] == "test_gemm"
     assert "wrote no records in a known format" in row["notes"]
 
 
-def test_listed_scripts_need_no_name_of_a_test(project: Project) -> None:
+def test_listed_scripts_need_no_test_name(project: Project) -> None:
     folder = project.path / "op_tests"
     folder.mkdir()
     (folder / "bench_gemm.py").write_text(SCRIPT)
@@ -138,7 +138,7 @@ def test_arguments_and_a_csv_where_the_script_puts_it(project: Project) -> None:
     assert "wrote no records" in row["notes"]
 
 
-def test_a_file_that_was_asked_for_and_is_of_no_format(project: Project) -> None:
+def test_a_requested_file_of_unknown_format_is_reported(project: Project) -> None:
     project.write(test_gemm="import sys\nopen('x.csv', 'w').write('a,b\\n1,2\\n')\nsys.exit(0)")
     listed(project, "test_gemm.py::csv={out}/*.csv")
     (row,) = run(project).report["entries"]
@@ -146,7 +146,7 @@ def test_a_file_that_was_asked_for_and_is_of_no_format(project: Project) -> None
 
 
 @pytest.mark.parametrize("line", ["x.py::csv", "::csv=a", "x.py::out=a", "x.py::csv=", "x.py::args='"])
-def test_a_line_that_cannot_be_meant_is_a_usage_error(project: Project, line: str) -> None:
+def test_an_invalid_scripts_line_is_a_usage_error(project: Project, line: str) -> None:
     listed(project, line)
     ran = run(project)
     assert ran.code == 4
@@ -160,7 +160,7 @@ def test_the_parts_of_a_line() -> None:
     )
 
 
-def test_the_device_is_this_machines_where_nothing_else_is_said(project: Project) -> None:
+def test_the_default_device_is_this_machine(project: Project) -> None:
     """Times under aiter's columns are a device's as a rule; on a machine without one, and for ``cpu``, they are the host's."""
     project.write(test_gemm=SCRIPT.replace("bf16", "fp32"))
     project.write(
@@ -175,13 +175,13 @@ def test_the_device_is_this_machines_where_nothing_else_is_said(project: Project
     assert row["measurement"]["clock"] == "host"
 
 
-def test_a_device_column_is_believed(project: Project) -> None:
+def test_a_device_column_is_used(project: Project) -> None:
     table = TABLE.replace("dtype,", "gfx,cu_num,dtype,").replace("bf16,", "gfx942,80,bf16,")
     project.write(test_gemm=f"import sys\nprint({table!r})\nsys.exit(0)")
     assert {row["device"] for row in run(project).rows.values()} == {"mi308x"}
 
 
-def test_the_ini_of_pythonpath_is_the_childs_too(project: Project) -> None:
+def test_the_child_gets_pythonpath_from_the_ini(project: Project) -> None:
     (project.path / "src").mkdir()
     (project.path / "src" / "mylib.py").write_text(f"TABLE = {TABLE!r}")
     project.write(test_gemm="import sys, mylib\nprint(mylib.TABLE)\nsys.exit(0)")
@@ -189,7 +189,7 @@ def test_the_ini_of_pythonpath_is_the_childs_too(project: Project) -> None:
     assert run(project).counts == {"passed": 1}
 
 
-def test_a_gate_holds_for_its_rows(project: Project) -> None:
+def test_a_gate_applies_to_script_rows(project: Project) -> None:
     """8192 cubed are 1.1e12 FLOPs: 437 us at the 2.517 PFLOP/s of an MI355X, in 100."""
     project.write(test_gemm=SCRIPT.replace("64,8192,1024,6.4,167.8,1.32,6.1", "8192,8192,8192,100,,,600"))
     ran = run(project, "--roofline-fail-on=beyond_roof")
@@ -208,7 +208,7 @@ def test_more_rows_than_the_limit(project: Project, monkeypatch: pytest.MonkeyPa
     assert "shows the first 10 rows" in rows[0]["notes"]
 
 
-def test_the_projects_table_says_the_work_of_a_row_that_has_none(project: Project) -> None:
+def test_the_project_table_gives_work_to_rows_without_it(project: Project) -> None:
     project.toml('[tool.roofline.work]\n"*::test_sort*" = { bytes = 8e8 }\n')
     table = "dtype,rows,ck us,ck TB/s\nbf16,7,200,4.0\n"
     project.write(test_sort=f"import sys\nprint({table!r})\nsys.exit(0)")
@@ -217,7 +217,7 @@ def test_the_projects_table_says_the_work_of_a_row_that_has_none(project: Projec
     assert row["roofline_pct"] == pytest.approx(0.5)  # of 8 TB/s
 
 
-def test_in_a_root_whose_name_is_a_pattern(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_folder_with_glob_characters_works(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     root = project.path / "a [b]*"
     (root / "results").mkdir(parents=True)
     (root / "bench.py").write_text(SCRIPT)
@@ -227,7 +227,7 @@ def test_in_a_root_whose_name_is_a_pattern(project: Project, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["__main__", "setup"])
-def test_files_that_other_programs_run_are_no_tests_of_ours(project: Project, name: str) -> None:
+def test_files_run_by_other_programs_are_not_collected(project: Project, name: str) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\npython_files = *.py\n")
     (project.path / f"{name}.py").write_text(SCRIPT)
     assert f"{name}.py::{name}" not in project.run("--co", "-q", report=False).out
@@ -278,14 +278,14 @@ TESTS = [
 
 
 @pytest.mark.parametrize("text", SCRIPTS)
-def test_a_script(text: str, tmp_path: Path) -> None:
+def test_which_files_are_scripts(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(text)
     assert PythonFile(path).ends_at_import()
 
 
 @pytest.mark.parametrize("text", TESTS)
-def test_a_test_module(text: str, tmp_path: Path) -> None:
+def test_which_files_are_test_modules(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(text)
     assert not PythonFile(path).ends_at_import()

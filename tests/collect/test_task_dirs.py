@@ -1,4 +1,4 @@
-"""Extracted task folders under ``pytest --roofline``: meta.json says the cases, unittest.py what came of them."""
+"""Extracted task folders under ``pytest --roofline``: meta.json gives the cases, unittest.py their results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_item_per_case_with_its_work_time_baseline_and_share(project: Project
     assert ran.rows["prefill_M2048"]["check"]["speedup"] == 2.0
 
 
-def test_without_the_flag_it_is_nobodys(project: Project) -> None:
+def test_without_the_flag_a_task_is_not_collected(project: Project) -> None:
     task(project)
     ran = project.spawn(on=False)
     assert ran.code == 5, ran.out  # no tests ran
@@ -91,7 +91,7 @@ def test_the_recorded_tensors_are_not_opened(project: Project) -> None:
     assert run(project, "-o", "roofline_item_timeout=20").counts["passed"] == 2
 
 
-def test_collecting_runs_nothing_and_names_select(project: Project) -> None:
+def test_collection_runs_nothing_and_names_select_cases(project: Project) -> None:
     folder = task(project, PASSES + "open('ran', 'a').write('.')\n")
     listed = run(project, "--collect-only", "-q", report=False)
     assert "down_proj_task/unittest.py::decode_M64" in listed.out
@@ -141,12 +141,12 @@ def test_the_exit_status_is_the_outcome(project: Project, ending: str, outcome: 
     assert ran.report["entries"] == []
 
 
-def test_an_incomplete_harness_fails_where_xfails_are_run(project: Project) -> None:
+def test_an_incomplete_harness_fails_under_runxfail(project: Project) -> None:
     task(project, "import sys; print('UT_HARNESS_INCOMPLETE: no bundle'); sys.exit(3)")
     assert run(project, "--runxfail").counts == {"failed": 2}
 
 
-def test_a_case_without_a_line_of_its_own_has_work_and_no_time(project: Project) -> None:
+def test_a_case_without_its_own_line_has_work_but_no_time(project: Project) -> None:
     task(project, 'print(\'GEAK_PER_CASE [{"sig": "decode_M64", "optimized_ms": 0.033}]\')')
     row = run(project).rows["prefill_M2048"]
     assert row["measurement"] is None
@@ -174,7 +174,7 @@ def test_the_lines_of_older_harnesses(project: Project, lines: list[str], times:
         assert (measurement and measurement["t_s"]) == (pytest.approx(times[m]) if m in times else None)
 
 
-def test_one_case_takes_the_latency_of_the_whole(project: Project) -> None:
+def test_a_single_case_takes_the_total_latency(project: Project) -> None:
     meta = {**META, "workload": {"cases": [{"name": "decode_M64", "m": 64}]}}
     task(project, "print('GEAK_SHAPES_USED=[0]'); print('GEAK_RESULT_LATENCY_MS=0.05')", meta)
     assert run(project).rows["decode_M64"]["measurement"]["t_s"] == pytest.approx(50e-6)
@@ -191,7 +191,7 @@ def test_one_case_takes_the_latency_of_the_whole(project: Project) -> None:
         ("[" * 100_000, "meta.json"),
     ],
 )
-def test_a_meta_json_without_cases_leaves_those_that_are_printed(project: Project, meta: str, why: str) -> None:
+def test_without_cases_in_meta_json_the_printed_ones_count(project: Project, meta: str, why: str) -> None:
     task(project, meta=meta)
     ran = run(project)
     assert ran.counts["passed"] == 1
@@ -203,7 +203,7 @@ def test_a_meta_json_without_cases_leaves_those_that_are_printed(project: Projec
 
 
 @pytest.mark.parametrize("name", ["unittest.py", "meta.json"])
-def test_a_folder_with_one_of_the_two_is_no_task(project: Project, name: str) -> None:
+def test_a_folder_with_only_one_of_the_two_files_is_no_task(project: Project, name: str) -> None:
     (task(project) / name).unlink()
     assert run(project).code == 5
 
@@ -218,7 +218,7 @@ def test_paths_and_names_of_any_spelling(project: Project, name: str) -> None:
     assert run(project, row["nodeid"]).counts == {"passed": 1}
 
 
-def test_through_a_link_in_a_folder_that_nobody_may_write(project: Project) -> None:
+def test_a_linked_task_in_a_read_only_folder_runs(project: Project) -> None:
     folder = task(project, name="real")
     (project.path / "linked").symlink_to(folder, target_is_directory=True)
     folder.chmod(0o555)
@@ -237,7 +237,7 @@ def test_ten_thousand_cases_are_listed_and_one_is_run(project: Project) -> None:
     assert ran.rows["M9999"]["flops_est"] == 2 * 9999 * 4096 * 2048
 
 
-def test_a_share_that_is_none(project: Project) -> None:
+def test_an_invalid_share_is_ignored(project: Project) -> None:
     task(project, meta=json.dumps(META).replace("12.5", "NaN"))
     row = run(project).rows["decode_M64"]
     assert row["pct_gpu_time"] is None
@@ -300,7 +300,7 @@ def test_attention_and_experts_by_the_names_of_their_sizes() -> None:
     assert case(op_kind="rmsnorm", dtype="bf16", cases=[{"rows": 4096, "cols": 8192}]).work["rows"] == 4096
 
 
-def test_queries_of_a_decode_step_and_the_batch_of_a_gemm_are_not_passed_over() -> None:
+def test_decode_queries_and_gemm_batches_are_counted() -> None:
     heads = {"num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "dtype": "bf16", "regime": "decode", "bs": 64, "ctx": 4096}
     assert case(op_kind="attn", cases=[{"sig": "d", **heads, "q_len": 4}]).work["seq_q"] == 4
     assert case(op_kind="gemm", dtype="bf16", cases=[{**SMALL, "batch": 8}]).work["batch"] == 8
@@ -336,7 +336,7 @@ EXPERTS = {
         ({**EXPERTS, "local_num_experts": 4}, "local_num_experts is 4"),
     ],
 )  # fmt: skip
-def test_what_is_not_told_is_a_reason(meta: dict[str, Any], why: str) -> None:
+def test_missing_sizes_have_a_reason(meta: dict[str, Any], why: str) -> None:
     found = case(**meta)
     assert found.work is None
     assert why in found.reason

@@ -1,4 +1,4 @@
-"""What the documentation says can be run is run, and its tables are the code's."""
+"""The documentation: its commands run and print what it shows, and its tables equal the code's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The examples, run by the commands of docs/examples.md: every kernel gets a right row, and the check finds the two cheats.
+"""The examples, run by the commands of docs/examples.md: every kernel gets a correct row, and the check finds the two cheats.
 
-Times are this machine's at this minute; what is asserted holds whatever they are. The one doubt is the ceiling, which a busy
-machine may measure too low. A row above it is near_roof; the ceiling is then measured once more and the larger one kept, so
-a row that is even beyond it gets one more run, against that.
+The assertions hold for any times. Only the ceiling is uncertain, because a busy machine may measure it too low. A row above the
+ceiling is near_roof; the ceiling is then measured again and the larger one kept. A row beyond the ceiling gets one more run.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Callable[..., Run]:
-    """A command of the page, in a copy of the examples. Rows by the test's name."""
+    """Run a command of the page in a copy of the examples."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
@@ -72,7 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Callable[..
 
 @pytest.fixture(scope="module")
 def kernels(run: Callable[..., Run]) -> Run:
-    """Under the gate that the cheats fail."""
+    """The run of the kernels under the gate that the cheats fail."""
     done = run(KERNELS, "--roofline-fail-on=beyond_roof")
     if any(row["check"]["status"] == "beyond_roof" for row in done.rows.values()):
         done = run(KERNELS, "--roofline-fail-on=beyond_roof")

@@ -28,7 +28,7 @@ def call(*command: object, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files git would hand out, with the present state of the working tree; its folder is not the skill's name."""
+    """A clone with the files of the working tree, in a folder that is not named after the skill."""
     target = tmp_path_factory.mktemp("clone") / "a clone with spaces"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=False

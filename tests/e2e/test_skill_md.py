@@ -1,4 +1,4 @@
-"""SKILL.md: its form, and that its constants, closed sets and template are the engine's."""
+"""SKILL.md: its form, and its constants, closed sets and template, which equal the engine's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
 
 
 def table(first: str, second: str) -> dict[str, str]:
-    """Two columns of the table whose head starts with these names."""
+    """Return two columns of the table whose header starts with these names."""
     lines = SKILL.splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith(f"| {first} | {second} |"))
     rows = {}

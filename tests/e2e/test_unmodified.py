@@ -1,4 +1,4 @@
-"""Every shape of test that people have in one run, and files that would end a run beside tests that would not."""
+"""Every kind of test and script in one run, and files that end their process next to ordinary tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples" / "unmodified"
 FRAMEWORKS = ("torch", "triton", "jax")
 MISSING = [name for name in FRAMEWORKS if find_spec(name) is None]
 
-#: Files that end a run of pytest, or never let it end; each a test by its name.
+#: Files with the name of a test that end a run of pytest or hang it.
 PLANTED = {
     "test_exits.py": "import sys\nprint('usage: no')\nsys.exit(2)\n",
     "test_crashes.py": "import argparse, ctypes\nargparse.ArgumentParser().parse_args()\nctypes.string_at(0)\n",
@@ -53,7 +53,7 @@ def test_a_file_that_ends_its_process_fails_only_its_item(project: Project) -> N
 
 @pytest.fixture(scope="module")
 def page_run(tmp_path_factory: pytest.TempPathFactory, ceilings: Path) -> Ran:
-    """The run of examples/unmodified, out of the commands of docs/unmodified.md."""
+    """The run of examples/unmodified, one of the commands of docs/unmodified.md."""
     folder = tmp_path_factory.mktemp("page")
     report = folder / "roofline.json"
     runs = {}

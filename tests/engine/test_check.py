@@ -1,4 +1,4 @@
-"""A measurement against its roof and its prediction: the worked example, each status at its border, and the order of them."""
+"""A measurement against its roof and its prediction: the worked example, and each status at its limit and in its order."""
 
 from __future__ import annotations
 

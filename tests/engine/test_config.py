@@ -1,6 +1,6 @@
-"""config.json to shapes: layers by kind, widths, what is stored narrow, and what one device of several holds.
+"""config.json to shapes: layers by kind, widths, quantized weights, and the share of one device.
 
-The configs are small ones with the keys of a family; each right value is derived beside it.
+The configs are small ones with the keys of a family; each expected value is derived next to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stage C through ``analyze``: counters take the model's place where they hold, and are L4 with the reason where not."""
+"""Stage C through ``analyze``: plausible counters replace the model; others are refused (L4) with the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD = {"FETCH_SIZE": FETCH_KIB, "WRITE_SIZE": WRITE_KIB, "SQ_INSTS_VALU_MFMA_MO
 
 
 def judged(run: Run, *dispatches: dict[str, Any], kernel: str = "gemm_kernel", **env: Any) -> dict[str, Any]:
-    """One entry from counters beside the Top-N; the artifact must pass validate."""
+    """Return the entry of a Top-N row with counters; the artifact must pass validate."""
     (run.round / "counter_collection.csv").write_text(long_csv(*({"ns": 50_000, **one} for one in dispatches), name=kernel))
     return finished(run, **env)
 
@@ -38,7 +38,7 @@ def finished(run: Run, *options: object, **env: Any) -> dict[str, Any]:
 
 
 def reason(artifact: dict[str, Any]) -> str:
-    """The one L4 line, with the analytic result standing."""
+    """Return the one L4 line; the analytic result must be unchanged."""
     (line,) = artifact["degraded"]
     assert line["name"] == "counter_collection.csv"
     assert line["reason"].startswith("L4: ")

@@ -1,4 +1,4 @@
-"""The Top-N in the forms that profilers and agents write it, and the files beside it."""
+"""The Top-N in the forms that profilers and agents write, and the files next to it."""
 
 from __future__ import annotations
 

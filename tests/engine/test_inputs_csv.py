@@ -1,4 +1,4 @@
-"""Top-N lists as profilers write them to CSV, through ``analyze``."""
+"""Top-N lists in the CSV formats of profilers, through ``analyze``."""
 
 from __future__ import annotations
 

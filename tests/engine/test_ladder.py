@@ -1,4 +1,4 @@
-"""The degradation ladder through the command line: every level exits 0 and says what it could not do."""
+"""The degradation ladder through the command line: every level exits 0 and reports what it could not do."""
 
 from __future__ import annotations
 

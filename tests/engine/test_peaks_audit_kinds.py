@@ -24,7 +24,7 @@ BANDWIDTH = "hbm_bw_bytes_s"
 
 
 def told(product: str, **lines: str) -> list[str]:
-    """What the audit says of a product alone, with its rates, when lines have these values (``matrix_bf16`` for the key)."""
+    """Audit one product with its rates after these values are replaced (``matrix_bf16`` for the key)."""
     text = BLOCKS[product]
     for name, value in lines.items():
         key = name if name in (BANDWIDTH, "memory_bus", "clock_mhz", "gfx", "units") else name.replace("_", ".", 1)

@@ -1,4 +1,4 @@
-"""Each kind of error that a public peak table was seen with, planted in ours: ``peaks audit`` names the line and the rule.
+"""Each error found in a public peak table, planted in ours: ``peaks audit`` names the line and the rule.
 
 The figures are the ones those tables hold; where each was read is beside it. A right figure is never flagged: the shipped
 table passes (test_peaks).

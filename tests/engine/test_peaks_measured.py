@@ -1,6 +1,6 @@
-"""Measured ceilings of other tools over the table's peaks: the formats as those tools write them, and what is refused.
+"""Measured ceilings of other tools over the table's peaks: the formats that those tools write, and refused figures.
 
-Tests that start with a public report's id (A2, D9, ...) hold its figures: the wrong one is named, the right one is used.
+Tests that start with a public report's id (A2, D9, ...) use its figures: the wrong one is named, the right one is used.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_a3_more_than_the_highest_clock_gives(tmp_path: Path) -> None:
 
 
 def test_a4_d9_a_bf16_benchmark_at_half_rate(tmp_path: Path) -> None:
-    """rocm-amdgpu-bench#24: BF16 516.6, right about 1033; D9: FP16 916 beside it is right, and the larger stands."""
+    """rocm-amdgpu-bench#24: BF16 516.6, right about 1033; D9: FP16 916 is right, and the larger one is used."""
     path = rocprof(tmp_path / "r.csv", {"MFMABF16Flops": 516.6e3, "MFMAF16Flops": 916e3})
     peaks, refused = over(path, "MI300X")
     assert [line.split(": ")[1] for line in refused] == ["line 2, MFMABF16Flops"]

@@ -1,6 +1,6 @@
-"""Work models against figures other people published: each test is named after its source, each value is the right one.
+"""Work models against published figures: each test is named after its source, and each value is the correct one.
 
-Wrong numerators are the second largest class of public roofline faults. The reports here printed something else first.
+Wrong numerators are the second largest class of public roofline errors. The reports first printed another value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Public reports of wrong rooflines, one row each, by what was wrong: peaks, bytes, FLOPs, counters, edges.
+"""Public reports of wrong rooflines, one test each, grouped by error: peaks, bytes, FLOPs, counters, edge cases.
 
-The right value is derived here or is the report's own. Reports about a whole figure or a file's format stand with their kind:
+The correct value is derived here or given in the report. Reports about a figure or a file format are in other files:
 test_peaks_audit_public, test_peaks_measured, test_public_figures, test_counters, test_counters_apply, test_roofline.
 """
 

@@ -37,7 +37,7 @@ def judged(
     conflict: bool = False,
     **fields: object,
 ) -> Entry:
-    """A kernel that moves ``share_of_bw`` of what the roof allows in its time; ``others`` are further byte models."""
+    """Assess a kernel that moves ``share_of_bw`` of what the roof allows in its time; ``others`` are further byte models."""
     nbytes = share_of_bw * 1e12 * t_s
     candidates = tuple(
         ByteModel(f"model_{index}", share * 1e12 * t_s, intensity * nbytes)

@@ -1,4 +1,4 @@
-"""Targets that were observed, used where a file of them is named, and said to be."""
+"""Observed targets: used if their file is named, and marked as observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and dtypes as other tools write them. K1 to K4 are the published faults of the skill this one replaces."""
+"""Numbers and dtypes as other tools write them. K1 to K4 are published errors of the skill that this one replaces."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ _LIKE = {
 
 @pytest.mark.parametrize("op", [op for op in OPS if op not in ("conv1d", "conv3d")])  # conv2d is of their model
 def test_no_parameter_is_taken_and_left_unread(op: str) -> None:
-    """It changes the figure, its dtype or its words, or is refused by name: what is ignored makes a wrong number."""
+    """A parameter changes the figure, its dtype or its note, or is refused by name; an ignored one gives a wrong number."""
     given, others = _CALLS[_LIKE.get(op, op)]
     given = {"dtype": "bf16", **given}
     before = work(op, 0.0, **given)

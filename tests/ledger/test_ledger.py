@@ -1,4 +1,4 @@
-"""The ledger: what is written is read back, nothing of a person's is lost, and what the pairs say of predictions."""
+"""The ledger: it reads back what it writes, keeps every hand-made change, and rates the predictions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pair(**fields: object) -> Pair:
         ("1e-3-1e-1", 0.001, 0.1, 0.01),
     ],
 )
-def test_a_range_stands_for_its_middle_and_is_kept(text: str, low: float, high: float, mid: float) -> None:
+def test_a_range_counts_as_its_middle_and_is_kept(text: str, low: float, high: float, mid: float) -> None:
     interval = Interval.parse(text, "measured")
     assert (interval.low, interval.high) == (low, high)
     assert interval.mid == pytest.approx(mid)
@@ -76,7 +76,7 @@ def test_a_range_stands_for_its_middle_and_is_kept(text: str, low: float, high: 
 
 
 @pytest.mark.parametrize("text", ["fast", "1.5x", "nan", "inf", "2-1", "1-2-3", "1,5", "1e999", "", "--1"])
-def test_what_is_no_figure_is_refused_by_name(text: str) -> None:
+def test_an_invalid_figure_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="measured"):
         Interval.parse(text, "measured")
 
@@ -168,7 +168,7 @@ def test_two_appends_are_one_ledger(tmp_path: Path, first: list[Pair], second: l
         ('{"kernel": "k", "attainable": NaN}', "finite"),
     ],
 )
-def test_a_line_that_is_no_pair_is_refused_by_field(line: str, why: str) -> None:
+def test_an_invalid_line_is_refused_by_field(line: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         Pair.from_json(json.loads(line))
 
@@ -176,7 +176,7 @@ def test_a_line_that_is_no_pair_is_refused_by_field(line: str, why: str) -> None
 BEFORE = b'{"kernel": "by hand", "mood": "good", "measured": [1.3, 1.5]}'
 
 
-def test_what_is_in_the_file_stays_to_the_byte(tmp_path: Path) -> None:
+def test_existing_lines_are_never_changed(tmp_path: Path) -> None:
     path = tmp_path / "l.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + BEFORE)
     path.chmod(0o640)
@@ -188,7 +188,7 @@ def test_what_is_in_the_file_stays_to_the_byte(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_the_ledger_of_a_project_is_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_project_has_its_own_ledger(tmp_path: Path) -> None:
     path = locate(tmp_path)
     assert path == tmp_path / ".roofline" / "ledger.jsonl"
     assert read(path).pairs == ()
@@ -232,7 +232,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hostile_name_is_one_harmless_line_and_one_harmless_cell(
+def test_a_hostile_name_is_escaped_in_lines_and_cells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = tmp_path / "l.jsonl"
@@ -247,7 +247,7 @@ def test_a_hostile_name_is_one_harmless_line_and_one_harmless_cell(
     assert len(re.findall(r"(?<!\\)\|", line.replace("\\\\", ""))) == 7
 
 
-def test_a_link_a_folder_and_a_file_that_is_no_text_are_left_alone(tmp_path: Path) -> None:
+def test_links_folders_and_binary_files_are_not_changed(tmp_path: Path) -> None:
     target = tmp_path / "real.jsonl"
     target.write_text('{"kernel": "mine"}')
     (tmp_path / "link.jsonl").symlink_to(target)
@@ -406,7 +406,7 @@ def test_the_latency_class_has_over_promised_by_a_factor_of_two() -> None:
     assert (latency.lowest, latency.highest) == (pytest.approx(0.9926 / 4.978), pytest.approx(1.65 / 1.3))
 
 
-def test_both_directions_are_told_and_noise_is_neither() -> None:
+def test_over_and_under_promises_are_shown_beyond_noise() -> None:
     found = {item.kernel: outcome(item) for item in _published()}
     assert found["fused_moe_kernel"] == "agrees"  # 1.047 over 1.023 is 2.3 %
     exceeded = {name for name, what in found.items() if what == "exceeded"}
@@ -432,7 +432,7 @@ def test_within_the_noise_of_a_prediction_is_agreement(attainable: float, measur
     assert outcome(pair(attainable=attainable, measured=measured, noise=noise)) == what
 
 
-def test_end_to_end_half_a_percent_is_noise() -> None:
+def test_half_a_percent_end_to_end_is_noise() -> None:
     (item,) = group(
         [pair(predicted_e2e_pct=2, measured_e2e_pct=value) for value in (1.4, 1.6, 2.4, 2.6)], lambda item: (item.bound_type,)
     )
@@ -484,7 +484,7 @@ def test_a_row_of_a_table_that_cannot_be_read_is_named(
         (b"kernel,attainable,measured\n", "no readable row"),
     ],
 )
-def test_what_is_no_table_is_refused(
+def test_an_invalid_table_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -498,7 +498,7 @@ def test_what_is_no_table_is_refused(
 # What to expect.
 
 
-def test_before_any_experience_nothing_is_expected() -> None:
+def test_without_pairs_no_speedup_is_expected() -> None:
     assert Experience([]).expected(2.0) is None
     assert Experience([pair(attainable=2)]).expected(2.0) is None
     alone = pair(attainable=2, measured=1.5)
@@ -568,14 +568,14 @@ def test_an_op_without_a_prior_needs_enough_kernels() -> None:
     assert propose(_reached(20, 0.6, op="topk"))[0].target_eff == 0.6
 
 
-def test_ratios_over_the_roof_and_pairs_without_a_name_for_their_kind_are_no_evidence() -> None:
+def test_impossible_ratios_and_pairs_without_a_kind_are_not_used() -> None:
     assert propose(_reached(30, 1.4)) == []
     assert propose(_reached(30, 0.95, dtype="")) == []
     (found,) = propose(_reached(30, 1.4) + _reached(1, 0.95))
     assert found.n == 1
 
 
-def test_one_kernel_is_one_whatever_it_was_tried() -> None:
+def test_repeated_attempts_on_one_kernel_count_once() -> None:
     (found,) = propose(_reached(1, 0.95) * 30)
     assert found.n == 1
 
@@ -588,7 +588,7 @@ def test_the_observed_quantile_is_one_that_was_seen() -> None:
         propose(pairs, 0.0)
 
 
-def test_calibrate_writes_only_the_file_it_is_told_to_and_the_engine_reads_it(
+def test_calibrate_writes_the_named_file_and_the_engine_reads_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -621,7 +621,7 @@ def test_calibrate_writes_only_the_file_it_is_told_to_and_the_engine_reads_it(
         ({"n": 0}, "n is"),
     ],
 )
-def test_a_file_of_targets_that_cannot_be_meant_is_refused_by_name(tmp_path: Path, change: dict[str, object], why: str) -> None:
+def test_an_invalid_targets_file_is_refused_by_name(tmp_path: Path, change: dict[str, object], why: str) -> None:
     row = {"device": "gfx950", "op": "gemm", "axis": "memory", "dtype": "bf16", "target_eff": 0.93, "n": 20, "source": "s"}
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schema": "roofline-targets/1", "targets": [row]}))
@@ -640,7 +640,7 @@ def test_a_file_of_targets_that_cannot_be_meant_is_refused_by_name(tmp_path: Pat
 # Rows of a run.
 
 
-def test_a_tests_row_is_a_pair_when_it_was_predicted_and_measured() -> None:
+def test_a_predicted_and_measured_test_is_a_pair() -> None:
     row = Row(
         nodeid="t.py::t",
         kernel="k|1",

@@ -1,4 +1,4 @@
-"""The figure as values: percentages, ridges, what is left out, and labels that collide with nothing."""
+"""The figure as values: percentages, ridges, omitted kernels, and labels that do not overlap."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_each_kernel_has_its_percent_of_the_roof_that_binds() -> None:
         assert one.fraction == pytest.approx(one.rate / min(one.intensity * BANDWIDTH * 1e9, PEAK * 1e9))
 
 
-def test_ceilings_and_ridges_are_the_specifications() -> None:
+def test_ceilings_and_ridges_match_the_specification() -> None:
     made = model(SEVEN)
     assert sorted((one.flops_s / 1e9 for one in made.ceilings), reverse=True) == [1840, 920, 115]
     assert sorted((round(x, 2) for x, _ in made.ridges), reverse=True) == [9.02, 4.51, 0.56]
 
 
-def test_the_naive_gemm_alone_is_told_that_it_is_not_vectorised() -> None:
+def test_only_the_naive_gemm_is_reported_as_not_vectorized() -> None:
     made = model(SEVEN)
     assert {one.name: one.explanation for one in made.kernels if one.explanation} == {"dense GEMM (naive)": "not vectorized"}
     assert made.title == "dense GEMM (naive) is farthest from its roof, at 5.9%: not vectorized"
@@ -101,7 +101,7 @@ def test_slopes_are_straight_parallel_and_of_slope_one() -> None:
     assert len(made.bandwidths) == 3
 
 
-def test_a_kernel_stands_at_each_level_and_is_held_to_the_one_that_binds() -> None:
+def test_a_kernel_is_drawn_at_each_level_and_judged_by_the_limiting_one() -> None:
     made = model(V100)
     (gpp,) = made.kernels
     assert dict(gpp.spots) == {"l1": 0.865, "l2": 2.25, "hbm": 2.58}
@@ -112,12 +112,12 @@ def test_a_kernel_stands_at_each_level_and_is_held_to_the_one_that_binds() -> No
     assert made.main.name == "HBM"
 
 
-def test_a_kernel_without_a_level_stands_under_main_memory_and_the_best_figure_of_it() -> None:
+def test_a_kernel_without_a_level_uses_main_memory() -> None:
     (one,) = table({"name": "k", "intensity": 1, "gflops": 1000, "dtype": "fp32"}).kernels
     assert one.bytes_s == 2039e9
 
 
-def test_a_dtype_has_its_own_ceiling_and_no_other() -> None:
+def test_a_dtype_uses_only_its_own_ceiling() -> None:
     made = table(
         {"name": "single", "intensity": 1e4, "gflops": 9750, "dtype": "torch.float32"},
         {"name": "half", "intensity": 1e4, "gflops": 9750, "dtype": "bf16"},
@@ -161,7 +161,7 @@ def test_a_measured_ceiling_under_the_rated_one_explains_nothing() -> None:
         (7, "unusable", "not an object"),
     ],
 )
-def test_what_has_no_place_on_the_plot_is_listed_with_its_reason(row: Any, kind: str, why: str) -> None:
+def test_kernels_that_cannot_be_drawn_are_listed_with_a_reason(row: Any, kind: str, why: str) -> None:
     good = {"name": "good", "intensity": 1, "gflops": 1000, "dtype": "fp32"}
     made = table(row if isinstance(row, int) else {"name": "odd", **row}, good)
     assert [one.name for one in made.kernels] == ["good"]
@@ -190,12 +190,12 @@ def test_a_bandwidth_reached_at_an_intensity_is_a_rate() -> None:
         ({"bandwidths": [{"gbs": 1, "basis": "guessed"}]}, "basis is 'guessed', expected rated, measured, given"),
     ],
 )
-def test_a_roof_that_cannot_be_meant_is_an_error(roof: dict[str, Any], told: str) -> None:
+def test_an_invalid_roof_is_an_error(roof: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         table(**roof)
 
 
-def test_a_document_of_no_kind_known_is_an_error() -> None:
+def test_an_unknown_document_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"table.json: nothing to draw\. Expected a report or an artifact"):
         model({"rows": []})
 
@@ -222,7 +222,7 @@ def test_a_hostile_name_is_shortened_and_shows_no_control_character() -> None:
         ),  # 19 letters, the ellipsis, 10
     ],
 )
-def test_the_name_on_a_label_leaves_out_what_all_signatures_have(name: str, shown: str) -> None:
+def test_labels_omit_the_shared_part_of_signatures(name: str, shown: str) -> None:
     (one,) = table({"name": name, "intensity": 1, "gflops": 100, "dtype": "fp32"}).kernels
     assert (one.name, one.label_name) == (name, shown)
 
@@ -244,7 +244,7 @@ def test_an_artifacts_percentages_are_its_own() -> None:
     assert attention.range_ends[1][1] / attention.range_ends[0][1] == pytest.approx(2.0, rel=0.02)
 
 
-def test_rows_of_an_artifact_that_have_no_place_are_listed(run: Run) -> None:
+def test_rows_of_an_artifact_that_cannot_be_drawn_are_listed(run: Run) -> None:
     run.env(**MI300X).topn(
         gemm_row("timed"),
         gemm_row("too_fast", t_ms=0.001),
@@ -311,7 +311,7 @@ def test_a_device_is_chosen_by_name_or_by_most_rows() -> None:
         model(report, device="C")
 
 
-def test_a_baseline_of_the_same_kind_is_the_point_before() -> None:
+def test_a_baseline_of_the_same_kind_is_the_earlier_point() -> None:
     entry = {
         "name": "k",
         "modeled": True,
@@ -350,7 +350,7 @@ def measured_cpu() -> dict[str, Any]:
     return {"peaks": record.peaks().to_dict(), **record.to_json()}
 
 
-def test_a_cpus_measured_ceilings_tell_what_a_row_of_its_report_lacks() -> None:
+def test_measured_cpu_ceilings_complete_a_report() -> None:
     record = measured_cpu()
     entry = {
         "name": "k",
@@ -395,7 +395,7 @@ ODD += [10**400, "1,000", ["a", None]]
 
 
 def broken(value: Any, dice: random.Random) -> Any:
-    """A copy of a document with one field somewhere in it replaced."""
+    """Return a copy of a document with one field replaced."""
     if not isinstance(value, (dict, list)) or not value or dice.random() < 0.04:
         return dice.choice(ODD)
     made = copy.copy(value)
@@ -404,7 +404,7 @@ def broken(value: Any, dice: random.Random) -> Any:
     return made
 
 
-def test_no_document_is_more_than_one_line_of_an_error(run: Run) -> None:
+def test_every_document_error_is_one_line(run: Run) -> None:
     run.env(**MI300X).topn(gemm_row("timed")).shapes(timed=[GEMM])
     whole = [run.analyze(), SEVEN, V100, many(6), measured_cpu()]
     drawn, refused = 0, []
@@ -435,7 +435,7 @@ def boxes_of(layout: Layout) -> list[Box]:
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
+def test_forty_labels_do_not_overlap(size: Size) -> None:
     made, layout = laid(many(40), size)
     boxes = boxes_of(layout)
     assert len(boxes) >= (25 if size is WIDE else 8)
@@ -448,7 +448,7 @@ def test_labels_of_forty_kernels_touch_nothing(size: Size) -> None:
             assert not box.hits(disc)
 
 
-def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
+def test_names_of_close_ceilings_do_not_overlap() -> None:
     near = [{"name": f"measured {at}", "gflops": 312000 - 2000 * at, "dtype": "bf16"} for at in range(5)]
     _, layout = laid({**many(10), "ceilings": near})
     boxes = [tag.box for tag in layout.tags]
@@ -458,7 +458,7 @@ def test_the_names_of_ceilings_that_lie_close_do_not() -> None:
         assert not any(box.hits(other) for other in boxes[at + 1 :])
 
 
-def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None:
+def test_at_most_forty_of_the_largest_kernels_are_labeled() -> None:
     made, layout = laid(many(2000))
     assert 0 < len(layout.labels) <= 40
     named = [made.kernels[label.kernel].share or 0 for label in layout.labels]
@@ -481,7 +481,7 @@ def test_the_largest_are_labelled_and_of_thousands_not_more_than_forty() -> None
     ids=["none", "one", "one point", "ten decades", "low right"],
 )
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -> None:
+def test_everything_is_inside_the_frame(kernels: list[dict[str, Any]], size: Size) -> None:
     made, layout = laid({**GPU, "kernels": kernels}, size)
     for one in made.kernels:
         spot = Box(layout.plane.px(one.intensity), layout.plane.py(one.rate), 0, 0)
@@ -492,7 +492,7 @@ def test_the_frame_holds_everything(kernels: list[dict[str, Any]], size: Size) -
     assert all(box.inside(layout.plane.frame) for box in boxes_of(layout))
 
 
-def test_nothing_at_all_is_still_a_figure() -> None:
+def test_an_empty_table_is_still_a_figure() -> None:
     made, layout = laid({"kernels": []})
     assert (made.title, made.subtitle) == ("Roofline", "0 kernels; no roof given")
     assert layout.unit[1] == "GFLOP/s"
@@ -500,14 +500,14 @@ def test_nothing_at_all_is_still_a_figure() -> None:
     assert layout.plane.x[0] < layout.plane.x[1]
 
 
-def test_areas_grow_with_the_share() -> None:
+def test_marker_areas_grow_with_the_share() -> None:
     rows = [{"name": str(share), "intensity": 1, "gflops": 100, "dtype": "fp32", "share": share} for share in (64, 16, 0)]
     _, layout = laid({**GPU, "kernels": rows})
     large, middle, small = (wide**2 for wide in layout.diameters)
     assert middle - small == pytest.approx((large - small) / 4, rel=0.15)  # in steps
 
 
-def test_the_title_ranks_by_what_is_left_of_the_time_and_by_rows_with_a_verdict() -> None:
+def test_the_title_ranks_by_remaining_time() -> None:
     row = {"intensity": 1, "dtype": "fp32"}
     made = table(
         {**row, "name": "short", "gflops": 200, "share": 1, "headroom_class": "underperforming"},

@@ -1,4 +1,4 @@
-"""What the figure is written as: SVG, PNG, PDF, Vega-Lite and Vega, by the command, by a run and from Python."""
+"""The output formats of the figure: SVG, PNG, PDF, Vega-Lite and Vega, from the command, a run and Python."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def texts(svg: str) -> list[str]:
 
 
 def lines(svg: str) -> list[str]:
-    """Each line of each text of ours."""
+    """Yield each line of each text that the package draws."""
     found = []
     for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         spans = list(node)
@@ -92,7 +92,7 @@ def lines(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["vega-lite", "vega"])
-def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
+def test_the_vega_scene_has_the_points_labels_and_legend(kind: str) -> None:
     made = model(FULL)
     layout = arrange(made, draw.legend(made))
     ours = lines(output.svg(made))
@@ -125,7 +125,7 @@ def test_vegas_scene_has_our_points_labels_and_legend(kind: str) -> None:
     assert set(legend) <= set(ours)
 
 
-def test_vegas_roofs_are_straight_lines_between_exact_vertices() -> None:
+def test_vega_roofs_are_lines_between_exact_vertices() -> None:
     spec = output.vega_lite(model(SEVEN))
     vertices: dict[str, list[tuple[float, float]]] = {}
     for row in spec["datasets"]["roofs"]:
@@ -139,7 +139,7 @@ def test_vegas_roofs_are_straight_lines_between_exact_vertices() -> None:
 
 
 @pytest.mark.parametrize("document", [SEVEN, V100, FULL, {"kernels": []}], ids=["seven", "v100", "full", "empty"])
-def test_the_specification_is_what_the_schema_of_vega_lite_allows(document: dict[str, Any]) -> None:
+def test_the_specification_matches_the_vega_lite_schema(document: dict[str, Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     altair = pytest.importorskip("altair")
     path = Path(altair.__file__).parent / "vegalite" / "v6" / "schema" / "vega-lite-schema.json"
@@ -170,7 +170,7 @@ def test_tooltips_carry_basis_range_limiter_and_share() -> None:
 # Names and bytes.
 
 
-def test_a_hostile_name_is_text_everywhere(tmp_path: Path) -> None:
+def test_a_hostile_name_is_escaped_everywhere(tmp_path: Path) -> None:
     done = plot(tmp_path, FULL, *(part for suffix in output.SUFFIXES for part in ("-o", f"o{suffix}")))
     assert done.returncode == 0, done.stderr
     svg = (tmp_path / "o.svg").read_text(encoding="utf-8")
@@ -198,7 +198,7 @@ def test_two_runs_write_the_same_bytes(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_nothing_in_a_page_names_the_network() -> None:
+def test_a_page_has_no_network_address() -> None:
     page = output.html(model(SEVEN), live=False)
     links = set(re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(https?:[^"')\s>]+)""", page))
     assert links == set()
@@ -211,7 +211,7 @@ def test_five_thousand_kernels_are_a_page_of_under_five_megabytes(tmp_path: Path
     assert (tmp_path / "o.html").stat().st_size < 5e6
 
 
-def test_the_pictures_of_the_docs_are_what_their_command_draws() -> None:
+def test_the_docs_pictures_equal_the_output_of_their_command() -> None:
     spec = importlib.util.spec_from_file_location("make_figures", ROOT / "docs" / "make_figures.py")
     assert spec is not None
     assert spec.loader is not None
@@ -242,7 +242,7 @@ def test_the_output_is_required_and_its_suffix_known(tmp_path: Path) -> None:
         ('{"kernels": [], "ceilings": 3}', "ceilings is int, expected a list"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_document_gives_one_line(tmp_path: Path, text: str, told: str) -> None:
     done = plot(tmp_path, text, "-o", "o.svg")
     assert done.returncode == 2
     assert told in done.stderr
@@ -250,7 +250,7 @@ def test_what_cannot_be_drawn_is_one_line(tmp_path: Path, text: str, told: str) 
     assert not (tmp_path / "o.svg").exists()
 
 
-def test_a_directory_is_not_overwritten_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_a_directory_is_not_overwritten_and_no_file_remains(tmp_path: Path) -> None:
     (tmp_path / "o.svg").mkdir()
     done = plot(tmp_path, SEVEN, "-o", "o.svg")
     assert done.returncode == 2
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Path)
     assert (tmp_path / "file").read_text(encoding="utf-8") == "old"
 
 
-def test_without_the_extra_one_line_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_extra_gives_one_line_with_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['plotpress'] = None", encoding="utf-8")
     done = plot(tmp_path, SEVEN, "-o", "o.svg", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
@@ -274,7 +274,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(tmp_path: Path) -> None:
     assert done.stderr.strip().count("\n") == 0
 
 
-def test_another_command_imports_nothing_of_the_figure() -> None:
+def test_other_commands_do_not_import_the_plot_package() -> None:
     code = (
         "import sys; sys.argv = ['roofline', 'peaks', 'list']; from pytest_roofline.cli import main; main();"
         "print([name for name in sys.modules if name.partition('.')[0] in ('plotpress', 'vl_convert', 'narwhals')"
@@ -307,7 +307,7 @@ def test_a_run_writes_the_figure_of_its_rows(project: Project) -> None:
     assert "roofline report: out/r.svg" in ran.out
 
 
-def test_the_figures_of_a_run_are_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_figures_of_a_run_use_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr(sources, "read_document", lambda *given, of=sources.read_document: made.append(given) or of(*given))
     figures = Figures({"entries": []})
@@ -317,7 +317,7 @@ def test_the_figures_of_a_run_are_of_one_model(tmp_path: Path, monkeypatch: pyte
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_run_says_at_once_that_the_extra_is_missing(project: Project) -> None:
+def test_a_run_reports_a_missing_extra_at_start(project: Project) -> None:
     project.write(test_a=TEST)
     (project.path / "sitecustomize.py").write_text("import sys; sys.modules['vl_convert'] = None", encoding="utf-8")
     ran = project.spawn("--roofline-report=html:r.html", PYTHONPATH=str(project.path))
@@ -339,7 +339,7 @@ def test_a_frame_and_a_list_give_the_same_figure() -> None:
     assert len(shown) < 1_000_000
 
 
-def test_a_cell_without_a_value_is_no_value() -> None:
+def test_an_empty_cell_has_no_value() -> None:
     pandas = pytest.importorskip("pandas")
     rows = [{"name": "a", "intensity": 1.0, "gflops": 50.0, "gbs": None}, {"name": "b", "gbs": 30.0}]
     roofs = {"ceilings": [{"gflops": 100}], "bandwidths": [{"gbs": 80}]}
@@ -351,7 +351,7 @@ def test_a_cell_without_a_value_is_no_value() -> None:
 ROOFS = {"ceilings": [{"gflops": 1000}], "bandwidths": [{"gbs": 100, "level": "hbm"}, {"gbs": 500, "level": "l2"}]}
 
 
-def test_a_value_is_read_whatever_type_its_library_has_for_it() -> None:
+def test_values_of_any_library_type_are_read() -> None:
     numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     row = {"name": numpy.str_("a"), "intensity": numpy.float32(2), "gflops": numpy.int64(50), "share": Decimal("12.5")}
     frame = pandas.DataFrame([{"name": "a", "intensity": 2, "gflops": Decimal(50), "share": 12.5}]).astype({"name": "category"})
@@ -360,7 +360,7 @@ def test_a_value_is_read_whatever_type_its_library_has_for_it() -> None:
         assert (one.name, one.fraction, one.share, one.dtype) == ("a", 0.25, 12.5, None)  # 50 of 2 x 100 GFLOP/s
 
 
-def test_a_level_without_a_count_is_none() -> None:
+def test_a_level_without_a_count_is_skipped() -> None:
     polars = pytest.importorskip("polars")
     rows = [
         {"name": "both", "intensities": {"hbm": 2.0, "l2": 0.1}, "gflops": 25.0},
@@ -386,7 +386,7 @@ def test_names_are_found_in_the_index_of_a_frame() -> None:
     assert names(frame.drop(columns="name").iloc[::-1]) == ["row 1", "row 2"]  # numbers are no names
 
 
-def test_what_is_no_table_is_one_line() -> None:
+def test_an_invalid_table_gives_one_line() -> None:
     pandas = pytest.importorskip("pandas")
     twice = pandas.DataFrame([["a", 1.0, 5.0]], columns=["name", "gflops", "gflops"])
     for rows, roofs, told in (
@@ -398,7 +398,7 @@ def test_what_is_no_table_is_one_line() -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_report_and_a_table_have_their_own_roofs(tmp_path: Path) -> None:
+def test_reports_and_tables_keep_their_own_roofs(tmp_path: Path) -> None:
     figure = roofline_figure(SEVEN)
     figure.save(str(tmp_path / "o.svg"))
     assert (tmp_path / "o.svg").read_text(encoding="utf-8") == figure.to_svg()

@@ -1,4 +1,4 @@
-"""The page in a browser: each tool does what it says, nothing before one is chosen, and nothing leaves the page."""
+"""The page in a browser: each tool works, a click without a tool changes nothing, and the page uses no network."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Opened:
-    """A page that is open. faults: errors, dialogs and requests that there must be none of."""
+    """An open page. faults: its errors, dialogs and requests, which must be empty."""
 
     def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -104,7 +104,7 @@ class Opened:
             self.page.locator(".plotpress-menu-label", has_text=menu).click()
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Between two places of the frame, as parts of its width and height."""
+        """Drag between two places of the frame, given as fractions of its width and height."""
         box = self.frame()
         self.page.mouse.move(box["x"] + start[0] * box["w"], box["y"] + start[1] * box["h"])
         self.page.mouse.down()
@@ -127,7 +127,7 @@ class Opened:
         return int(self.page.locator(".plotpress-pin").count())
 
     def spot(self, name: str) -> tuple[float, float]:
-        """Where the point of a kernel is on the screen: the ring that its name in the list draws."""
+        """Return the position of a kernel's point: the ring that its list entry draws."""
         self.page.locator("#kernels-body button", has_text=name).first.click()
         box = self.page.locator("#ring").bounding_box()
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -137,7 +137,7 @@ class Opened:
         return dict(zip(terms, self.page.locator("#row dd").all_inner_texts()))
 
     def dots(self) -> int:
-        """Kernels' points that are drawn now."""
+        """Return the number of visible points."""
         found = self.page.evaluate(
             """() => { const d = JSON.parse(document.getElementById('roofline-page').textContent)
               .drawings[document.getElementById('figure').dataset.drawing]; let n = 0;
@@ -166,7 +166,7 @@ def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1920])
-def test_it_opens_without_a_fault_and_fits(opened: Any, width: int, scheme: str) -> None:
+def test_opens_without_an_error_and_fits(opened: Any, width: int, scheme: str) -> None:
     page = opened("many", width=width, scheme=scheme)
     assert page.dots() == 60
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -205,7 +205,7 @@ def test_zoom_changes_the_domain_and_a_double_click_brings_it_back(opened: Any) 
     assert page.ticks() == before
 
 
-def test_pan_moves_it(opened: Any) -> None:
+def test_pan_moves_the_domain(opened: Any) -> None:
     page = opened("seven")
     page.tool("span")
     page.drag((0.5, 0.5), (0.7, 0.5))
@@ -236,7 +236,7 @@ def test_picking_shows_the_row(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["least", "most"])
-def test_eleven_decades_are_picked_from_and_zoomed(opened: Any, name: str) -> None:
+def test_picking_and_zoom_work_over_eleven_decades(opened: Any, name: str) -> None:
     page = opened("decades")
     x, y = page.spot(name)
     page.tool("pick")
@@ -267,7 +267,7 @@ def test_the_row_of_an_artifact_says_basis_range_limiter_route_and_notes(opened:
 
 
 @pytest.mark.parametrize(("name", "count"), [("nothing", "0 kernels"), ("roofs", "0 kernels"), ("one", "1 kernel")])
-def test_few_or_no_kernels_are_a_page_too(opened: Any, name: str, count: str) -> None:
+def test_a_page_with_few_or_no_kernels_works(opened: Any, name: str, count: str) -> None:
     page = opened(name)
     assert page.page.locator("#count").inner_text() == count
     before = page.ticks()
@@ -332,7 +332,7 @@ def test_a_level_of_memory_is_chosen(opened: Any) -> None:
     assert not page.page.locator("#dtype").is_visible()
 
 
-def test_at_a_level_stands_only_what_is_of_it(opened: Any) -> None:
+def test_a_level_shows_only_its_own_points(opened: Any) -> None:
     page = opened("v100")  # 2085.8 of 2.58 x 828.758 GFLOP/s: memory binds first, so the label's percent is of that level
 
     def words() -> list[str]:
@@ -353,7 +353,7 @@ def test_at_a_level_stands_only_what_is_of_it(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_figure_as_it_is_seen_is_saved_as_svg_and_png(opened: Any, tmp_path: Path, scheme: str) -> None:
+def test_the_visible_figure_is_saved_as_svg_and_png(opened: Any, tmp_path: Path, scheme: str) -> None:
     page = opened("many", scheme=scheme)
     page.answer = "look <here>"
     page.tool("note-free")
@@ -380,7 +380,7 @@ def test_the_figure_as_it_is_seen_is_saved_as_svg_and_png(opened: Any, tmp_path:
     assert width == 2 * 960
 
 
-def test_a_kernel_out_of_view_has_no_ring_and_its_row_is_shown_all_the_same(opened: Any) -> None:
+def test_a_kernel_out_of_view_has_no_ring_but_a_row(opened: Any) -> None:
     page = opened("seven")
     page.spot("stream triad")
     assert page.page.locator("#ring").count() == 1
@@ -392,7 +392,7 @@ def test_a_kernel_out_of_view_has_no_ring_and_its_row_is_shown_all_the_same(open
     assert page.row()["up to"] == "1.09x"  # 1 / 0.915
 
 
-def test_on_paper_the_lists_are_whole_and_the_tools_are_not(opened: Any) -> None:
+def test_print_shows_full_lists_and_no_tools(opened: Any) -> None:
     page = opened("many")
     page.page.emulate_media(media="print")
     assert not page.page.locator(".plotpress-menubar").is_visible()
@@ -402,7 +402,7 @@ def test_on_paper_the_lists_are_whole_and_the_tools_are_not(opened: Any) -> None
     assert page.page.locator("#kernels-body tr").count() == 60
 
 
-def test_everything_is_reached_by_keyboard(opened: Any) -> None:
+def test_every_control_works_by_keyboard(opened: Any) -> None:
     page = opened("seven").page
     page.locator(".plotpress-menu-label", has_text="Axes").focus()
     page.keyboard.press("Enter")
@@ -431,7 +431,7 @@ def test_everything_is_reached_by_keyboard(opened: Any) -> None:
     assert page.locator(".plotpress-pin").count() == 0
 
 
-def test_the_exports_are_the_files_and_are_rendered_by_vegas_engine(opened: Any) -> None:
+def test_exports_equal_the_files_and_render_in_vega(opened: Any) -> None:
     page = opened("seven")
     made = output.read_document(SEVEN, "seven")
     for name, expected in (("vega-lite", output.vega_lite_text(made)), ("vega", output.vega_text(made))):

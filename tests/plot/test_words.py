@@ -1,4 +1,4 @@
-"""What the figure says of a kernel and of a roof, and what it leaves unsaid; words that stand where they can be read."""
+"""The texts of the figure about kernels and roofs, their limits, and labels in readable positions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PEAK = {"name": "peak", "gflops": 20000, "dtype": "fp32"}
         ({}, FAR, ("no roof known",)),
     ],
 )
-def test_under_one_known_limit_the_percent_names_it_and_no_way_is_told(
+def test_with_one_known_limit_the_percent_names_it_without_advice(
     roofs: dict[str, Any], kernel: dict[str, Any], told: tuple[str, ...]
 ) -> None:
     made = model({**roofs, "kernels": [kernel]})
@@ -58,7 +58,7 @@ def test_under_one_known_limit_the_percent_names_it_and_no_way_is_told(
     assert row["of_roof"] in ("unknown", f"{told[0].replace('of ', 'of the ')} alone")
 
 
-def test_a_rate_over_the_one_known_limit_is_impossible_all_the_same() -> None:
+def test_a_rate_over_the_only_known_limit_is_impossible() -> None:
     made = model({"ceilings": [PEAK], "kernels": [{**FAR, "gflops": 21000, "dtype": "fp32"}]})
     assert [one.kind for one in made.excluded] == ["impossible"]
 
@@ -80,7 +80,7 @@ PEAKS: dict[str, Any] = {"hbm_bw_bytes_s": 2e12, "vector": {"fp32": 2e13}, "sour
 
 
 @pytest.mark.parametrize("reason", ["cache_resident", "dispatch_bound", "unvalidated_peak"])
-def test_a_roof_that_does_not_limit_a_row_has_no_way_to_it(reason: str) -> None:
+def test_a_roof_that_does_not_limit_a_row_has_no_advice(reason: str) -> None:
     low = {**ENTRY, "name": "cached", "achieved_flops": 2e10, "roofline_pct": 0.01, "headroom_class": "unknown"}
     made = model({"entries": [ENTRY, {**low, "unknown_reason": reason, "hard_limit_speedup": 100.0}], "peaks": PEAKS})
     known, cached = made.kernels
@@ -92,7 +92,7 @@ def test_a_roof_that_does_not_limit_a_row_has_no_way_to_it(reason: str) -> None:
     assert "median" not in made.subtitle
 
 
-def test_a_way_that_the_engine_does_not_tell_is_not_drawn() -> None:
+def test_advice_unknown_to_the_engine_is_not_drawn() -> None:
     (one,) = model({"entries": [{**ENTRY, "hard_limit_speedup": None}], "peaks": PEAKS}).kernels
     assert (one.headroom, one.label()[1]) == (None, "50.0% of memory roof")
     row = {**ENTRY, "hard_limit_speedup": None, "unknown_reason": "no_target", "headroom_class": "unknown"}
@@ -103,13 +103,13 @@ def test_a_way_that_the_engine_does_not_tell_is_not_drawn() -> None:
     assert one.headroom == 2.0
 
 
-def test_the_line_under_the_title_names_the_gfx_and_says_that_no_peak_is_known() -> None:
+def test_the_subtitle_names_the_gfx_and_the_missing_peaks() -> None:
     assert "; gfx942, peaks: table, high confidence" in model({"entries": [ENTRY], "peaks": PEAKS, "gfx": "gfx942"}).subtitle
     nothing = {"product": None, "hbm_bw_bytes_s": None, "flops": {}, "vector": {}, "source": "derived", "confidence": "low"}
     assert model({"entries": [], "peaks": nothing}).subtitle == "0 kernels; no device known, no peaks known"
 
 
-def test_where_some_rows_have_a_verdict_one_without_is_unknown() -> None:
+def test_a_row_without_a_verdict_is_unknown() -> None:
     row = {"intensity": 1, "gflops": 900, "dtype": "fp32"}
     rows = [{**row, "name": "a", "headroom_class": "moderate"}, {**row, "name": "b"}]
     made = model({**GPU, "kernels": rows})
@@ -123,7 +123,7 @@ def test_where_some_rows_have_a_verdict_one_without_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "  \t ", math.nan])
-def test_a_row_without_a_name_has_its_place_for_one(name: Any) -> None:
+def test_a_row_without_a_name_is_named_by_position(name: Any) -> None:
     rows = [{"name": name, "intensity": 1, "gflops": 900, "dtype": "fp32"}, {"name": name, "gbs": 5}]
     made = model({**GPU, "kernels": rows})
     assert [one.name for one in made.kernels] == ["row 1"]
@@ -131,7 +131,7 @@ def test_a_row_without_a_name_has_its_place_for_one(name: Any) -> None:
     assert model({"entries": [{**ENTRY, "name": name}], "peaks": PEAKS}).kernels[0].name == "row 1"
 
 
-def test_marks_that_are_piled_up_are_cut_to_three() -> None:
+def test_stacked_combining_marks_are_cut_to_three() -> None:
     (one,) = model(
         {**GPU, "kernels": [{"name": "a" + "\u0301" * 40 + "b", "intensity": 1, "gflops": 9, "dtype": "fp32"}]}
     ).kernels
@@ -146,11 +146,11 @@ def test_marks_that_are_piled_up_are_cut_to_three() -> None:
         ({}, ""),
     ],
 )
-def test_a_basis_says_of_what_its_words_are(said: dict[str, str], basis: str) -> None:
+def test_a_basis_names_what_it_describes(said: dict[str, str], basis: str) -> None:
     assert model({"entries": [{**ENTRY, **said}], "peaks": PEAKS}).kernels[0].basis == basis
 
 
-def test_names_that_are_alike_but_for_their_middle_are_told_apart() -> None:
+def test_names_that_differ_in_the_middle_stay_different() -> None:
     name = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_{}_ldg8_f2f_stages_64x3_nn_align8>(Params)"
     made = model(many(40, name))
     shown = [one.label_name for one in made.kernels]
@@ -162,7 +162,7 @@ def test_names_that_are_alike_but_for_their_middle_are_told_apart() -> None:
     assert {one.label_name for one in same.kernels} == {"cutlass::Kernel2<cu…nn_align8>"}  # one kernel twice
 
 
-def test_roofs_of_one_name_are_told_apart() -> None:
+def test_roofs_with_one_name_stay_different() -> None:
     roofs = {
         "ceilings": [
             {"name": "peak", "gflops": 1000, "dtype": "fp32"},
@@ -188,7 +188,7 @@ def test_roofs_of_one_name_are_told_apart() -> None:
         assert sum(row["roof"] == name for row in spec["datasets"]["roofs"]) == 2
 
 
-def test_no_two_symbols_of_the_legend_are_the_same() -> None:
+def test_legend_symbols_are_unique() -> None:
     made = model(many(40))
     legend = re.search(r'<g class="roofline-legend">.*?</g>', output.svg(made), re.DOTALL)
     assert legend is not None
@@ -214,7 +214,7 @@ def through(layout: Layout, made: Chart) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("other", [1950, 1750, 1500, 1200])
 @pytest.mark.parametrize("ceilings", [[], GPU["ceilings"]])
-def test_no_bandwidth_runs_through_the_words_of_another(other: float, ceilings: list[dict[str, Any]]) -> None:
+def test_bandwidth_lines_do_not_cross_labels(other: float, ceilings: list[dict[str, Any]]) -> None:
     wide = [{"name": "HBM", "level": "hbm", "gbs": 2039}, {"name": "copy", "level": "hbm", "gbs": other}]
     made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": [{"name": "k", "intensity": 3, "gflops": 500}]})
     assert len(layout.slopes) == 2
@@ -222,12 +222,12 @@ def test_no_bandwidth_runs_through_the_words_of_another(other: float, ceilings: 
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_main_memory_keeps_its_words_and_others_leave_where_there_is_no_room(size: Size) -> None:
+def test_without_room_only_main_memory_keeps_its_label(size: Size) -> None:
     _, layout = laid(many(40), size)
     assert any(slope.words.startswith("memory bound, slope 1 = 2.039 TB/s") for slope in layout.slopes)
 
 
-def test_a_ceilings_words_keep_clear_of_points() -> None:
+def test_ceiling_labels_avoid_points() -> None:
     row = {"gflops": 18500, "dtype": "fp32", "share": 20}
     made, layout = laid({**GPU, "kernels": [{**row, "name": f"k{at}", "intensity": 10.0**at} for at in range(3, 7)]})
     discs = [layout.plane.disc(one.intensity, one.rate, wide) for one, wide in zip(made.kernels, layout.diameters)]
@@ -236,7 +236,7 @@ def test_a_ceilings_words_keep_clear_of_points() -> None:
     assert tag.box.inside(layout.plane.frame)
 
 
-def test_a_ceilings_words_keep_clear_of_slopes() -> None:
+def test_ceiling_labels_avoid_slopes() -> None:
     wide = [{"name": "L1", "level": "l1", "gbs": 14336}, {"name": "HBM", "level": "hbm", "gbs": 829}]
     full = [{"name": f"k{x}", "intensity": x, "gflops": 3400, "share": 30} for x in (30, 100)]  # no room on the right
     ceilings = [{"name": "top", "gflops": 7069}, {"name": "n", "gflops": 3536}]
@@ -248,7 +248,7 @@ def test_a_ceilings_words_keep_clear_of_slopes() -> None:
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_names_of_levels_do_not_lie_over_each_other(size: Size) -> None:
+def test_level_names_do_not_overlap(size: Size) -> None:
     near = [
         {"name": f"k{at}", "intensities": {"L1": x, "L2": 1.03 * x, "HBM": 1.06 * x}, "gflops": 150}
         for at, x in enumerate((0.3, 0.31, 2.0))
@@ -262,7 +262,7 @@ def test_names_of_levels_do_not_lie_over_each_other(size: Size) -> None:
         assert not any(box.hits(other) for other in boxes[at + 1 :])
 
 
-def test_of_few_kernels_each_has_its_own_edge() -> None:
+def test_few_kernels_have_different_edges() -> None:
     """plotpress lays the white edges of one mark over all of its points, so what overlaps is cut into stripes."""
     row = {"gflops": 500, "dtype": "fp32"}
     near = [{**row, "name": f"k{at}", "intensity": 3 + at / 100} for at in range(20)]
@@ -272,7 +272,7 @@ def test_of_few_kernels_each_has_its_own_edge() -> None:
     assert f'stroke="{draw.PAPER}"' not in re.sub(r"<text.*?</text>|<g class=\"roofline-over\".*", "", crowd, flags=re.DOTALL)
 
 
-def test_a_row_whose_percent_is_not_of_its_own_figures_is_not_drawn() -> None:
+def test_a_row_whose_percent_contradicts_its_figures_is_not_drawn() -> None:
     """1 TFLOP/s at 1 FLOP/B is half of 2 TB/s; what says 90 %, or stands over that roof, is wrong somewhere."""
     rows = [
         {**ENTRY, "name": "right"},
@@ -288,7 +288,7 @@ def test_a_row_whose_percent_is_not_of_its_own_figures_is_not_drawn() -> None:
     ]
 
 
-def test_without_kernels_the_title_says_where_the_ridge_is() -> None:
+def test_without_kernels_the_title_names_the_ridge() -> None:
     roofs = {"ceilings": [{"name": "FMA", "gflops": 800}, {"name": "scalar", "gflops": 50}], "bandwidths": [{"gbs": 100}]}
     assert model({**roofs, "kernels": []}).title == "Memory binds below 8 FLOP/byte, FMA above"
 

@@ -120,7 +120,7 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     assert work("test_fixture")[:2] == ("captured", 2 * 4 * 64 * 32)
     assert work("test_marked") == ("marker", 1e6, 0, "B")
     assert work("test_declared") == ("fixture", 2e6, 0, "B")
-    # Arrays of the CPU are not held against the accelerator that the run is of.
+    # CPU arrays are not compared with the accelerator of the run.
     assert {rows[name]["device"] for name in ("test_arguments", "test_closure", "test_marked")} == {"cpu"}
     assert work("test_pedantic")[0] is None
     assert ran.rows["test_pedantic"]["notes"].startswith("not captured: benchmark.pedantic() runs a fixed number of calls")
@@ -200,7 +200,7 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
 
 @needs_torch
 def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> None:
-    """Once, before the test goes on: what it changes afterwards is not what was timed, and after its end nothing runs."""
+    """The function is watched once, before the test goes on. Later changes do not matter, and nothing runs after the test."""
     project.write(
         hidden="""
         from torch.utils.benchmark import Timer
@@ -464,7 +464,7 @@ def _by_decorator() -> None: ...
 
 
 def _by_none(numel: int) -> None:
-    """A name in a text, or of a local, is no clock: perf_counter."""
+    """A name in a docstring or of a local is not a clock: perf_counter."""
     timesteps = events = numel
     assert timesteps + events
 

@@ -1,4 +1,4 @@
-"""What a measured time is held against and what a gate makes of it, by times that the test itself records."""
+"""Predictions, baselines and gates, tested with times that the tests record themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pytest --roofline`` beside the plugins and options that a suite already uses: no test lost, no outcome changed."""
+"""``pytest --roofline`` with the plugins and options that suites use: no test is lost and no outcome changes."""
 
 from __future__ import annotations
 
@@ -446,7 +446,6 @@ def test_scalars_of_numpy_in_extra_info(project: Project) -> None:
     assert (row["work"]["source"], row["bytes_est"], row["flops_est"]) == ("extra_info", 8000, 1)
 
 
-# Looked for, not imported: what is imported in a test with a project is dropped after it, and torch bears no second import.
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_scalars_of_torch(project: Project) -> None:
     project.write(

@@ -1,4 +1,4 @@
-"""Names of rows: the shortest that tell them apart, and cuts that keep what differs."""
+"""Names of rows: the shortest unique names, and shortening that keeps the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without ``--roofline`` the plugin is not there: no process, no line, no file differs."""
+"""Without ``--roofline`` the plugin is inactive: no process, output line or file differs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_the_fixture_calls_once_and_returns_the_value(project: Project) -> None:
 
 
 def both(project: Project, *args: str, plugins: tuple[str, ...]) -> tuple[Ran, Ran]:
-    """The same run with the plugin off, and with it blocked."""
+    """Run with the plugin off, and with it blocked."""
     first, second = pairs(project, *args, plugins=plugins)
     return first, second
 

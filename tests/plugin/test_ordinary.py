@@ -1,4 +1,4 @@
-"""Ordinary tests under ``--roofline``: the outcomes, order and output that pytest alone gives, whatever a suite does."""
+"""Ordinary tests under ``--roofline``: the same outcomes, order and output as with pytest alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.project import Project, Ran
 
 
 def lines(ran: Ran) -> list[str]:
-    """What pytest itself printed: without our lines, times and addresses."""
+    """Return the lines of pytest itself, without ours, times and addresses."""
     text = re.sub(r"0x[0-9a-f]+|\d+\.\d+s\b|=* \(\d:\d\d:\d\d\)", "", ran.out)
     kept, ours = [], False
     for line in text.splitlines():
@@ -23,7 +23,7 @@ def lines(ran: Ran) -> list[str]:
 
 
 def assert_same(project: Project, *args: object, plugins: tuple[str, ...] = ()) -> Ran:
-    """Run with the flag and without; the run with it."""
+    """Compare a run with the flag with one without it; return the run with it."""
     how = ("-v", "-rA", "-p", "no:cacheprovider", *args)
     alone = project.run(*how, plugins=plugins, flag=False)
     ran = project.run(*how, "--roofline-device=MI355X", plugins=plugins)
@@ -126,7 +126,7 @@ def test_a_benchmark_shows_its_own_frames_and_takes_its_function_by_name(project
 
 @pytest.mark.parametrize("module", ["types.ModuleType(name)", "unittest.mock.MagicMock()", "None"])
 def test_stand_ins_for_libraries_are_no_libraries(project: Project, module: str) -> None:
-    """A suite that runs without a GPU's libraries puts something in their place."""
+    """A suite without GPU libraries replaces them with stand-ins."""
     project.write(
         test_a=f"""
         import sys, types, unittest.mock

@@ -1,4 +1,4 @@
-"""Which prediction a test is of: names of kernels, their work, and the user's word."""
+"""Matching of predictions to tests: by kernel name, by work and by pins."""
 
 from __future__ import annotations
 

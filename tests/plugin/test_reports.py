@@ -1,4 +1,4 @@
-"""What cannot be used is one clear line, or the run's end where a gate needs it; what is written is safe to read."""
+"""Unusable input gives one clear line, or ends the run if a gate needs it. Every report escapes hostile names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(project: Project, *args: str) -> Ran:
 
 
 def said(project: Project, *args: str) -> list[str]:
-    """The lines on what could not be done, in a run whose exit status must be pytest's."""
+    """Return the messages of a run whose exit status must be pytest's."""
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(*args)
     assert ran.code == 0
@@ -81,7 +81,7 @@ UNUSABLE: dict[str, tuple[str, str, Any, str]] = {
 
 
 def unusable(project: Project, which: str) -> tuple[str, str]:
-    """The option with its input, and what the line must name."""
+    """Return the option with its input, and the text that the message must contain."""
     option, name, content, named = UNUSABLE[which]
     if content is not None:
         predictions = option == "predictions" and isinstance(content, dict) and "schema" not in content
@@ -381,7 +381,7 @@ HOSTILE = "k\x1b[31mred\x07 | <b>bold</b> `code`\n::error::boom\r\n## heading\u2
 
 
 def hostile(project: Project, *args: str) -> Ran:
-    """A row whose kernel and parameter are hostile, beyond its roof so that it is told everywhere, and a prediction."""
+    """A row with hostile names, beyond its roof so that every report shows it, and a prediction."""
     more = f", kernel={HOSTILE!r})\n@pytest.mark.parametrize('p', [{HOSTILE!r}]"
     project.write(test_a=STREAM.format(more=more).replace("2e-4", "2e-5").replace("(roofline)", "(roofline, p)"))
     entries = [{"name": f"another {HOSTILE}"}]

@@ -1,4 +1,4 @@
-"""What a row is compared with, whose work it gets, and what a gate could not look at: no figure of one test on another."""
+"""Baselines, declarations and gates apply to the right test: a figure of one test never reaches another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``roofline check``: public mistakes get their name, honest rows none, and what cannot be used is refused with the reason.
+"""``roofline check``: public mistakes are identified, honest rows pass, and unusable input is refused with the reason.
 
 The figures of the traps are public ones, with their source in a comment; the factors follow from shape and time.
 """

@@ -1,4 +1,4 @@
-"""What the commands draw on a terminal, and that a pipe gets plain text."""
+"""Tables of the commands on a terminal, and plain text in a pipe."""
 
 from __future__ import annotations
 

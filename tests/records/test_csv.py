@@ -31,7 +31,7 @@ def adapter(text: str) -> str:
 
 
 def read(text: str | bytes) -> list[RecordRow]:
-    """Through the adapter that the content chooses, whatever the file is called."""
+    """Read with the adapter that the content selects, for any file name."""
     data = text if isinstance(text, bytes) else text.encode()
     source = Source(Path("records.txt"), io.BytesIO(data))
     found = choose(source.sample())
@@ -56,7 +56,7 @@ def built(record: RecordRow) -> Work:
 
 
 def finding_of(record: RecordRow, axis: str) -> Finding | None:
-    """What the engine says of the record's printed rate, against the bytes or FLOPs of its model in its own time."""
+    """Compare the printed rate of a record with the bytes or FLOPs of its model in its time."""
     (printed,) = (claim for claim in record.claims if claim.axis == axis)
     assert record.t_s is not None
     amount = built(record).bytes if axis == "memory" else built(record).flops

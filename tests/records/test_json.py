@@ -19,7 +19,7 @@ from pytest_roofline.records.source import SAMPLE, Adapter, RecordRow, RefusedEr
 
 
 def read(tmp_path: Path, content: Any, name: str = "x.dat") -> tuple[str, list[RecordRow]]:
-    """The adapter that the content chooses, and its rows; text is written as it is, anything else as JSON."""
+    """Return the adapter that the content selects, and its rows. Text is written unchanged, other content as JSON."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
@@ -267,7 +267,7 @@ def test_wrong_types_anywhere_are_refused_rows_or_files(tmp_path: Path, name: st
 
 
 def _replaced(whole: Any, value: Any) -> list[Any]:
-    """``whole`` with ``value`` in the place of each of its parts."""
+    """Yield copies of ``whole`` with each of its parts replaced by ``value``."""
     found = [value]
     if isinstance(whole, dict):
         for key, item in whole.items():

@@ -1,1 +1,1 @@
-"""What several test files use: runs of the tool and of pytest, and inputs in other tools' formats."""
+"""Helpers of several test files: runs of the tool and of pytest, and inputs in the formats of other tools."""

@@ -1,4 +1,4 @@
-"""Tables that the figure's tests draw, with what they must give worked out or cited here."""
+"""Tables for the tests of the figure, with derived or cited results."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PRELOADED = ["pytest", "numpy", "torch", "torch.utils.benchmark"]
 
 @functools.cache
 def fork_context() -> Any:
-    """The start method that forks from a helper with these modules; None where there is none."""
+    """Return the context that forks from a helper with these modules; None if the platform cannot fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return None
     context = multiprocessing.get_context("forkserver")
@@ -30,7 +30,7 @@ def fork_context() -> Any:
 
 
 def run_forked(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_s: float) -> tuple[int, str]:
-    """The exit status and the output, stderr included, of ``python -m pytest`` with these arguments in ``folder``."""
+    """Run ``python -m pytest`` with these arguments in ``folder``; return the exit status and the output, stderr included."""
     output = folder.with_name(f"{folder.name}.output")
     process = fork_context().Process(target=_run, args=(list(arguments), str(folder), dict(environment), str(output)))
     process.start()
@@ -45,7 +45,7 @@ def run_forked(arguments: Sequence[str], folder: Path, environment: Mapping[str,
 
 
 def _run(arguments: list[str], folder: str, environment: dict[str, str], output: str) -> None:
-    """In the forked process: what ``python -m pytest`` is in a fresh one."""
+    """Run in the forked process what ``python -m pytest`` runs in a fresh one."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

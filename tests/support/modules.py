@@ -1,7 +1,7 @@
 """Modules that stay imported after a run of pytest in this process.
 
-pytester drops what a run imports. The libraries with extension modules do not survive a second import (torch ends the process),
-and ours would exist twice. So these are put back, and every process imports them once, whichever test comes first.
+pytester drops the modules that a run imports. Libraries with extension modules do not survive a second import (torch ends the
+process), and our modules would exist twice. So these are put back, and every process imports them once, in any test order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT = LIBRARIES | PLUGINS | OURS
 
 
 class ModuleKeeper:
-    """A plugin of the runs in one test: it remembers what they imported, and ``restore`` puts it back after the test."""
+    """A plugin of the runs in one test. It remembers the modules that they imported; ``restore`` puts them back."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # the stand-ins for libraries that a test writes are in here

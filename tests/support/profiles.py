@@ -47,7 +47,7 @@ class Run:
         return self
 
     def analyze(self, *options: object, **environment: str) -> dict[str, Any]:
-        """The artifact; the command must succeed, say nothing but the result on stdout, and be self-consistent."""
+        """Return the artifact; the command must succeed and print only the result on stdout."""
         done = run_tool("analyze", self.round, "--json", *options, **environment)
         assert done.code == 0, done.err
         assert "Traceback" not in done.err

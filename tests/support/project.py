@@ -29,7 +29,7 @@ MEASURED_WITH = {
 
 
 class Ran(NamedTuple):
-    """One run: its exit status, all of its output, and the report it wrote (None where it wrote none)."""
+    """One run: its exit status, its output and its folder."""
 
     code: int
     out: str
@@ -69,9 +69,9 @@ class Ran(NamedTuple):
 
 
 class Project:
-    """A folder with tests in it. Its runs see no plugin, cache or CI variable of the machine around.
+    """A folder with tests. Its runs see no plugin, cache or CI variable of the machine.
 
-    ceilings: where its runs keep what they measure of this machine's CPU. keeper: what they import stays imported.
+    ceilings: the folder of this machine's measured ceilings. keeper: keeps the modules that the runs import.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Project:
             monkeypatch.delenv(name, raising=False)
 
     def write(self, **files: str) -> Project:
-        """``name="text"`` is name.py."""
+        """Write ``name="text"`` as name.py."""
         self.pytester.makepyfile(**files)
         return self
 
@@ -104,7 +104,7 @@ class Project:
         return path
 
     def run(self, *args: object, plugins: tuple[str, ...] = (), report: bool = True, flag: bool = True) -> Ran:
-        """In this process, with ``--roofline`` and the JSON report, or without one or both."""
+        """Run in this process, with ``--roofline`` and the JSON report, or without one or both."""
         on = (_ON if report else _ON[:1]) if flag else ()
         linecache.clearcache()  # a warning shows its line of test_a.py, of which each test has its own
         with warnings.catch_warnings():

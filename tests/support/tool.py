@@ -22,8 +22,8 @@ class Outcome(NamedTuple):
 
 
 def run_tool(*args: object, python: str = sys.executable, tool: Path = TOOL, **environment: str) -> Outcome:
-    """The helper as an agent runs it: isolated from site-packages and from the environment's Python settings."""
-    bytecode = f"pycache_prefix={_BYTECODE.name}"  # compiled once a session, and nothing beside the sources
+    """Run the helper as an agent does: isolated from site-packages and from Python settings of the environment."""
+    bytecode = f"pycache_prefix={_BYTECODE.name}"  # compiled once per session, outside the sources
     done = subprocess.run(
         [python, "-I", "-S", "-X", bytecode, str(tool), *map(str, args)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Which clock a call gets: by real arrays of numpy, torch and JAX, and by stand-ins for devices."""
+"""The clock of a call, with real arrays of numpy, torch and JAX and with stand-ins for devices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_measure_returns_what_the_first_call_returned() -> None:
     assert value == 1
 
 
-def test_compare_returns_the_candidates_value_and_leaves_its_result_in_a_shared_buffer() -> None:
+def test_compare_returns_the_value_of_the_candidate_and_keeps_its_buffer() -> None:
     out = [0]
 
     def fill(number: int) -> Any:
@@ -63,7 +63,7 @@ def test_compare_returns_the_candidates_value_and_leaves_its_result_in_a_shared_
     assert 0 < speedup.q1 <= speedup.median <= speedup.q3
 
 
-def test_an_exception_leaves_as_it_is() -> None:
+def test_an_exception_propagates_unchanged() -> None:
     raised = RuntimeError("of the function")
 
     def fn() -> None:
@@ -106,7 +106,7 @@ def test_torch_on_the_cpu_is_timed_by_the_host() -> None:
     assert any("graph replay" in note for note in graph.notes)
 
 
-def test_jax_is_waited_for() -> None:
+def test_jax_results_are_waited_for() -> None:
     jax = pytest.importorskip("jax")
     array = jax.numpy.ones((64, 64))
     value, found = measure(jax.jit(jax.numpy.matmul), array, array, settings=QUICK)
@@ -116,7 +116,7 @@ def test_jax_is_waited_for() -> None:
     assert cold.clock == "host+sync"
 
 
-def test_every_timed_result_of_jax_is_waited_for_whatever_its_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_timed_jax_result_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")
     array, returned, waited = jax.numpy.ones((64, 64)), [], []
     jitted, wait = jax.jit(lambda a: {"result": (a @ a,)}), jax.block_until_ready
@@ -136,7 +136,7 @@ def test_every_timed_result_of_jax_is_waited_for_whatever_its_tree(monkeypatch: 
 
 
 @pytest.mark.parametrize("instances", [1, 2])
-def test_the_last_level_cache_is_read_off_the_system(tmp_path: Path, instances: int) -> None:
+def test_the_last_level_cache_is_read_from_the_system(tmp_path: Path, instances: int) -> None:
     for cpu in range(4):
         for index, (level, size, shared) in enumerate(
             [(1, "32K", f"{cpu}"), (2, "1024K", f"{cpu}"), (3, "32768K", "0-3" if instances == 1 else f"{cpu // 2 * 2}-x")]
@@ -210,7 +210,7 @@ class Capture:
 
 
 def stand_in(name: str, **attributes: object) -> ModuleType:
-    """A module that looks as if it had been imported."""
+    """Put a stand-in module in sys.modules."""
     module = ModuleType(name)
     module.__spec__ = ModuleSpec(name, None)
     vars(module).update(attributes)
@@ -281,14 +281,14 @@ def test_the_flush_is_twice_the_cache_and_outside_the_events(log: Log) -> None:
     assert rounds[-1] == "synchronize 1"
 
 
-def test_the_cache_behind_an_amd_device_is_not_the_one_its_driver_reports(log: Log) -> None:
+def test_the_cache_of_an_amd_device_includes_its_last_level(log: Log) -> None:
     sys.modules["torch"].version.hip = "7.0"
     measure(kernel(log), CUDA_1, settings=QUICK)
     measure(kernel(log), CUDA_1, settings=Settings(llc_bytes=2**20, warmup_s=0.0, min_s=0.0, budget_s=0.02))
     assert [event for event in log if "buffer" in event] == [f"buffer of {2 * 256 * 2**20}", f"buffer of {2 * 2**20}"]
 
 
-def test_a_device_without_room_for_the_flush_is_timed_warm_and_says_so(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_room_for_the_flush_is_timed_warm_with_a_note(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
@@ -315,7 +315,7 @@ def test_a_graph_replayed_without_a_flush_is_warm(log: Log) -> None:
     assert "flush" not in log
 
 
-def test_beside_a_graph_stands_what_the_launches_themselves_take(log: Log) -> None:
+def test_a_graph_time_comes_with_the_time_of_plain_launches(log: Log) -> None:
     def launched(*_: object) -> None:
         if "capture" not in log or "captured" in log:
             time.sleep(1e-3)  # the host, launching
@@ -363,14 +363,14 @@ def test_the_device_is_found_without_arguments(log: Log, carried: str) -> None:
     assert found.clock == "device-event"
 
 
-def test_without_any_array_a_device_in_use_is_waited_for(log: Log) -> None:
+def test_a_device_in_use_is_waited_for_without_arrays(log: Log) -> None:
     run = kernel(log)
     _, found = measure(lambda: run(), settings=QUICK)
     assert found.clock == "host+sync"
     assert any("no array" in note for note in found.notes)
 
 
-def test_arrays_on_the_host_need_no_wait_where_a_device_is_in_use(log: Log) -> None:
+def test_host_arrays_need_no_wait_for_a_device_in_use(log: Log) -> None:
     _, found = measure(lambda array: None, Tensor("cpu"), settings=QUICK)
     assert found.clock == "host"
     assert not any("no array" in note for note in found.notes)
@@ -449,7 +449,7 @@ def test_cupy_is_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.clock, found.cache, found.t_s) == ("device-event", "cold", 1e-3)
 
 
-def test_the_gpu_script_says_in_one_line_that_there_is_no_gpu(tmp_path: Path) -> None:
+def test_the_gpu_script_reports_a_missing_gpu_in_one_line(tmp_path: Path) -> None:
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
     script = ROOT / "benchmarks" / "gpu" / "check_timing.py"
     done = subprocess.run([sys.executable, script], cwd=tmp_path, env=hidden, capture_output=True, text=True, check=False)

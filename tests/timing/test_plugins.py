@@ -1,4 +1,4 @@
-"""The statistics of the benchmark plugins, from the objects and files that the installed plugins make."""
+"""The statistics of the benchmark plugins, from the objects and files of the installed plugins."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_used_fixture_has_its_own_median(benchmarked: tuple[dict[str, Any], An
     assert (found["source"], found["clock"], found["cache"]) == ("pytest-benchmark", "host", "warm")
 
 
-def test_a_pedantic_run_is_per_iteration(benchmarked: tuple[dict[str, Any], Any]) -> None:
+def test_a_pedantic_run_is_timed_per_iteration(benchmarked: tuple[dict[str, Any], Any]) -> None:
     found, _, median, _ = benchmarked[0]["test_pedantic"]
     assert (found["rounds"], found["t_s"], found["notes"]) == (7, median, ["3 calls a round"])
 
@@ -125,7 +125,7 @@ def test_disabled_benchmarks_have_no_measurement(tmp_path: Path) -> None:
     assert [values[:2] for values in found.values()] == [[None, None]] * 4
 
 
-def test_codspeed_walltime_is_per_iteration(tmp_path: Path) -> None:
+def test_codspeed_walltime_is_timed_per_iteration(tmp_path: Path) -> None:
     pytest.importorskip("pytest_codspeed")
     found = suite(
         tmp_path,
@@ -159,7 +159,7 @@ def test_codspeed_quartiles_of_two_rounds_stay_within_the_times() -> None:
 
 
 @given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=12))
-def test_any_times_of_pytest_benchmark_are_taken_in_order(times: list[float]) -> None:
+def test_any_times_of_pytest_benchmark_are_ordered(times: list[float]) -> None:
     module = pytest.importorskip("pytest_benchmark.stats")
     stats = module.Stats()
     for time in times:
@@ -190,19 +190,19 @@ def test_a_row_without_statistics_is_named(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("q1", 2.5e-3), ("q3", 1.5e-3), ("rounds", 2.5), ("median", 0)])
-def test_times_that_contradict_each_other_are_refused(key: str, value: float) -> None:
+def test_contradicting_times_are_refused(key: str, value: float) -> None:
     row = copy.deepcopy(ROW)
     row["stats"][key] = value  # type: ignore[index]
     with pytest.raises(ValueError, match="expected"):
         of_benchmark_json(row)
 
 
-def test_a_timer_of_the_suites_own_is_an_unknown_clock() -> None:
+def test_a_custom_timer_is_an_unknown_clock() -> None:
     assert of_benchmark_json({**ROW, "options": {"timer": "cupti_timer"}}).clock == "unknown"
     assert of_benchmark_json({**ROW, "options": {}}).clock == "host"
 
 
-def test_numbers_of_numpy_become_exact_floats_and_ints() -> None:
+def test_numpy_numbers_become_exact_floats_and_ints() -> None:
     numpy = pytest.importorskip("numpy")
     stats = {"median": numpy.float64(2e-3), "q1": numpy.float32(1e-3), "q3": numpy.float64(3e-3), "rounds": numpy.int64(9)}
     found = of_benchmark_json({"stats": {**stats, "iterations": numpy.int32(2)}})

@@ -1,4 +1,4 @@
-"""The order of events of a measurement, written down by a clock that keeps no time of its own."""
+"""The order of events of a measurement, recorded by a simulated clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = Settings(warmup_calls=3, warmup_s=0.0, min_s=0.0, budget_s=1.0)
 
 
 class Recorder:
-    """A clock and its device: logs what happens; a call advances its time by what the test says that it takes."""
+    """A clock and its device. It logs the events; a call advances its time by the duration that the test gives."""
 
     name = "recorder"
 
@@ -104,7 +104,7 @@ def series(*seconds: float) -> Callable[[], float]:
 
 
 def timed(log: list[str]) -> Iterator[list[str]]:
-    """What stands between each start and its stop."""
+    """Return the events between each start and its stop."""
     starts = [at for at, event in enumerate(log) if event == "start"]
     for at in starts:
         yield log[at + 1 : log.index("stop", at)]
@@ -136,7 +136,7 @@ def test_the_device_is_waited_for_once_a_block_and_read_after() -> None:
     assert block[block.index("synchronize") + 1 :] == ["read"] * block.count("start")
 
 
-def test_the_order_of_two_functions_alternates_and_both_orders_weigh_the_same() -> None:
+def test_the_order_of_two_functions_alternates_evenly() -> None:
     clock = Recorder()
     calls = [clock.kernel("baseline", steady(2e-3)), clock.kernel("candidate", steady(1e-3))]
     found, samples = run(Setup(clock, clock.flush, "cold"), calls, QUICK, clock.now)
@@ -147,7 +147,7 @@ def test_the_order_of_two_functions_alternates_and_both_orders_weigh_the_same() 
     assert samples.ratios == pytest.approx([2.0] * len(pairs))
 
 
-def test_a_warm_pair_brings_back_its_own_operands_before_each_start() -> None:
+def test_a_warm_pair_warms_its_operands_before_each_start() -> None:
     clock = Recorder()
     run(Setup(clock), [clock.kernel("a", steady(1e-3)), clock.kernel("b", steady(1e-3))], QUICK, clock.now)
     log = clock.rounds
@@ -157,7 +157,7 @@ def test_a_warm_pair_brings_back_its_own_operands_before_each_start() -> None:
     assert all(last_block[at - 1] == last_block[at + 1] for at in starts)
 
 
-def test_a_drift_cancels_in_the_pairs() -> None:
+def test_drift_cancels_in_pairs() -> None:
     clock = Recorder()
     slower = (1e-3 * (1 + 0.01 * step) for step in itertools.count())
     calls = [clock.kernel("a", slower.__next__), clock.kernel("b", slower.__next__)]
@@ -173,7 +173,7 @@ def test_a_graph_is_captured_once_after_the_warm_up_and_only_replays_are_timed()
     assert set(itertools.chain(*timed(clock.rounds))) == {"replay fn"}
 
 
-def test_a_call_that_cannot_be_captured_moves_both_functions_to_the_other_clock() -> None:
+def test_a_failed_capture_moves_both_functions_to_events() -> None:
     events = Recorder()
     graph = Recorder(refuses="operation not permitted when stream is capturing")
     calls = [events.kernel("a", steady(1e-3)), events.kernel("b", steady(1e-3))]
@@ -183,7 +183,7 @@ def test_a_call_that_cannot_be_captured_moves_both_functions_to_the_other_clock(
     assert "start" not in graph.log
 
 
-def test_short_calls_are_batched_and_the_time_is_that_of_one() -> None:
+def test_short_calls_are_batched_and_timed_per_call() -> None:
     clock = Recorder(resolution_s=1e-6)
     (found,), _ = run(Setup(clock), [clock.kernel("fn", steady(1e-6))], QUICK, clock.now)
     assert found.t_s == pytest.approx(1e-6)
@@ -198,14 +198,14 @@ def test_long_calls_are_not_batched() -> None:
     assert all(calls == ["fn"] for calls in timed(clock.log))
 
 
-def test_a_cold_call_is_never_batched_and_the_doubt_is_said() -> None:
+def test_a_cold_call_is_never_batched_and_gets_a_note() -> None:
     clock = Recorder(resolution_s=1e-6)
     (found,), _ = run(Setup(clock, clock.flush, "cold"), [clock.kernel("fn", steady(5e-6))], QUICK, clock.now)
     assert all(calls == ["fn"] for calls in timed(clock.rounds))
     assert any("resolution" in note for note in found.notes)
 
 
-def test_warm_up_reaches_both_its_minima() -> None:
+def test_warm_up_reaches_both_minimums() -> None:
     for settings in (
         Settings(warmup_calls=20, warmup_s=0.0, min_s=0.0),
         Settings(warmup_calls=1, warmup_s=0.02, min_s=0.0),
@@ -240,7 +240,7 @@ def test_steady_rounds_are_still_spread_over_the_least_time() -> None:
     assert found.rounds >= 20
 
 
-def test_scattered_rounds_go_on_until_the_median_is_known_and_the_scatter_is_said() -> None:
+def test_scattered_rounds_continue_until_the_median_is_known() -> None:
     clock = Recorder()
     (found,), samples = run(
         Setup(clock),
@@ -255,7 +255,7 @@ def test_scattered_rounds_go_on_until_the_median_is_known_and_the_scatter_is_sai
     assert any("spread" in note for note in found.notes)
 
 
-def test_the_budget_ends_what_does_not_settle_and_says_so() -> None:
+def test_the_budget_ends_unsteady_rounds_with_a_note() -> None:
     clock = Recorder()
     settings = Settings(warmup_s=0.0, min_s=0.0, budget_s=0.5)
     two_speeds = clock.kernel("fn", series(1e-2, 2e-2))
@@ -279,7 +279,7 @@ def test_a_clock_that_reads_zero_gives_its_resolution_as_a_bound() -> None:
     assert any("resolution, 5e-07 s" in note for note in found.notes)
 
 
-def test_work_that_goes_on_after_the_stop_is_said() -> None:
+def test_work_after_the_stop_is_reported() -> None:
     for straggle, said in ((1e-5, 0), (5e-3, 1)):
         clock = Recorder()
         clock.straggles_s = straggle
@@ -287,7 +287,7 @@ def test_work_that_goes_on_after_the_stop_is_said() -> None:
         assert sum("another stream" in note for note in found.notes) == said
 
 
-def test_an_exception_in_a_later_call_leaves_as_it_is() -> None:
+def test_an_exception_in_a_later_call_propagates_unchanged() -> None:
     clock, raised = Recorder(), KeyError("seventh")
     calls = itertools.count()
 
@@ -316,7 +316,7 @@ def test_quartiles_are_those_of_the_inclusive_method() -> None:
     assert quartiles([7.0]) == (7.0, 7.0, 7.0)
 
 
-def test_the_median_of_uniform_values_is_known_as_theory_says() -> None:
+def test_the_uncertainty_of_a_median_matches_theory() -> None:
     """The variance of the median of n values of density f is 1 / (4 n f^2): over [1, 2] a deviation of 0.5 / sqrt(n)."""
     n = 10_001
     values = [1 + step / (n - 1) for step in range(n)]
@@ -324,7 +324,7 @@ def test_the_median_of_uniform_values_is_known_as_theory_says() -> None:
 
 
 @given(st.lists(st.floats(1e-9, 1e3), min_size=5, max_size=40), st.integers(1, 20))
-def test_uncertainty_is_free_of_units_and_within_the_values(values: list[float], power: int) -> None:
+def test_uncertainty_is_relative_and_within_the_values(values: list[float], power: int) -> None:
     scale = 2.0**power
     assert uncertainty([value * scale for value in values]) == uncertainty(values)
     assert 0 <= uncertainty(values) <= (max(values) - min(values)) / quartiles(values).median

@@ -30,8 +30,6 @@ from .row import declaration_in, read_part
 from .testcase import Case
 from .timing.plugins import of_benchmark_json
 
-_OPTIONS = ("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under")
-
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline annotate``: those of pytest without their prefix."""
@@ -55,7 +53,7 @@ def run(options: Namespace) -> int:
         ValueError, OSError: one line, for bad usage and for files that cannot be read.
     """
     try:
-        settings = resolve({name: getattr(options, name) for name in _OPTIONS}, {}, Path.cwd())
+        settings = resolve(vars(options), {}, Path.cwd())
     except SettingsError as error:
         raise SettingsError(str(error).replace("--roofline-", "--")) from None
     data = read_json(options.path)

@@ -23,15 +23,6 @@ def _lazy(module: str, function: str = "configure") -> Callable[[ArgumentParser]
     return lambda parser: getattr(importlib.import_module(module, __package__), function)(parser)
 
 
-_annotate = _lazy(".annotate")
-_check = _lazy(".records.check")
-_ledger_show = _lazy(".ledger.command", "configure_show")
-_ledger_import = _lazy(".ledger.command", "configure_import")
-_ledger_calibrate = _lazy(".ledger.command", "configure_calibrate")
-_measure = _lazy(".ceilings.measure")
-_plot = _lazy(".plot.output")
-
-
 def _schema(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the record or document (default: print their names)")
     parser.set_defaults(run=_print_schema)
@@ -49,19 +40,18 @@ def _print_schema(options: Namespace) -> int:
     return 0
 
 
-_EXITS_OF_A_GATE = "0 done, 1 a gate failed, 2 bad usage or unreadable input"
 COMMANDS = (
     Command(
         "annotate",
         "turn a stored pytest-benchmark JSON into the report of a run",
-        _annotate,
+        _lazy(".annotate"),
         "run.json",
-        _EXITS_OF_A_GATE,
+        "0 done, 1 a gate failed, 2 bad usage or unreadable input",
     ),
     Command(
         "check",
         "check rows that other tools wrote against the roof and against their own figures",
-        _check,
+        _lazy(".records.check"),
         "tuned_gemm.csv --fail-on beyond_roof",
         "0 done, 1 --fail-on applies, 2 bad usage or unreadable input",
     ),
@@ -69,25 +59,25 @@ COMMANDS = (
     Command(
         "ledger show",
         "print realized over predicted speedups, and what to expect of the next",
-        _ledger_show,
+        _lazy(".ledger.command", "configure_show"),
     ),
-    Command("ledger import", "add the pairs of a CSV", _ledger_import, "pairs.csv"),
+    Command("ledger import", "add the pairs of a CSV", _lazy(".ledger.command", "configure_import"), "pairs.csv"),
     Command(
         "ledger calibrate",
         "propose target_eff values from what kernels reached",
-        _ledger_calibrate,
+        _lazy(".ledger.command", "configure_calibrate"),
         "--out targets.json",
     ),
     Command(
         "plot",
         "draw the roofline figure of a report, an artifact or a table",
-        _plot,
+        _lazy(".plot.output"),
         "report.json -o figure.html",
     ),
     Command("schema", "print the JSON Schema of a record or a document", _schema, "report"),
     Command(
         "peaks measure",
         "measure this machine's CPU: bandwidth by level of memory, compute ceilings",
-        _measure,
+        _lazy(".ceilings.measure"),
     ),
 )

@@ -421,13 +421,12 @@ def shielded(
 
     fallback: what the block gets when the context cannot be entered. An exception of the block itself propagates.
     """
-    context: AbstractContextManager[Any] = nullcontext()
     try:
-        entered = make()
-        value, context = entered.__enter__(), entered
+        context = make()
+        value = context.__enter__()
     except Exception as error:
         report_error(error)
-        value = fallback
+        context, value = nullcontext(fallback), fallback
     raised: BaseException | None = None
     try:
         yield value

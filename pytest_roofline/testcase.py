@@ -133,8 +133,8 @@ class Cases:
             return []
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
         sample = Sample(None, measurement, device_kind=kind, captured=captured)
-        case = self._case(item, item.nodeid, declaration, problem, sample)
-        return [dataclasses.replace(case, idle=fixture is not None and measurement is None)]
+        idle = fixture is not None and measurement is None
+        return [self._case(item, item.nodeid, declaration, problem, sample, idle=idle)]
 
     def _complete(
         self, item: pytest.Item, case: Case, test_declaration: Declaration | None, captured: CapturedWork | None = None
@@ -152,13 +152,19 @@ class Cases:
             )
             other, other_problem = declare.first_declaration(sources, {})
             declaration, problem = declare.merge(other, declaration), other_problem or problem
-        if declaration.work is None and captured is not None:
-            declaration, problem = _add_captured(declaration, problem, captured)
-        measurement = None if watching.ran_in_interpreter(captured) else case.measurement
-        case = dataclasses.replace(case, nodeid=nodeid, declaration=declaration, measurement=measurement, problem=problem)
-        return self._locate(item, case)
+        declaration, problem = _add_captured(declaration, problem, captured)
+        return dataclasses.replace(
+            case,
+            nodeid=nodeid,
+            declaration=declaration,
+            measurement=None if watching.ran_in_interpreter(captured) else case.measurement,
+            problem=problem,
+            **self._origin(item, nodeid, case.baseline),
+        )
 
-    def _case(self, item: pytest.Item, nodeid: str, declaration: Declaration, problem: str, sample: Sample) -> Case:
+    def _case(
+        self, item: pytest.Item, nodeid: str, declaration: Declaration, problem: str, sample: Sample, *, idle: bool = False
+    ) -> Case:
         measurement = None if watching.has_no_kernel_time(sample.captured) else sample.measurement
         name, kind = group(item), sample.device_kind
         case = Case(
@@ -166,13 +172,13 @@ class Cases:
             test=_function_name(item),
             declaration=declaration,
             measurement=measurement,
-            baseline=sample.baseline,
             device_kind=kind,
             problem=problem,
+            idle=idle,
             launched=sample.captured.kernels if sample.captured is not None else (),
             group=name,
+            **self._origin(item, nodeid, sample.baseline),
         )
-        case = self._locate(item, case)
         if name is None:
             return case
         params, siblings = dict(parameters(item)), self._group_baselines.setdefault(name, {})
@@ -183,20 +189,19 @@ class Cases:
             siblings[nodeid] = GroupBaseline(own, params, declaration, kind)
         return case
 
-    def _locate(self, item: pytest.Item, case: Case) -> Case:
-        """Add the place of the test in its file, and its earlier time where the case has no baseline of its own."""
+    def _origin(self, item: pytest.Item, nodeid: str, baseline: Baseline | None) -> dict[str, Any]:
+        """Return the place of a test in its file, and its baseline: ``baseline``, else its earlier time."""
         path, line, _ = item.location
-        earlier = self.baselines.get(case.nodeid) if case.baseline is None else None
-        case = dataclasses.replace(case, path=path, line=(line or 0) + 1)
-        return case if earlier is None else dataclasses.replace(case, baseline=earlier.baseline, baseline_device=earlier.device)
+        earlier = self.baselines.get(nodeid) if baseline is None else None
+        baseline, device = earlier or (baseline, None)
+        return {"path": path, "line": (line or 0) + 1, "baseline": baseline, "baseline_device": device}
 
     def _declaration(
         self, item: pytest.Item, fixture_call: Declaration | None, captured: CapturedWork | None
     ) -> tuple[Declaration, str]:
         """Return what the first source knows of a test's kernel, and the problem of a source that failed."""
         declaration, problem = self._explicit(item, fixture_call)
-        if declaration.work is None and captured is not None:
-            declaration, problem = _add_captured(declaration, problem, captured)
+        declaration, problem = _add_captured(declaration, problem, captured)
         if declaration.work is None:
             test, params = _function_name(item), parameters(item)
             guessed, guess_problem = declare.first_declaration(
@@ -261,7 +266,10 @@ class Cases:
         return self.config.pluginmanager.get_plugin("codspeed_plugin")
 
 
-def _add_captured(declaration: Declaration, problem: str, captured: CapturedWork) -> tuple[Declaration, str]:
+def _add_captured(declaration: Declaration, problem: str, captured: CapturedWork | None) -> tuple[Declaration, str]:
+    """Add captured work to a declaration without work."""
+    if declaration.work is not None or captured is None:
+        return declaration, problem
     other, other_problem = watching.declare_captured(captured)
     return declare.merge(other, declaration), problem or other_problem
 

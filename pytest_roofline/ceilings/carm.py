@@ -83,12 +83,11 @@ def best_of(runs: Iterable[Sequence[Ceiling]]) -> tuple[Ceiling, ...]:
     for run in runs:
         for item in run:
             by_key.setdefault(item.key, []).append(item)
-    return tuple(_joined(items) for items in by_key.values())
-
-
-def _joined(items: list[Ceiling]) -> Ceiling:
-    values = [item.value for item in items]
-    return replace(items[0], value=max(values), median=statistics.median(values), rounds=len(values))
+    joined = []
+    for items in by_key.values():
+        values = [item.value for item in items]
+        joined.append(replace(items[0], value=max(values), median=statistics.median(values), rounds=len(values)))
+    return tuple(joined)
 
 
 def _vector(flags: set[str]) -> str:

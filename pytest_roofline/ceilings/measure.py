@@ -192,11 +192,7 @@ def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: li
 def empty_call_s() -> float:
     """Return the cost of calling an empty function: the dispatch floor of work that is called from Python."""
     calls = 10_000
-    return min(timeit.repeat(_nothing, number=calls, repeat=5)) / calls
-
-
-def _nothing() -> None:
-    pass
+    return min(timeit.repeat(lambda: None, number=calls, repeat=5)) / calls
 
 
 # The comparison of carm's ceilings with each other and with the quick ones.

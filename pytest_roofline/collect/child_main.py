@@ -97,20 +97,13 @@ def report(module: ModuleType, name: str) -> Iterator[ChildRow]:
         prefix = f"{benchmark.plot_name} " if len(benchmarks) > 1 else ""
         for arguments, label in _points(benchmark):
             count += 1
-            try:
-                yield _call(module, mark.fn, arguments, prefix + label, benchmark.ylabel)
-            except _CallError as error:  # of one point: the others count
-                errors.append(str(error))
-                captured = CapturedWork("", reason="it did not run")
-                yield ChildRow(prefix + label, captured, problem=f"it raised {errors[-1]}")
+            row, error = _call(module, mark.fn, arguments, prefix + label, benchmark.ylabel)
+            yield row
+            errors += [error] if error else []
             if count >= MOST:
                 return
     if errors and len(errors) == count:
         raise RuntimeError(f"every call of {name} raised, the last: {errors[-1]}")
-
-
-class _CallError(Exception):
-    """The user's function raised."""
 
 
 def _points(benchmark: Any) -> Iterator[tuple[dict[str, Any], str]]:
@@ -126,16 +119,18 @@ def _points(benchmark: Any) -> Iterator[tuple[dict[str, Any], str]]:
             yield {**benchmark.args, **sizes, benchmark.line_arg: value}, label
 
 
-def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, ylabel: str) -> ChildRow:
+def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, ylabel: str) -> tuple[ChildRow, str]:
+    """Return the row of one call, and what the function raised; the other calls go on."""
     with observe_timers([vars(module)], capture_timed) as observed:
         try:
             value = fn(**arguments)
         except Exception as error:
-            raise _CallError(raised(error)) from None
+            problem = raised(error)
+            return ChildRow(label, CapturedWork("", reason="it did not run"), problem=f"it raised {problem}"), problem
     result = read_result(value, ylabel)
     timed = _find_timed(observed, result.measurement.t_s if result.measurement else None)
     measurement = timed.measurement if timed is not None else result.measurement
-    return ChildRow(
+    row = ChildRow(
         label,
         _work(timed, fn.__name__, arguments),
         measurement,
@@ -143,6 +138,7 @@ def _call(module: ModuleType, fn: Any, arguments: dict[str, Any], label: str, yl
         device_kind=device_kind(*arguments.values()),
         problem=result.problem if measurement is None else "",
     )
+    return row, ""
 
 
 def _find_timed(observed: list[TimedCall], t_s: float | None) -> TimedCall | None:

@@ -48,7 +48,8 @@ class Collectors:
         collector = self._collector(file, parent)
         if collector is None:
             return collectors
-        has_both = isinstance(collector, (Reports, Problem)) and (self._is_test(file_path) or self._has_tests(file))
+        functions, classes = self.config.getini("python_functions"), self.config.getini("python_classes")
+        has_both = isinstance(collector, Reports) and (self._is_test(file_path) or file.has_tests(functions, classes))
         return [*(other for other in collectors if has_both or not isinstance(other, pytest.Module)), collector]
 
     def _collector(self, file: PythonFile, parent: pytest.Collector) -> ChildFile | None:
@@ -64,18 +65,13 @@ class Collectors:
             return Reports.from_parent(parent, path=path, settings=settings, functions=functions)
         if (named or self._is_test(path)) and file.ends_at_import():
             return scripts.Script.from_parent(parent, path=path, settings=settings)
-        line = file.problem()
-        if line is not None:
-            return Problem.from_parent(parent, path=path, settings=settings, line=line)
-        return None
+        problems = file.problems()
+        return Problem.from_parent(parent, path=path, settings=settings, functions=problems) if problems else None
 
     def _is_test(self, path: Path) -> bool:
         """Return whether the file name matches ``python_files``; a pattern with a folder matches the whole path."""
         patterns: list[str] = self.config.getini("python_files")
         return any(fnmatch(str(path) if "/" in one else path.name, f"*/{one}" if "/" in one else one) for one in patterns)
-
-    def _has_tests(self, file: PythonFile) -> bool:
-        return file.has_tests(self.config.getini("python_functions"), self.config.getini("python_classes"))
 
 
 class PythonFile:
@@ -132,13 +128,13 @@ class PythonFile:
                 functions += [(target.id, statement.lineno) for target in statement.targets if isinstance(target, ast.Name)]
         return functions
 
-    def problem(self) -> int | None:
-        """Return the line of ``Model`` in a KernelBench problem, which also has two functions for inputs; else None."""
+    def problems(self) -> list[tuple[str, int]]:
+        """Return the file's name and the line of ``Model`` for a KernelBench problem, which also has functions for inputs."""
         if not all(word in self.text for word in ("class Model", "def get_inputs", "def get_init_inputs")):
-            return None
+            return []
         functions = {one.name for one in self.body if isinstance(one, ast.FunctionDef)}
         models = [one.lineno for one in self.body if isinstance(one, ast.ClassDef) and one.name == "Model"]
-        return models[0] if models and functions >= {"get_inputs", "get_init_inputs"} else None
+        return [(self.path.stem, models[0])] if models and functions >= {"get_inputs", "get_init_inputs"} else []
 
     def has_tests(self, functions: Sequence[str], classes: Sequence[str]) -> bool:
         """Return whether pytest may find tests: by the prefixes of their names, or by a base class with Test in its name."""

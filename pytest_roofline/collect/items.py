@@ -102,35 +102,14 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return list(unique)
 
 
-class Reports(ChildFile):
-    """A file with ``perf_report`` functions: an item for each."""
-
-    def __init__(self, *, functions: list[tuple[str, int]], **of_pytest: Any) -> None:
-        super().__init__(**of_pytest)
-        self.functions = functions
-
-    def collect(self) -> Iterator[ChildItem]:
-        for name, line in self.functions:
-            yield FunctionItem.from_parent(self, name=name, line=line - 1, kind="perf_report", arguments=(name,))
-
-
-class Problem(ChildFile):
-    """A problem file: one item."""
-
-    def __init__(self, *, line: int, **of_pytest: Any) -> None:
-        super().__init__(**of_pytest)
-        self.line = line
-
-    def collect(self) -> Iterator[ChildItem]:
-        yield ProblemItem.from_parent(self, name=self.path.stem, line=self.line - 1, kind="problem")
-
-
 class FunctionItem(ChildItem):
-    """An item whose rows come from ``child_main``."""
+    """A ``perf_report`` function, whose rows come from ``child_main``."""
 
-    def __init__(self, *, kind: str, arguments: tuple[str, ...] = (), **of_pytest: Any) -> None:
-        super().__init__(**of_pytest)
-        self.kind, self.arguments = kind, arguments
+    kind = "perf_report"
+
+    def argument(self) -> str:
+        """Return what ``child_main`` gets besides the file: the function's name."""
+        return self.name
 
     def runtest(self) -> None:
         file = self.parent
@@ -138,7 +117,7 @@ class FunctionItem(ChildItem):
         self.roofline_cases = []
         with scratch() as folder:
             rows = folder / "rows"
-            child_exit = file.run(self, folder, main=(str(rows), self.kind, str(self.path), *self.arguments))
+            child_exit = file.run(self, folder, main=(str(rows), self.kind, str(self.path), self.argument()))
             self.roofline_cases = [_case(row, self.name) for row in self._read(rows, child_exit)]
 
     def _read(self, rows: Path, child_exit: ChildExit) -> list[ChildRow]:
@@ -163,11 +142,32 @@ class FunctionItem(ChildItem):
 class ProblemItem(FunctionItem):
     """A problem, which runs on real tensors only where ``--roofline-time`` selects it."""
 
-    def runtest(self) -> None:
+    kind = "problem"
+
+    def argument(self) -> str:
         assert isinstance(self.parent, Problem)
         glob = self.parent.settings.time
-        self.arguments = ("yes" if glob is not None and matches(glob, self.nodeid) else "no",)
-        super().runtest()
+        return "yes" if glob is not None and matches(glob, self.nodeid) else "no"
+
+
+class Reports(ChildFile):
+    """A file with ``perf_report`` functions: an item for each."""
+
+    item_type = FunctionItem
+
+    def __init__(self, *, functions: list[tuple[str, int]], **of_pytest: Any) -> None:
+        super().__init__(**of_pytest)
+        self.functions = functions  # names and lines
+
+    def collect(self) -> Iterator[ChildItem]:
+        for name, line in self.functions:
+            yield self.item_type.from_parent(self, name=name, line=line - 1)
+
+
+class Problem(Reports):
+    """A problem file: one item."""
+
+    item_type = ProblemItem
 
 
 def _case(row: ChildRow, test: str) -> Case:

@@ -50,6 +50,11 @@ class _HarnessRun(NamedTuple):
     unread: str = ""  # why the list of cases is unreadable
     nodeid: str = ""  # the item that started it and whose report has the output
 
+    @property
+    def without_time(self) -> RecordRow:
+        """The record of a case for which the harness printed no time."""
+        return RecordRow(row=META, notes=(self.unread or NO_TIME,))
+
 
 class TaskDir(ChildFile):
     """The folder of one task."""
@@ -119,11 +124,8 @@ class TaskCase(_TaskItem):
     def runtest(self) -> None:
         harness = self.run_harness()
         task, case = self.folder.task, self.case
-        record = harness.records.get(case.name)
-        if record is None and len(task.cases) == 1:
-            record = harness.single
-        if record is None:
-            record = RecordRow(row=META, notes=(harness.unread or NO_TIME,))
+        single = harness.single if len(task.cases) == 1 else None
+        record = harness.records.get(case.name) or single or harness.without_time
         record = dataclasses.replace(
             record,
             name=case.name,
@@ -131,7 +133,7 @@ class TaskCase(_TaskItem):
             no_work=case.reason,
             notes=(*record.notes, *case.notes, *([task.problem] if task.problem else [])),
         )
-        self.roofline_cases = _as_cases([record], task, "")
+        self.roofline_cases = _as_cases([record], task, nodeid="")
 
 
 class WholeTask(_TaskItem):
@@ -140,15 +142,11 @@ class WholeTask(_TaskItem):
     def runtest(self) -> None:
         harness = self.run_harness()
         task = self.folder.task
-        records = [dataclasses.replace(record, no_work=task.problem) for record in harness.records.values()]
-        if not records:
-            records = [harness.single or RecordRow(row=META, notes=(harness.unread or NO_TIME,))]
-            records = [dataclasses.replace(records[0], no_work=task.problem)]
-        self.roofline_cases = _as_cases(records, task, None)
+        records = list(harness.records.values()) or [harness.single or harness.without_time]
+        self.roofline_cases = _as_cases([dataclasses.replace(record, no_work=task.problem) for record in records], task)
 
 
-def _as_cases(records: list[RecordRow], task: Task, label: str | None) -> list[Any]:
-    more: dict[str, Any] = {} if label is None else {"nodeid": label}
+def _as_cases(records: list[RecordRow], task: Task, **more: Any) -> list[Any]:
     return [
         dataclasses.replace(
             case,

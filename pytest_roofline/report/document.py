@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -97,10 +98,8 @@ class Document:
 
     def summary(self) -> dict[str, Any]:
         """Return what goes to the top level of a pytest-benchmark JSON."""
-        counts: dict[str, int] = {}
-        for row in self.rows:
-            counts[row.check.status] = counts.get(row.check.status, 0) + 1
-        return {"schema": REPORT_SCHEMA, "peaks": self._peaks(), "rows": len(self.rows), "check": counts}
+        counts = Counter(row.check.status for row in self.rows)
+        return {"schema": REPORT_SCHEMA, "peaks": self._peaks(), "rows": len(self.rows), "check": dict(counts)}
 
     def _peaks(self) -> dict[str, Any] | None:
         return next(iter(self.devices.values()), None)

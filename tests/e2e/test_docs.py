@@ -91,7 +91,7 @@ def test_the_make_commands_in_the_docs_exist() -> None:
         assert [name for name in targets if not re.search(rf"(?m)^{name}:", makefile)] == []
 
 
-def test_the_example_files_of_the_inputs_page_are_read_without_a_complaint() -> None:
+def test_example_files_of_the_inputs_page_are_read_without_problems() -> None:
     topn, env, shapes = (json.loads(block) for block in blocks(ROOT / "docs" / "inputs.md", "json"))
     assert read_topn(topn, "t").problems == ()
     assert read_env(env, "e").problems == ()
@@ -116,7 +116,7 @@ def test_the_inputs_page_lists_every_op_with_every_parameter() -> None:
     assert listed == {name: set(op.parameters) for name, op in OPS.items()}
 
 
-def test_the_artifact_page_is_the_definition_of_the_fields() -> None:
+def test_the_artifact_page_lists_every_field() -> None:
     rows = {}
     for line in (ROOT / "docs" / "artifact.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -125,7 +125,7 @@ def test_the_artifact_page_is_the_definition_of_the_fields() -> None:
     assert rows == {name: [form.unit, ", ".join(form.choices), form.doc] for name, form in FIELDS.items()}
 
 
-def test_the_counters_page_is_what_the_engine_does() -> None:
+def test_the_counters_page_matches_the_engine() -> None:
     text = " ".join((ROOT / "docs" / "counters.md").read_text(encoding="utf-8").split())
     assert f"A line is 128 bytes on {', '.join(list(LINE_BYTES)[:-1])} and {list(LINE_BYTES)[-1]}, else 64." in text
     assert set(LINE_BYTES.values()) == {128}
@@ -138,7 +138,7 @@ def test_the_counters_page_is_what_the_engine_does() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
@@ -158,7 +158,7 @@ def test_the_map_names_every_module_and_data_flows_in_its_order() -> None:
                     assert order.index(used.partition(".")[0]) < order.index(name), f"{path} imports {used}"
 
 
-def test_no_page_and_no_code_names_a_machines_paths() -> None:
+def test_no_file_contains_a_path_of_a_machine() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")

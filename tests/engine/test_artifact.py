@@ -31,7 +31,7 @@ def sound() -> dict[str, Any]:
     return document
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_no_temporary_file(tmp_path: Path) -> None:
     target = tmp_path / "file.json"
     target.write_text("old")
     with pytest.raises(UnicodeEncodeError):
@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_directories_and_links_that_are_not_ours_are_kept(run: Run, tmp_path: Path) -> None:
+def test_foreign_directories_and_links_are_kept(run: Run, tmp_path: Path) -> None:
     run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
     elsewhere = tmp_path / "elsewhere.json"
     elsewhere.write_text("kept")
@@ -76,11 +76,11 @@ def test_killed_at_any_moment_each_file_is_the_old_one_or_the_new_one(run: Run) 
         assert target.read_text() in (old, new)
 
 
-def test_json_never_holds_what_json_cannot() -> None:
+def test_written_json_is_strict() -> None:
     assert json.loads(to_json({"a": float("inf"), "b": [float("nan"), 1.5]})) == {"a": None, "b": [None, 1.5]}
 
 
-def test_the_sound_artifact_is_accepted(sound: dict[str, Any]) -> None:
+def test_a_consistent_artifact_is_accepted(sound: dict[str, Any]) -> None:
     assert validate(sound) == []
 
 

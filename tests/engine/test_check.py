@@ -104,7 +104,7 @@ def test_a_ratio_over_another_kind_of_kernel_is_not_comparable() -> None:
         assert (found.status, found.speedup) == ("not_comparable", pytest.approx(10.0))
 
 
-def test_a_huge_speedup_over_eager_is_under_the_roof_all_the_same() -> None:
+def test_a_huge_speedup_over_eager_can_be_under_the_roof() -> None:
     # robust-kbench LayerNorm: 165.7x over eager, yet 67 MB in 46.25 us are 1.45 TB/s.
     found = run(moves(67e6), 46.25e-6, baseline=Baseline("eager", speedup=165.7))
     assert found.status == "not_comparable"
@@ -120,7 +120,7 @@ def test_the_band_is_the_wider_of_noise_and_either_legs_spread() -> None:
         assert (found.status, found.band) == ("no_change", pytest.approx(0.2))
 
 
-def test_without_a_prediction_the_target_over_the_baselines_own_time_is_one() -> None:
+def test_without_a_prediction_the_target_is_the_prediction() -> None:
     # 80 MB in 20 us are 0.5 of 8 TB/s: a target of 0.9 leaves 1.8x.
     old = Baseline("live", t_s=20e-6)
     found = run(moves(80e6), 20e-6 / 1.7, baseline=old, target_eff=0.9)
@@ -157,7 +157,7 @@ def test_the_limit_of_an_axis() -> None:
     assert limit_of(PEAKS._replace(flops_max={"fp8": 4.9e15}), "matrix.fp8", 5e15).factor == 1.0  # never under the rated figure
 
 
-def test_the_smallest_byte_model_is_the_one_that_accuses() -> None:
+def test_the_smallest_byte_model_decides_beyond_roof() -> None:
     # 800 MB of which 400 may be all that moved: 1.4x by the larger is 0.7 by the smaller.
     both = moves(800e6)._replace(candidates=(ByteModel("all", 800e6, 0.0), ByteModel("routed", 400e6, 0.0)))
     t_s = 800e6 / 8e12 / 1.4
@@ -165,13 +165,13 @@ def test_the_smallest_byte_model_is_the_one_that_accuses() -> None:
     assert run(moves(800e6), t_s).status == "beyond_roof"
 
 
-def test_the_compute_roof_is_looked_at_as_well() -> None:
+def test_the_compute_roof_is_checked_too() -> None:
     done = work("gemm", M=8192, N=8192, K=8192, dtype="fp8")
     found = run(done, 2 * 8192**3 / 5e15 / 1.2)
     assert (found.status, found.axis) == ("beyond_roof", "matrix.fp8")  # 1.2 over 1.05 x 1.10
 
 
-def test_a_roof_time_under_the_dispatch_floor_can_contradict_nothing() -> None:
+def test_a_roof_time_under_the_dispatch_floor_contradicts_nothing() -> None:
     # 16 MB at 8 TB/s are 2 us: no time of a launch could be under that.
     for t_s in (1e-6, 8e-6):
         found = run(moves(16e6), t_s, baseline=Baseline("previous", t_s=2 * t_s), prediction=EXPERTS)
@@ -222,7 +222,7 @@ def test_a_rate_that_a_cache_allows_is_no_impossible_ratio() -> None:
 
 
 @pytest.mark.parametrize(("times", "status"), [(1.9, "near_roof"), (2.7, "beyond_roof")])
-def test_what_a_cold_kernel_wrote_may_be_in_a_cache(times: float, status: str) -> None:
+def test_output_of_a_cold_kernel_may_be_in_a_cache(times: float, status: str) -> None:
     # Of a copy of 16 MB to 16 MB, 16 are in the 32 MB of cache when it ends: half came from memory. 2 x 1.25 x 1.05.
     assert run(moves(32e6, dtype="fp64"), 32e6 / 20e9 / times, MEASURED, clock="host").status == status
     assert run(moves(320e6, dtype="fp64"), 320e6 / 20e9 / times, MEASURED, clock="host").status == "beyond_roof"
@@ -254,7 +254,7 @@ def test_a_slow_kernel_is_slow_and_not_impossible() -> None:
     assert entry.roofline_pct == pytest.approx(1e-5)
 
 
-def test_device_work_on_a_hosts_clock_has_no_class() -> None:
+def test_device_work_on_a_host_clock_has_no_class() -> None:
     done = moves(800e6)
     for clock, expected in (("host", "unknown"), ("unknown", "unknown"), ("host+sync", "underperforming")):
         time = Measurement("user", 250e-6, clock=clock, cache="cold")  # 0.4 of the roof
@@ -272,7 +272,7 @@ def test_a_warm_working_set_within_the_caches_gives_no_verdict_on_memory() -> No
     assert cold.headroom_class == "underperforming"
 
 
-def test_a_unit_test_has_no_share_and_so_no_gain_end_to_end() -> None:
+def test_a_unit_test_has_no_end_to_end_gain() -> None:
     time = Measurement("user", 250e-6, clock="device-event", cache="cold")
     entry = assess_measurement(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, target_eff=0.9)
     assert entry.attainable_speedup == pytest.approx(0.9 / 0.4)
@@ -322,7 +322,7 @@ def test_the_overhead_of_launches_is_the_wall_time_that_no_device_time_covers() 
     assert found.launches == 12
 
 
-def test_the_overhead_is_held_against_the_device_time_of_the_same_cache() -> None:
+def test_overhead_uses_the_device_time_of_the_same_cache_state() -> None:
     cold = Measurement("roofline", 200e-6, clock="device-graph", cache="cold", wall_s=150e-6, busy_s=100e-6)
     found = launch_overhead(cold)
     assert found is not None
@@ -338,7 +338,7 @@ def test_the_overhead_is_held_against_the_device_time_of_the_same_cache() -> Non
         Measurement("user", 1e-4, clock="device-event", wall_s=0.0),
     ],
 )
-def test_no_overhead_is_made_up(time: Measurement) -> None:
+def test_overhead_needs_both_times(time: Measurement) -> None:
     assert launch_overhead(time) is None
 
 

@@ -73,7 +73,9 @@ def test_values_come_by_name_and_by_place(
         (["a", "--\x1b[31m"], "unrecognized arguments: --\\x1b[31m"),
     ],
 )
-def test_what_cannot_be_read_is_exit_2_and_named(given: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_exit_with_2_and_are_named(
+    given: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = said(capsys, *given)
     assert (status, out) == (2, "")
     assert err.startswith("usage: tool go [-h] [--share-pct PCT]")
@@ -82,7 +84,7 @@ def test_what_cannot_be_read_is_exit_2_and_named(given: list[str], problem: str,
     assert err.endswith(". Try tool go --help\n")
 
 
-def test_the_help_names_every_option_and_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = said(capsys, "a", "--help")
     assert (status, err) == (0, "")
     for option in ("PLACE", "OTHER", "--share-pct PCT", "--how HOW", "-w FILE", "--json", "print JSON"):
@@ -93,7 +95,7 @@ def test_the_help_names_every_option_and_what_it_is_for(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_command_has_a_help_with_its_exit_status(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_lists_the_exit_status(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*command.name.split(), "--help"]) == 0
     out = capsys.readouterr().out
     assert f"usage: roofline_tools.py {command.name} " in out
@@ -110,7 +112,7 @@ def test_every_command_has_a_help_with_its_exit_status(command: Command, capsys:
         (["skill", "path", "more"], "skill path: error: unrecognized arguments: more"),
     ],
 )
-def test_a_command_that_is_not_there_is_told_with_those_that_are(given: list[str], expected: str) -> None:
+def test_an_unknown_command_lists_the_known_ones(given: list[str], expected: str) -> None:
     done = run_tool(*given)
     assert (done.code, done.out) == (2, "")
     assert expected in done.err

@@ -341,7 +341,7 @@ FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
         ),
     ],
 )
-def test_weights_and_activations_by_the_quantisation(
+def test_quantization_gives_weight_and_activation_dtypes(
     quantisation: dict[str, Any], name: str, bits: float, activations: str | None
 ) -> None:
     config = read(quantization_config=quantisation)
@@ -378,7 +378,7 @@ def test_fp4_experts_inside_an_fp8_checkpoint() -> None:
         (["model.layers.8.mlp.experts"], set()),  # the layer after the last: multi-token prediction
     ],
 )
-def test_what_a_quantisation_leaves_alone(rules: list[str], excluded: set[str]) -> None:
+def test_modules_excluded_from_quantization_keep_their_dtype(rules: list[str], excluded: set[str]) -> None:
     config = read(quantization_config={**FP8, "modules_to_not_convert": rules})
     assert set(config.excluded) == excluded
     assert config.weight_dtype is not None
@@ -391,7 +391,7 @@ def test_excluded_layers_are_counted() -> None:
     assert config.excluded == {"attention": frozenset({0, 3}), "lm_head": None}
 
 
-def test_experts_that_are_left_alone_keep_the_models_dtype(run: Run) -> None:
+def test_excluded_experts_keep_the_model_dtype(run: Run) -> None:
     wholly = {**FP8, "modules_to_not_convert": ["re:.*experts.*"]}
     config = read(quantization_config=wholly)
     assert config.weight_dtype == config.dtype
@@ -408,7 +408,7 @@ def test_experts_that_are_left_alone_keep_the_models_dtype(run: Run) -> None:
 
 
 @pytest.mark.parametrize("rule", ["re:(a+)+$", r"re:.*(?!gate)experts.*", "re:.*[a-z]{3}.*", "re:(((", r"re:.*" + "(0|1)" * 12])
-def test_a_rule_that_is_not_understood_leaves_the_width_unknown(rule: str) -> None:
+def test_an_unknown_rule_leaves_the_width_unknown(rule: str) -> None:
     config = read(quantization_config={**FP8, "ignore": [rule]})
     assert config.weight_dtype is None
     assert "is not understood" in config.problems[0]
@@ -474,7 +474,7 @@ _QUANT = ("quant_method", "bits", "group_size", "weight_block_size", "ignore", "
     st.dictionaries(st.sampled_from(_KEYS), _JSON, max_size=4),
     st.dictionaries(st.sampled_from(_QUANT), _JSON | st.sampled_from(["fp8", "awq", "quark", "compressed-tensors"])),
 )
-def test_no_config_is_a_traceback(keys: dict[str, Any], quantisation: dict[str, Any]) -> None:
+def test_no_config_causes_a_traceback(keys: dict[str, Any], quantisation: dict[str, Any]) -> None:
     assert isinstance(read(**keys).problems, tuple)
     assert isinstance(read(quantization_config=quantisation).problems, tuple)
 
@@ -544,7 +544,7 @@ def test_chunked_layers_are_full_below_the_chunk_and_unknown_above(run: Run) -> 
     assert "chunked layers read what is filled of their 1024 tokens" in artifact["degraded"][0]["reason"]
 
 
-def test_another_head_dim_for_v_is_modelled_where_the_work_model_takes_it(run: Run) -> None:
+def test_a_different_head_dim_for_v_is_modeled(run: Run) -> None:
     run.topn(gemm_row("paged_attention")).env(**MI300X, tp=1, workload=LOAD)
     artifact = run.config(**{**DENSE, "head_dim": 192, "v_head_dim": 128}).analyze()
     if "head_dim_v" in OPS["attn_decode"].parameters:
@@ -562,7 +562,7 @@ def test_another_head_dim_for_v_is_modelled_where_the_work_model_takes_it(run: R
         ({"layer_types": ["linear_attention"] * 8}, "does not tell which layers have attention"),
     ],
 )
-def test_attention_that_no_model_fits_is_refused(run: Run, keys: dict[str, Any], says: str) -> None:
+def test_attention_without_a_model_is_refused(run: Run, keys: dict[str, Any], says: str) -> None:
     run.config(**{**DENSE, **keys}).topn(gemm_row("paged_attention")).env(**MI300X, tp=1, workload=LOAD)
     assert says in run.analyze()["degraded"][0]["reason"]
 

@@ -122,7 +122,7 @@ def test_a_counter_given_twice_for_a_dispatch_is_not_used() -> None:
     assert "line 4: FETCH_SIZE is given twice" in found.problems[0]
 
 
-def test_several_grid_sizes_are_told() -> None:
+def test_several_grid_sizes_are_reported() -> None:
     assert only(long_csv({"FETCH_SIZE": 1, "grid": 64}, {"FETCH_SIZE": 1, "grid": 128})).grids == 2
 
 
@@ -176,7 +176,7 @@ def test_wide_gfx942_bytes_by_level() -> None:
     assert kernel.bytes["l1"] >= kernel.bytes["l2"]
 
 
-def test_wide_without_the_architecture_says_what_it_took() -> None:
+def test_wide_without_the_architecture_names_its_assumption() -> None:
     kernel = only(wide_csv(VECCOPY_MI300), None)
     assert "read as gfx942, wrong on gfx950" in said(kernel)
 
@@ -255,7 +255,7 @@ def test_a_cell_that_is_no_number_is_named_by_row_and_column() -> None:
         ("{}", "expected rocprofv3's results JSON"),
     ],
 )
-def test_what_is_no_counter_file_is_refused_in_one_line(text: str, why: str, tmp_path: Path) -> None:
+def test_an_invalid_counter_file_is_refused_in_one_line(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text(text)
     done = run_tool("counters", "show", path)
@@ -298,7 +298,7 @@ def test_results_json_counters() -> None:
     assert kernel.bytes == {"hbm_read": 100 * 1024, "hbm_write": 25 * 1024, "hbm": 125 * 1024}  # instances are summed
 
 
-def test_d2_nsys_ai_93_f7_ninfer_3090_60_overlapping_dispatches_are_told_from_their_sum() -> None:
+def test_d2_nsys_ai_93_f7_ninfer_3090_60_overlapping_dispatches_are_detected() -> None:
     found = read.parse(json.dumps(results([], [launch(0, 100), launch(50, 150), launch(400, 500)])), "r.json")
     assert found.problems[0] == "r.json: dispatches overlap: their sum is 300 ns, their union 250 of a span of 500 ns"
     assert amd.overlap([]) == (0.0, 0.0, 0.0)
@@ -410,7 +410,7 @@ def test_c10_ncu_tensor_paths_are_flops_directly() -> None:
     assert only(raw_csv(metrics), None).flops == {"fp8": exact}  # the same operations by instruction
 
 
-def test_ncu_sparse_operations_stand_apart() -> None:
+def test_ncu_sparse_operations_are_separate() -> None:
     metrics = {
         "sm__ops_path_tensor_src_fp16_dst_fp32_sparsity_off.sum": ("", ["1,000,000"]),
         "sm__ops_path_tensor_src_fp16_dst_fp32_sparsity_on.sum": ("", ["3,000,000"]),
@@ -472,7 +472,7 @@ def test_show_prints_levels_flops_and_rates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("moved", "code"), [(16 * MIB, 0), (16 * MIB * 1.019, 0), (16 * MIB * 1.04, 1), (32 * MIB, 1)])
-def test_b5_check_by_a_copy_of_known_traffic(moved: float, code: int, tmp_path: Path) -> None:
+def test_b5_check_with_a_copy_of_known_traffic(moved: float, code: int, tmp_path: Path) -> None:
     path = tmp_path / "counter_collection.csv"
     path.write_text(long_csv({"FETCH_SIZE": 8192, "WRITE_SIZE": 8192}))
     done = run_tool("counters", "check", path, "--bytes", moved, "--gfx", "gfx942")

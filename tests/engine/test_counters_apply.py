@@ -63,13 +63,13 @@ def test_counters_replace_bytes_and_flops(run: Run) -> None:
     assert artifact["degraded"] == []
 
 
-def test_one_of_the_two_is_mixed(run: Run) -> None:
+def test_one_counter_of_two_gives_a_mixed_stage(run: Run) -> None:
     (only,) = judged(run, {"FETCH_SIZE": FETCH_KIB, "WRITE_SIZE": WRITE_KIB})["entries"]
     assert (only["stage"], only["confidence"], only["measurement_basis"]) == ("C", "high", "mixed")
     assert (only["bytes_est"], only["flops_est"]) == (COUNTED, FLOPS)
 
 
-def test_flops_alone_do_not_raise_a_verdict_on_the_memory_roof(run: Run) -> None:
+def test_flops_alone_do_not_confirm_the_memory_roof(run: Run) -> None:
     why = reason(judged(run, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 512}))
     assert "the verdict is on the memory roof, which has no counts but only the model" in why
 
@@ -146,7 +146,7 @@ def test_c6_rocprofiler_compute_66_padding_is_a_note_not_an_error(run: Run) -> N
     assert "4 of the model's (padding or recomputation is in it)" in only["notes"]
 
 
-def test_flops_that_miss_part_keep_the_models(run: Run) -> None:
+def test_incomplete_flops_keep_the_modeled_ones(run: Run) -> None:
     artifact = judged(run, {**GOOD, "SQ_INSTS_VALU_MFMA_MOPS_BF16": FLOPS // 1024})
     (only,) = artifact["entries"]
     assert (only["measurement_basis"], only["flops_est"]) == ("mixed", FLOPS)
@@ -164,11 +164,11 @@ def test_several_grids_or_shapes_under_one_name_are_l4(run: Run) -> None:
     assert "2 grid sizes under one name" in reason(judged(run, GOOD, {**GOOD, "grid": 2048}))
 
 
-def test_launches_of_other_work_are_l4(run: Run) -> None:
+def test_launches_with_other_work_are_l4(run: Run) -> None:
     assert "take 2.00 of the profile's time: not the same work" in reason(judged(run, {**GOOD, "ns": 100_000}))
 
 
-def test_another_time_while_counted_is_noted(run: Run) -> None:
+def test_a_different_time_under_the_profiler_is_noted(run: Run) -> None:
     (only,) = judged(run, {**GOOD, "ns": 60_000})["entries"]
     assert only["stage"] == "C"
     assert "one launch took 0.06 ms while counted, 0.05 ms in the profile" in only["notes"]
@@ -267,14 +267,14 @@ def test_the_agent_info_beside_a_file_is_compared_with_the_run(run: Run) -> None
     assert "counted on gfx950, not on gfx942" in reason(judged(run, GOOD))
 
 
-def test_dispatches_that_differ_make_no_mean(run: Run) -> None:
+def test_differing_dispatches_have_no_mean(run: Run) -> None:
     other = {"FETCH_SIZE": 4 * FETCH_KIB, "WRITE_SIZE": WRITE_KIB}
     artifact = judged(run, GOOD, {**GOOD, **other})
     assert artifact["entries"][0]["stage"] == "B"
     assert any("not launches of one kind" in line["reason"] for line in artifact["degraded"])
 
 
-def test_more_than_the_model_needs_a_time_to_be_believed(run: Run) -> None:
+def test_bytes_above_the_model_need_a_time(run: Run) -> None:
     more = {**GOOD, "FETCH_SIZE": 3 * FETCH_KIB // 2}
     (only,) = judged(run, more)["entries"]
     assert only["stage"] == "C"
@@ -283,7 +283,7 @@ def test_more_than_the_model_needs_a_time_to_be_believed(run: Run) -> None:
     assert any("no time of the counted launches shows" in line["reason"] for line in artifact["degraded"])
 
 
-def test_rows_that_were_left_out_are_said_in_the_artifact(run: Run) -> None:
+def test_rows_left_out_are_listed_in_the_artifact(run: Run) -> None:
     text = long_csv({**GOOD, "ns": 50_000}, name="gemm_kernel")
     (run.round / "counter_collection.csv").write_text(text + "1,2,3\n")
     artifact = finished(run)
@@ -291,11 +291,11 @@ def test_rows_that_were_left_out_are_said_in_the_artifact(run: Run) -> None:
     assert any("has 3 cells" in line["reason"] for line in artifact["degraded"])
 
 
-def test_counters_that_no_arithmetic_takes_leave_the_model(run: Run) -> None:
+def test_unusable_counters_keep_the_model(run: Run) -> None:
     assert "not finite rates" in reason(judged(run, {"FETCH_SIZE": "1e308", "WRITE_SIZE": "1e308"}))
 
 
-def test_vector_flops_do_not_speak_for_a_matrix_op(run: Run) -> None:
+def test_vector_flops_do_not_apply_to_a_matrix_op(run: Run) -> None:
     only = {"FETCH_SIZE": FETCH_KIB, "WRITE_SIZE": WRITE_KIB, "SQ_INSTS_VALU_FMA_F32": FLOPS // 128}
     artifact = judged(run, only)
     assert artifact["entries"][0]["measurement_basis"] == "mixed"

@@ -42,7 +42,7 @@ def test_list_with_name_us_and_calls_has_its_shares_from_its_own_times() -> None
     assert row.avg_ms == pytest.approx(2715523.7 / 3388 / 1e3)
 
 
-def test_shares_from_own_times_are_said_so(run: Run) -> None:
+def test_shares_from_the_rows_times_are_noted(run: Run) -> None:
     artifact = run.write(
         "profile_topN.json", {"total_us": 1000.0, "kernels": [{"name": "gemm_kernel", "us": 400.0, "calls": 8}]}
     )
@@ -52,7 +52,7 @@ def test_shares_from_own_times_are_said_so(run: Run) -> None:
     assert item["t_ms"] == pytest.approx(0.05)
 
 
-def test_without_a_total_the_listed_rows_are_the_whole() -> None:
+def test_without_a_total_the_listed_rows_are_the_total() -> None:
     topn = read_topn([{"name": "a", "us": 30.0}, {"name": "b", "us": 10.0}], "rank.json")
     assert [row.pct for row in topn.rows] == pytest.approx([75.0, 25.0])
 
@@ -69,7 +69,7 @@ def test_the_time_of_one_call_under_the_key_of_all_is_named() -> None:
     assert (kept.pct, kept.avg_ms) == (26.0, pytest.approx(0.0489))
 
 
-def test_tensors_of_several_dtypes_do_not_say_which_is_written(run: Run) -> None:
+def test_mixed_tensor_dtypes_leave_the_output_dtype_unknown(run: Run) -> None:
     shapes = [[64, 8192], [64, 8192]]
     rows = [gemm_row(f"add_{widest}_elementwise_kernel", shapes=shapes, dtypes=["bf16", widest]) for widest in ("bf16", "fp32")]
     artifact = run.topn(*rows).env(**MI300X).analyze()
@@ -89,7 +89,7 @@ def test_tensors_of_several_dtypes_do_not_say_which_is_written(run: Run) -> None
         ({"decode": None}, {"n_decode_steps": 1}, "decode", 0.06, "the average over all launches"),
     ],
 )
-def test_the_time_is_that_of_the_regime_with_the_launches(
+def test_the_time_uses_the_regime_of_the_launches(
     run: Run, latency: Any, serving: Any, regime: str, t_ms: float, noted: str
 ) -> None:
     row = {"name": "gemm_kernel", "pct_gpu_time": 20.0, "avg_us": 60.0, "calls": 100}
@@ -232,14 +232,14 @@ def test_shapes_that_cover_all_launches_meet_the_average_time(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("avg_us", "said"), [(50.0, False), (90.0, False), (0.05, True), (120.0, True)])
-def test_a_base_latency_far_from_the_average_is_said(run: Run, avg_us: float, said: bool) -> None:
+def test_a_base_latency_far_from_the_average_is_noted(run: Run, avg_us: float, said: bool) -> None:
     item = run.topn(gemm_row(t_ms=0.05, avg_us=avg_us)).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
     assert item["t_ms"] == pytest.approx(0.05)
     assert ("times the average over all launches" in item["notes"]) is said
 
 
 @pytest.mark.parametrize(("total_ms", "said"), [(200.0, False), (205.0, False), (120.0, True)])
-def test_a_share_that_its_own_time_contradicts_is_said(run: Run, total_ms: float, said: bool) -> None:
+def test_a_share_that_contradicts_its_time_is_noted(run: Run, total_ms: float, said: bool) -> None:
     row = gemm_row(pct=20.0, total_ms=total_ms)
     artifact = run.topn(row, total_gpu_time_ms=1000.0).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
     assert artifact["entries"][0]["pct_gpu_time"] == 20.0  # as given
@@ -257,7 +257,7 @@ def test_a_t_us_of_each_shape_weights_the_fold(run: Run) -> None:
     assert "t_us is 'bogus', expected a number" in bad["degraded"][0]["reason"]
 
 
-def test_a_fold_never_averages_across_roofs_and_says_what_it_left_out(run: Run) -> None:
+def test_a_fold_never_averages_across_roofs(run: Run) -> None:
     thin, fat = {**GEMM, "M": 1, "calls": 900, "t_us": 40.0}, {**GEMM, "M": 8192, "calls": 1, "t_us": 4000.0}
     item = run.topn(gemm_row()).shapes(gemm_kernel=[thin, fat]).env(**MI300X).analyze()["entries"][0]
     assert item["roof_axis"] == "memory"
@@ -308,7 +308,7 @@ def test_captured_shapes_of_different_ops_are_refused(run: Run) -> None:
     assert "different kinds under one kernel" in artifact["degraded"][0]["reason"]
 
 
-def test_shapes_for_a_kernel_nobody_names_are_not_lost_in_silence(run: Run) -> None:
+def test_shapes_of_an_unlisted_kernel_are_reported(run: Run) -> None:
     artifact = run.topn(gemm_row()).shapes(gemm_kernal=[GEMM]).env(**MI300X).analyze()
     assert "L5: shapes.json: no kernel of the Top-N is named gemm_kernal" in artifact["skill_errors"]
 
@@ -400,7 +400,7 @@ def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) ->
         ),
     ],
 )
-def test_what_the_config_cannot_tell_is_unmodelled_with_the_reason(
+def test_sizes_missing_in_the_config_are_unmodelled_with_a_reason(
     run: Run, name: str, env: dict[str, Any], config: dict[str, Any], says: str
 ) -> None:
     run.topn(gemm_row(name)).env(**MI300X, **env)
@@ -533,7 +533,7 @@ def test_hostile_names_are_escaped_in_the_report_and_kept_in_the_artifact(run: R
     assert "\x1b" not in run_tool("analyze", run.round).err
 
 
-def test_what_is_not_used_is_said(run: Run) -> None:
+def test_unused_input_is_reported(run: Run) -> None:
     rows = [
         gemm_row("gemm_a", est_shape="64x8192x8192"),
         gemm_row("gemm_b", shapes="[64, 8192]", dtypes=["bf16"]),
@@ -548,19 +548,19 @@ def test_what_is_not_used_is_said(run: Run) -> None:
         assert line in errors
 
 
-def test_shares_that_look_like_fractions_are_pointed_out(run: Run) -> None:
+def test_shares_that_look_like_fractions_are_reported(run: Run) -> None:
     artifact = run.topn(gemm_row(pct=0.45), gemm_row("other", pct=0.2)).env(**MI300X).analyze()
     assert artifact["entries"] == []
     assert any("are they fractions?" in line for line in artifact["skill_errors"])
 
 
-def test_half_a_surrogate_pair_in_a_name_is_survived(run: Run) -> None:
+def test_a_lone_surrogate_in_a_name_is_accepted(run: Run) -> None:
     artifact = run.write("profile_topN.json", '{"top_kernels":[{"name":"\\ud800abc","pct_gpu_time":50,"avg_us":20}]}').analyze()
     assert len(artifact["entries"]) == 1
     assert "\x9b" not in run_tool("analyze", run.topn(gemm_row("a\x9b2Jb")).round, "--json").out
 
 
-def test_a_name_of_megabytes_does_not_drown_the_report(run: Run) -> None:
+def test_a_huge_name_is_shortened_in_the_report(run: Run) -> None:
     run.topn(gemm_row("k" * 2_000_000)).env(**MI300X)
     done = run_tool("analyze", run.round)
     assert done.code == 0

@@ -18,7 +18,7 @@ def analyzed(run: Run, text: str, name: str = "kernel_stats.csv") -> dict[str, A
     return run.env(**MI300X).analyze("--head-pct", "0", "--head-max", "0")
 
 
-def test_rocprofv3_kernel_stats_as_they_come(run: Run) -> None:
+def test_rocprofv3_kernel_stats_are_read(run: Run) -> None:
     text = STATS + '"void f<float, 4>(float*, int)",1000,545275480,545275.480000,43.03,1,2,8821.4\n'
     text += '"__amd_rocclr_fillBufferAligned",1,5920,5920.000000,4.671e-04,5920,5920,0.00000000e+00\n'
     artifact = analyzed(run, text)
@@ -28,7 +28,7 @@ def test_rocprofv3_kernel_stats_as_they_come(run: Run) -> None:
     assert not any("L5" in line for line in artifact["skill_errors"])
 
 
-def test_a_cut_list_is_not_renormalised(run: Run) -> None:
+def test_a_truncated_list_is_not_renormalized(run: Run) -> None:
     artifact = analyzed(run, STATS + '"a",10,8380,838,8.38,1,2,0\n"b",10,6460,646,6.46,1,2,0\n')
     assert [item["pct_gpu_time"] for item in artifact["entries"]] == [8.38, 6.46]
 
@@ -73,7 +73,7 @@ def test_g6_a_waiting_collective_has_no_headroom(run: Run) -> None:
     assert (only["headroom_class"], only["unknown_reason"], only["attainable_speedup"]) == ("unknown", "unmodelled", None)
 
 
-def test_a_bad_row_costs_only_itself(run: Run) -> None:
+def test_a_bad_row_loses_only_itself(run: Run) -> None:
     text = STATS + '"a",10,8380,838,many,1,2,0\n"b",10,6460,646,6.46,1,2,0\n"c",10\n'
     artifact = analyzed(run, text)
     assert [item["name"] for item in artifact["entries"]] == ["b"]
@@ -91,7 +91,7 @@ def test_without_shares_they_come_from_the_times(run: Run) -> None:
     assert "of the sum of the listed rows" in artifact["entries"][0]["notes"]
 
 
-def test_two_lists_in_a_folder_are_not_chosen_between(run: Run) -> None:
+def test_two_lists_in_a_folder_are_refused(run: Run) -> None:
     for name in ("a_kernel_stats.csv", "b_kernel_stats.csv"):
         (run.round / name).write_text(STATS + '"a",10,8380,838,8.38,1,2,0\n')
     done = run_tool("analyze", run.round)
@@ -106,7 +106,7 @@ def test_profile_top_n_json_wins_over_a_csv_beside_it(run: Run) -> None:
     assert [item["name"] for item in artifact["entries"]] == ["mine"]
 
 
-def test_the_list_itself_is_not_taken_for_counters(run: Run) -> None:
+def test_the_list_is_not_read_as_counters(run: Run) -> None:
     artifact = analyzed(run, STATS + '"a",10,8380,838,8.38,1,2,0\n', "counters_kernel_stats.csv")
     assert not any("L4" in line["reason"] for line in artifact["degraded"])
 
@@ -118,12 +118,12 @@ def test_columns_that_contradict_each_other_give_no_time(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("shares", "said"), [((0.6, 0.2), "are they fractions?"), ((90, 70), "add up to 160.0 %")])
-def test_shares_of_no_whole_are_said(run: Run, shares: tuple[float, float], said: str) -> None:
+def test_shares_that_do_not_add_up_are_reported(run: Run, shares: tuple[float, float], said: str) -> None:
     artifact = analyzed(run, STATS + "".join(f'"{name}",10,8380,838,{pct},1,2,0\n' for name, pct in zip("ab", shares)))
     assert any(said in line for line in artifact["skill_errors"])
 
 
-def test_a_row_without_a_name_is_said(run: Run) -> None:
+def test_a_row_without_a_name_is_reported(run: Run) -> None:
     artifact = analyzed(run, STATS + '"",10,8380,838,60,1,2,0\n"b",10,8380,838,20,1,2,0\n')
     assert [item["name"] for item in artifact["entries"]] == ["b"]
     assert any("has no name: left out" in line for line in artifact["skill_errors"])

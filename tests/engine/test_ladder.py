@@ -107,7 +107,7 @@ def test_l3_impossible_ratio_is_suspect_and_never_a_verdict(run: Run, t_ms: floa
 
 
 @pytest.mark.parametrize("name", ["counters.csv", "run_counter_collection.csv", "pmc_perf.csv"])
-def test_l4_counters_that_do_not_hold_are_said_so_and_change_nothing(run: Run, name: str) -> None:
+def test_l4_implausible_counters_are_reported_and_change_nothing(run: Run, name: str) -> None:
     (run.round / name).write_text("Kernel_Name,FETCH_SIZE\ngemm_kernel,1\n")  # half of a total
     artifact = run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
     assert [line["name"] for line in artifact["degraded"]] == [name]
@@ -116,7 +116,7 @@ def test_l4_counters_that_do_not_hold_are_said_so_and_change_nothing(run: Run, n
 
 
 @pytest.mark.parametrize("broken", ["env_report.json", "config.json", "shapes.json"])
-def test_l5_broken_json_beside_the_profile_costs_only_itself(run: Run, broken: str) -> None:
+def test_l5_broken_json_next_to_the_profile_loses_only_itself(run: Run, broken: str) -> None:
     run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X).config(hidden_size=4096)
     run.write(broken, '{"gfx": "gfx942",')
     artifact = run.analyze()
@@ -124,7 +124,7 @@ def test_l5_broken_json_beside_the_profile_costs_only_itself(run: Run, broken: s
     assert [item["name"] for item in artifact["entries"]] == ["gemm_kernel"]
 
 
-def test_l5_broken_top_n_writes_an_artifact_that_says_so(run: Run) -> None:
+def test_l5_a_broken_top_n_writes_an_artifact_with_the_error(run: Run) -> None:
     artifact = run.write("profile_topN.json", '{"top_kernels": [').env(**MI300X).analyze()
     assert artifact["entries"] == []
     assert any("profile_topN.json" in line and "not JSON" in line for line in artifact["skill_errors"])
@@ -141,7 +141,7 @@ def test_l5_bad_row_is_named_and_the_others_are_kept(run: Run) -> None:
     assert "row 4: no name" in errors
 
 
-def test_an_agents_bare_day_nothing_but_the_top_n(run: Run) -> None:
+def test_a_top_n_without_other_files_is_enough(run: Run) -> None:
     artifact = run.topn(gemm_row(), gemm_row("paged_attention_v1", 30.0)).analyze()
     assert len(artifact["entries"]) == 2
     assert all(item["headroom_class"] == "unknown" for item in artifact["entries"])

@@ -232,7 +232,7 @@ def test_compute_is_not_derived_where_siblings_are_cut() -> None:
     assert "h20" in peaks.note
 
 
-def test_a_device_name_that_says_nothing_leaves_the_other_keys_to_decide() -> None:
+def test_an_uninformative_device_name_leaves_the_other_keys() -> None:
     keys = {"gfx": "gfx942", "cu_count": 304, "memory_bytes": 192 * GIB}
     assert found(**keys, device_name="AMD Radeon Graphics") == found(**keys)
 
@@ -317,7 +317,7 @@ def test_the_audit_names_the_line_of_a_planted_error(tmp_path: Path, product: st
         ("hbm_bw_bytes_s: 8.0e12 | limit 8.192e12", "hbm_bw_bytes_s: 8.0e15 | limit 8.192e15", "unit error"),
     ],
 )
-def test_a_default_block_is_held_to_the_product_it_uses(old: str, new: str, says: str) -> None:
+def test_a_default_block_must_match_its_product(old: str, new: str, says: str) -> None:
     at = TEXT.index("default: gfx950")
     broken = Table(TEXT[:at] + TEXT[at:].replace(old, new, 1))
     assert any("gfx950" in problem and says in problem for problem in audit(broken)[1])
@@ -325,7 +325,7 @@ def test_a_default_block_is_held_to_the_product_it_uses(old: str, new: str, says
         assert "matrix.bf16" in resolve(broken, Device(gfx="gfx950")).unvalidated
 
 
-def test_the_audit_finds_misspelt_and_repeated_lines() -> None:
+def test_the_audit_finds_misspelled_and_repeated_lines() -> None:
     at = TEXT.index("product: mi300x\n")
     for old, new, says in (
         ("matrix.fp8:", "matrx.fp8:", "matrx.fp8 is not a key of a product block"),
@@ -335,24 +335,24 @@ def test_the_audit_finds_misspelt_and_repeated_lines() -> None:
         assert any(says in problem for problem in audit(Table(broken))[1])
 
 
-def test_memory_that_is_not_the_named_products_is_doubted() -> None:
+def test_memory_that_differs_from_the_product_is_doubted() -> None:
     peaks = found(device_name="AMD Instinct MI300X", memory_bytes=256 * GIB)
     assert peaks.confidence == "low"
     assert "memory_bytes 274.9e9 is not that of mi300x" in peaks.note
 
 
-def test_candidates_that_differ_are_not_said_to_agree() -> None:
+def test_differing_candidates_are_not_reported_as_equal() -> None:
     peaks = found(gfx="sm_90", cu_count=78)  # H20 has 4.0 TB/s, H20-3e 4.8
     assert peaks.confidence == "low"
     assert "differ by more than 10 % on memory" in peaks.note
 
 
-def test_clocks_in_mhz_are_not_taken_for_khz() -> None:
+def test_clocks_in_mhz_are_not_read_as_khz() -> None:
     peaks = found(gfx="sm_90", device_name="unlisted", cu_count=144, clock_khz=1980)
     assert peaks.flops == {}
 
 
-def test_the_audit_wants_sources_reasons_and_used_waivers() -> None:
+def test_the_audit_requires_sources_reasons_and_used_waivers() -> None:
     broken = TEXT.replace("vector.fp32: 66.9e12 | max 66.908e12 | [nv-h100-wp]", "vector.fp32: 66.9e12 | max 66.908e12", 1)
     assert any("has no source" in problem for problem in audit(Table(broken))[1])
     broken = TEXT.replace("[nv-h100-wp]", "[unlisted-source]", 1)
@@ -381,7 +381,7 @@ def test_a_users_table_with_a_bad_peak_gives_no_compute_verdict(tmp_path: Path) 
     assert set(peaks.unvalidated) >= {"matrix.bf16"}
 
 
-def test_a_line_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_line_is_named(tmp_path: Path) -> None:
     _, line = line_of(TEXT, "mi300x", "matrix.bf16")
     path = tmp_path / "peaks.md"
     path.write_text(TEXT.replace(line, "matrix.bf16: lots | [arith]", 1), encoding="utf-8")
@@ -390,7 +390,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "matrix.bf16 of mi300x is 'lots', expected a number" in done.out
 
 
-def test_no_table_in_a_file_is_said(tmp_path: Path) -> None:
+def test_a_file_without_a_table_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "empty.md"
     path.write_text("# nothing\n")
     done = run_tool("peaks", "list", "--peaks", path)

@@ -55,7 +55,7 @@ def changed(product: str, factor: float) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_alone_a_product_of_the_table_has_no_fault(product: str) -> None:
+def test_each_product_alone_passes_the_audit(product: str) -> None:
     assert told(product) == []
 
 
@@ -69,7 +69,7 @@ def test_no_figure_passes_at_a_part_or_a_multiple(product: str) -> None:
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_binary_prefixes_are_told_from_decimal_ones(product: str) -> None:
+def test_binary_and_decimal_prefixes_are_distinguished(product: str) -> None:
     """LLM-Prof: GB/s times 1024^3; timeflies: TFLOP/s times 2^40."""
     assert any(key == BANDWIDTH and problems for key, problems in changed(product, 1024**3 / 1e9))
     loose = {"vector_fp32", "vector_fp64", "matrix_fp64"} if product == "b100" else set()  # its vector clock is unpublished
@@ -94,7 +94,7 @@ def test_under_055_of_the_arithmetic_says_what_was_expected(product: str) -> Non
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_a_unit_error_is_called_one(product: str) -> None:
+def test_a_unit_error_is_named(product: str) -> None:
     """torchao: 1.792e15 bytes/s; pytorch#196372: MHz for kHz."""
     for factor in (1e-3, 1e3):
         for key, problems in changed(product, factor):
@@ -182,7 +182,7 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("product", "axis", "right"), LIMITED)
-def test_a_cut_product_at_its_chips_full_rate_is_named(product: str, axis: str, right: str) -> None:
+def test_a_cut_down_product_at_the_full_rate_is_named(product: str, axis: str, right: str) -> None:
     """H20 at 632 TF, L40 at L40S's, A10G at A10's: what units, clock and rate say, not what is sold."""
     block = TABLE.products[product]
     rates = TABLE.rates[block.text("rates") or ""]
@@ -202,7 +202,7 @@ def test_the_hard_limit_is_units_maximum_clock_and_rate() -> None:
     assert any("the limit 12e12 is over 1.15x the rated 8e12" in line for line in told_of("gb300", text))
 
 
-def test_a_figure_said_to_be_computed_is_the_product() -> None:
+def test_a_computed_figure_equals_its_factors() -> None:
     """torch inductor: 2309.6 for 2306.9 on MI350X, digits transposed."""
     assert (
         any("said to be units x clock x rate, which is 1.0264e+14" in line for line in told("h100-sxm", vector_bf16="1"))
@@ -235,7 +235,7 @@ def test_a_figure_said_to_be_computed_is_the_product() -> None:
         ("b300", "vector.fp32", "37.5e12", "x units x matrix clock x rate"),
     ],
 )
-def test_what_two_lines_of_the_file_say_must_agree(product: str, key: str, value: str, says: str) -> None:
+def test_two_lines_about_one_figure_must_agree(product: str, key: str, value: str, says: str) -> None:
     lines = TEXT.split("\n")
     start = lines.index(f"product: {product}")
     at = next((number for number in range(start, start + 40) if lines[number].startswith(f"{key}:")), None)
@@ -252,7 +252,7 @@ def test_a_second_figure_needs_a_first() -> None:
     assert any("gb300 has no figure of matrix.int4" in line for line in audit(Table(f"\n```\n{text}```\n"))[1])
 
 
-def test_what_nothing_holds_is_listed_and_passes(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_figures_without_a_check_are_listed_and_pass(tmp_path) -> None:  # type: ignore[no-untyped-def]
     assert "unchecked" not in run_tool("peaks", "audit").out  # the shipped table: every figure has a check
     path = tmp_path / "peaks.md"
     path.write_text(re.sub(r"^second\.memory: 576e12.*\n", "", TEXT, flags=re.M), encoding="utf-8")

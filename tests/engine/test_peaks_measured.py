@@ -87,7 +87,7 @@ def test_the_artifacts_peaks_object_holds_what_is_achievable(tmp_path: Path) -> 
     assert "achievable" not in json.loads(run_tool("peaks", "show", "MI210", "--json").out)
 
 
-def test_a25_a_measured_ceiling_over_the_rated_one_is_the_roof(tmp_path: Path) -> None:
+def test_a25_a_measured_ceiling_above_the_rated_one_is_the_roof(tmp_path: Path) -> None:
     """H200 at 1980 MHz: 1070.5 TFLOP/s is allowed, the rated 989.4 is at 1830 (mixbench#14: boost over the sheet)."""
     peaks, refused = over(rocprof(tmp_path / "r.csv", {"MFMABF16Flops": 1.02e6, "HBMBw": 4500}), "NVIDIA H200")
     assert refused == []
@@ -375,7 +375,7 @@ def test_analyze_shows_percent_of_achievable_beside_percent_of_roof(run: Run, tm
     assert run_tool("validate", run.round / "profile_roofline.json").code == 0
 
 
-def test_analyze_names_what_it_did_not_use_and_goes_on(run: Run, tmp_path: Path) -> None:
+def test_analyze_names_unused_ceilings_and_continues(run: Run, tmp_path: Path) -> None:
     run.topn({"name": "gemm", "pct_gpu_time": 60, "base_latency_ms": {"decode": 2.0}}).shapes(gemm=[GEMM])
     run.env(device_name="AMD Instinct MI300X", model_dtype="bf16")
     plain = run.analyze()

@@ -146,7 +146,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(topn=mutated(TOPN), env=mutated(ENV), config=mutated(CONFIG), shapes=mutated(SHAPES))
-def test_any_json_gives_a_whole_consistent_report(folder: Path, topn: Any, env: Any, config: Any, shapes: Any) -> None:
+def test_any_json_gives_a_consistent_report(folder: Path, topn: Any, env: Any, config: Any, shapes: Any) -> None:
     for name, content in (("topn", topn), ("env", env), ("config", config), ("shapes", shapes)):
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     paths = {name: str(folder / f"{name}.json") for name in ("topn", "env", "config", "shapes")}

@@ -95,7 +95,7 @@ def test_bands_are_against_the_target(pct: float, verdict: str) -> None:
         (0.29, 200.0, "latency"),
     ],
 )
-def test_what_binds_is_decided_by_utilisation(share: float, intensity: float, bound: str) -> None:
+def test_utilization_decides_the_limiter(share: float, intensity: float, bound: str) -> None:
     assert judged(share, intensity).bound_type == bound
 
 

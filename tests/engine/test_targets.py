@@ -19,7 +19,7 @@ def named(tmp_path: Path, *rows: dict[str, object], schema: str = "roofline-targ
 ROW = {"device": "gfx950", "op": "attn_decode", "axis": "memory", "dtype": "bf16", "target_eff": 0.6, "n": 24, "source": "ours"}
 
 
-def test_an_observed_target_stands_in_the_priors_place(tmp_path: Path) -> None:
+def test_an_observed_target_replaces_the_prior(tmp_path: Path) -> None:
     done = run_tool("analyze", EXAMPLE, "--out", tmp_path, "--json", "--targets", named(tmp_path, ROW))
     assert done.code == 0, done.err
     entries = {item["name"]: item for item in json.loads(done.out)["entries"]}
@@ -32,7 +32,7 @@ def test_an_observed_target_stands_in_the_priors_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"device": "MI300X"}, {"axis": "compute"}, {"dtype": "fp8"}, {"op": "gemm"}])
-def test_a_target_of_something_else_is_not_used(tmp_path: Path, change: dict[str, str]) -> None:
+def test_a_target_for_another_op_is_not_used(tmp_path: Path, change: dict[str, str]) -> None:
     done = run_tool("analyze", EXAMPLE, "--out", tmp_path, "--json", "--targets", named(tmp_path, {**ROW, **change}))
     entries = {item["name"]: item for item in json.loads(done.out)["entries"]}
     assert entries["kernel_paged_attention_2d"]["target_eff"] == 0.5
@@ -42,7 +42,7 @@ def test_a_target_of_something_else_is_not_used(tmp_path: Path, change: dict[str
     ("change", "said"),
     [({"target_eff": 1.2}, "expected a fraction of the roof"), ({"n": 0}, "n is 0"), ({"op": 3}, "expected a name")],
 )
-def test_a_broken_file_is_one_line_and_the_priors_stand(tmp_path: Path, change: dict[str, object], said: str) -> None:
+def test_a_broken_file_gives_one_line_and_keeps_the_priors(tmp_path: Path, change: dict[str, object], said: str) -> None:
     done = run_tool("analyze", EXAMPLE, "--out", tmp_path, "--json", "--targets", named(tmp_path, {**ROW, **change}))
     assert done.code == 0
     document = json.loads(done.out)
@@ -50,7 +50,7 @@ def test_a_broken_file_is_one_line_and_the_priors_stand(tmp_path: Path, change: 
     assert document["entries"][1]["target_eff"] == 0.5
 
 
-def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+def test_a_missing_file_is_bad_usage(tmp_path: Path) -> None:
     done = run_tool("analyze", EXAMPLE, "--out", tmp_path, "--targets", tmp_path / "none.json")
     assert done.code == 2
     assert "no such file" in done.err

@@ -83,7 +83,7 @@ def test_mixed_operands_run_at_the_wider_rate() -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("12.5", 12.5), ("1,234", 1234), ("1,234,567.25", 1234567.25), (" 7 ", 7), ("-3", -3), ("1e3", 1000.0)]
 )
-def test_numbers_understood_exactly(text: str, value: float) -> None:
+def test_numbers_are_parsed_exactly(text: str, value: float) -> None:
     assert number(text, "x") == value
 
 
@@ -91,7 +91,7 @@ REFUSED = ["1,23", "1,2345", "12,34.5", "1.234,5", "1_000", "nan", "inf", "26.45
 
 
 @pytest.mark.parametrize("value", [*REFUSED, True, float("nan"), 10**400, [1], None])
-def test_numbers_refused_by_name(value: object) -> None:
+def test_invalid_numbers_are_refused_by_name(value: object) -> None:
     with pytest.raises(ValueError, match=r"^row 3: pct is .*expected"):
         number(value, "row 3: pct")
 
@@ -111,7 +111,7 @@ def test_quantities_are_si(value: float, shown: str) -> None:
     assert quantity(value, "B") == shown  # MB is 10^6, not 2^20 (torchcomms#142, nvbench#4)
 
 
-def test_terminal_escapes_are_shown_not_sent() -> None:
+def test_terminal_escapes_are_escaped() -> None:
     assert printable("k\x1b[31mred\x07\n") == "k\\x1b[31mred\\x07\\n"
 
 
@@ -152,7 +152,7 @@ def test_a_unit_is_a_whole_word_of_the_kinds_asked_for() -> None:
     assert unit_in("size in MB, time in ms", "time") == unit_of("ms")
 
 
-def test_only_finite_numbers_are_numbers_of_json() -> None:
+def test_only_finite_numbers_are_json_numbers() -> None:
     assert finite(3) == 3.0
     assert [finite(value) for value in (True, "1", None, float("nan"), float("inf"), 10**400)] == [None] * 6
 

@@ -273,7 +273,7 @@ _LIKE = {
 
 
 @pytest.mark.parametrize("op", [op for op in OPS if op not in ("conv1d", "conv3d")])  # conv2d is of their model
-def test_no_parameter_is_taken_and_left_unread(op: str) -> None:
+def test_every_accepted_parameter_is_used(op: str) -> None:
     """A parameter changes the figure, its dtype or its note, or is refused by name; an ignored one gives a wrong number."""
     given, others = _CALLS[_LIKE.get(op, op)]
     given = {"dtype": "bf16", **given}
@@ -290,7 +290,7 @@ def test_no_parameter_is_taken_and_left_unread(op: str) -> None:
 # What the field's formats and masks leave to be got wrong.
 
 
-def test_a_quantised_norm_writes_the_sum_with_the_residual_in_the_type_of_the_input() -> None:
+def test_a_quantized_norm_writes_the_residual_sum_in_the_input_dtype() -> None:
     done = work("rmsnorm", rows=4, cols=128, dtype="bf16", out_dtype="fp8", residual=True)
     # x and the residual read, the sum written: 2 bytes each; the result 1; the weights.
     assert done.bytes == 4 * 128 * (2 + 2 + 2 + 1) + 128 * 2
@@ -331,7 +331,7 @@ def test_a_mean_context_of_a_fraction_is_between_its_neighbours() -> None:
     assert (mean.bytes, mean.flops) == (split.bytes, split.flops)
 
 
-def test_keys_that_serve_as_values_too_are_the_longer_of_the_two() -> None:
+def test_shared_keys_and_values_use_the_longer_width() -> None:
     shape: dict[str, Any] = {"batch": 1, "n_q_heads": 16, "n_kv_heads": 1, "seq_len": 100, "shared_kv": True, "dtype": "bf16"}
     for dim, dim_v in ((576, 512), (512, 576)):
         assert work("attn_decode", **shape, head_dim=dim, head_dim_v=dim_v).bytes == 100 * 576 * 2
@@ -347,13 +347,13 @@ def test_keys_that_serve_as_values_too_are_the_longer_of_the_two() -> None:
         ({"batch": 1, "seq_q": 4, "window_right": 1}, "window_right is 1, which contradicts causal"),
     ],
 )
-def test_sizes_of_prefill_that_contradict_each_other_are_refused(more: dict[str, object], says: str) -> None:
+def test_contradicting_prefill_sizes_are_refused(more: dict[str, object], says: str) -> None:
     for op in ("attn_prefill", "attn_backward"):
         with pytest.raises(ValueError, match=says):
             work(op, n_q_heads=1, n_kv_heads=1, head_dim=8, dtype="bf16", **more)
 
 
-def test_what_a_shared_expert_writes_between_the_stages() -> None:
+def test_a_shared_expert_writes_between_the_stages() -> None:
     shape: dict[str, Any] = {"tokens": 6, "hidden": 8, "inter": 4, "experts": 2, "top_k": 1, "dtype": "bf16"}
     between = 6 * 4 + 6 * 2 * 5  # of the routed experts and of two shared ones, 5 wide
     for stage, rows in ((1, 6 * 8 + between), (2, between + 6 * 8), ("both", 2 * 6 * 8 + 2 * between)):
@@ -363,7 +363,7 @@ def test_what_a_shared_expert_writes_between_the_stages() -> None:
         assert with_shared.bytes == pytest.approx(2 * (weights * (hit * 4 + 2 * 5) + rows))
 
 
-def test_what_a_cache_is_too_small_for_is_in_the_figure_and_without_it_in_the_list() -> None:
+def test_traffic_beyond_the_cache_is_counted_and_listed() -> None:
     """The figure has it from the L2 on; a row is beyond the roof by its smallest bytes, which a larger cache may give."""
     shape: dict[str, Any] = {"tokens": 64, "hidden": 32, "inter": 16, "experts": 1, "top_k": 1, "dtype": "bf16"}
     weights, rows, between = 3 * 32 * 16 * 2, 2 * 64 * 32 * 2, 64 * 16 * 2
@@ -392,7 +392,7 @@ def test_a_gather_reads_no_more_rows_than_the_table_has() -> None:
     assert work("gather", **shape, rows=10, table_rows=1000).bytes == work("gather", **shape, rows=10).bytes
 
 
-def test_the_gradient_by_data_has_no_bias() -> None:
+def test_the_data_gradient_has_no_bias() -> None:
     shape: dict[str, Any] = {"batch": 1, "in_channels": 2, "out_channels": 3, "input": [9], "kernel": [3], "dtype": "fp32"}
     more = {
         way: work("conv1d", **shape, direction=way, bias=True).bytes - work("conv1d", **shape, direction=way).bytes
@@ -401,7 +401,7 @@ def test_the_gradient_by_data_has_no_bias() -> None:
     assert more == {"forward": 12, "data": 0, "weight": 12}
 
 
-def test_groups_of_unknown_sizes_have_those_that_draws_hit_in_range() -> None:
+def test_groups_of_unknown_sizes_include_the_expected_hits_in_range() -> None:
     """256 rows over 256 groups: as few as one group each, 162 expected; with all 256 in the figure alone 0.9 was 1.42."""
     shape: dict[str, Any] = {"M": 256, "N": 64, "K": 128, "groups": 256, "dtype": "bf16"}
     found = models("grouped_gemm", **shape)
@@ -411,7 +411,7 @@ def test_groups_of_unknown_sizes_have_those_that_draws_hit_in_range() -> None:
     assert set(models("grouped_gemm", **shape, group_sizes=[1] * 256)) == {"a_b_c"}
 
 
-def test_scales_that_a_dtype_has_in_its_width_are_not_counted_again() -> None:
+def test_scales_included_in_a_dtype_width_are_not_counted_twice() -> None:
     shape: dict[str, Any] = {"M": 64, "N": 256, "K": 256, "out_dtype": "bf16"}
     plain = work("gemm", **shape, dtype="bf16", weight_dtype="mxfp4")
     assert work("gemm", **shape, dtype="bf16", weight_dtype="mxfp4", group_size=32).bytes == plain.bytes

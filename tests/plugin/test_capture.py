@@ -142,7 +142,7 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
 
 
 @needs_torch
-def test_with_capture_off_nothing_is_watched(project: Project) -> None:
+def test_capture_off_watches_nothing(project: Project) -> None:
     project.write(
         test_a="""
         import torch
@@ -167,7 +167,7 @@ def test_with_capture_off_nothing_is_watched(project: Project) -> None:
 
 
 @needs_torch
-def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Project) -> None:
+def test_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Project) -> None:
     project.write(
         test_a="""
         import torch
@@ -199,7 +199,7 @@ def test_the_calls_of_a_timer_are_rows_and_their_test_is_not_watched(project: Pr
 
 
 @needs_torch
-def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> None:
+def test_a_timed_function_is_watched_before_the_test_goes_on(project: Project) -> None:
     """The function is watched once, before the test goes on. Later changes do not matter, and nothing runs after the test."""
     project.write(
         hidden="""
@@ -243,7 +243,7 @@ def test_a_timers_function_is_watched_where_it_was_timed(project: Project) -> No
 
 
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("triton")), reason="needs torch and triton")
-def test_a_kernel_in_tritons_interpreter_has_work_and_no_time(project: Project) -> None:
+def test_a_kernel_in_the_triton_interpreter_has_work_but_no_time(project: Project) -> None:
     project.write(
         test_a="""
         import pytest, torch, triton
@@ -285,7 +285,7 @@ def test_a_kernel_in_tritons_interpreter_has_work_and_no_time(project: Project) 
 # What a test returns.
 
 
-def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
+def test_returned_figures_are_rows_without_a_warning(project: Project) -> None:
     project.write(
         test_a="""
         import numpy as np, pytest
@@ -318,7 +318,7 @@ def test_returned_figures_are_a_row_and_no_warning(project: Project) -> None:
 
 
 @needs_torch
-def test_a_returned_time_without_sizes_has_the_work_of_the_call_that_took_it(project: Project) -> None:
+def test_a_returned_time_without_sizes_gets_the_work_of_the_timed_call(project: Project) -> None:
     project.write(
         test_a="""
         import pytest, torch
@@ -351,7 +351,7 @@ def test_a_returned_time_without_sizes_has_the_work_of_the_call_that_took_it(pro
 
 
 @needs_torch
-def test_a_trace_of_torch_runs_as_it_does_unwatched(project: Project) -> None:
+def test_torch_jit_trace_runs_as_it_does_without_capture(project: Project) -> None:
     """torch.jit.trace checks its graph by another run, and fails in that under any dispatch mode (torch 2.13)."""
     project.write(
         test_a="""
@@ -374,7 +374,7 @@ def test_a_trace_of_torch_runs_as_it_does_unwatched(project: Project) -> None:
     assert "traces with torch.jit" in row["notes"]
 
 
-def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:
+def test_other_returned_values_are_left_to_pytest(project: Project) -> None:
     project.write(
         test_a="""
         import unittest
@@ -399,7 +399,7 @@ def test_other_returned_values_are_pytests_own_matter(project: Project) -> None:
     assert ran.report["entries"] == []
 
 
-def test_a_test_that_fails_returns_nothing(project: Project) -> None:
+def test_a_failed_test_has_no_returned_row(project: Project) -> None:
     project.write(test_a="def test_fails():\n    found = {'us': 3.0}\n    assert found['us'] < 2\n    return found\n")
     ran = project.run()
     assert ran.counts == {"failed": 1}
@@ -470,15 +470,15 @@ def _by_none(numel: int) -> None:
 
 
 @pytest.mark.parametrize("test", [_by_helper, _by_inner_function, _by_argument, _by_decorator, _by_mode, _Class.test_by_method])
-def test_who_uses_a_clock_or_asks_for_modes_is_not_watched(test: Any) -> None:
+def test_a_test_that_uses_a_clock_or_torch_modes_is_not_watched(test: Any) -> None:
     assert uses_clock_or_modes(test, _Class)
 
 
-def test_who_uses_none_is_watched() -> None:
+def test_a_test_without_a_clock_is_watched() -> None:
     assert not uses_clock_or_modes(_by_none)
 
 
-def test_rates_that_a_test_writes_down_stand_over_what_its_names_tell(project: Project) -> None:
+def test_recorded_rates_have_priority_over_parameter_names(project: Project) -> None:
     project.write(
         test_a="""
         import pytest

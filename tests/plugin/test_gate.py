@@ -67,7 +67,7 @@ def moe(project: Project, speedup: float, *args: str) -> Ran:
 
 
 @pytest.mark.parametrize(("speedup", "status"), [(1.047, "consistent"), (1.10, "exceeds_target"), (1.31, "beyond_roof")])
-def test_worked_example_against_its_prediction(project: Project, predictions: str, speedup: float, status: str) -> None:
+def test_the_worked_example_meets_its_prediction(project: Project, predictions: str, speedup: float, status: str) -> None:
     utilisation = MOE_BYTES / (MOE_T / speedup) / BANDWIDTH
     expected = (
         "beyond_roof"
@@ -85,20 +85,20 @@ def test_worked_example_against_its_prediction(project: Project, predictions: st
     assert check["speedup"] == pytest.approx(speedup)
 
 
-def test_the_prediction_is_the_one_of_the_artifact(project: Project, predictions: str) -> None:
+def test_the_prediction_comes_from_the_artifact(project: Project, predictions: str) -> None:
     row = moe(project, 1.047, f"--roofline-predictions={predictions}").rows["test_moe"]
     assert row["prediction"]["attainable_speedup"] == pytest.approx(ATTAINABLE, rel=1e-6)
     assert row["check"]["attainable"] == pytest.approx(ATTAINABLE, rel=1e-6)
     assert row["pct_gpu_time"] == 26.45
 
 
-def test_predictions_that_no_test_is_of_are_listed(project: Project, predictions: str) -> None:
+def test_predictions_without_a_test_are_listed(project: Project, predictions: str) -> None:
     ran = moe(project, 1.047, f"--roofline-predictions={predictions}")
     assert ran.report["unmatched_predictions"] == ["kernel_paged_attention_2d"]
     assert "kernel_paged_attention_2d" in ran.out
 
 
-def test_a_pin_says_which_prediction_a_test_is_of(project: Project, predictions: str) -> None:
+def test_a_pin_selects_the_prediction_of_a_test(project: Project, predictions: str) -> None:
     project.write(test_a=MOE_TEST.format(t_s=MOE_T).replace(', kernel="fused_moe_kernel"', ""))
     alone = project.run(f"--roofline-predictions={predictions}")
     assert alone.rows["test_moe"]["prediction"]["matched"] == "by its op and work: moe of 696.7 MB"
@@ -108,7 +108,7 @@ def test_a_pin_says_which_prediction_a_test_is_of(project: Project, predictions:
     assert pinned.rows["test_moe"]["prediction"]["matched"] == "pinned by match.toml"
 
 
-def test_pins_that_cannot_be_used_are_told_and_stop_a_gated_run(project: Project, predictions: str) -> None:
+def test_unusable_pins_are_reported_and_stop_a_gated_run(project: Project, predictions: str) -> None:
     project.write(test_a=MOE_TEST.format(t_s=MOE_T))
     pins = project.path / "match.toml"
     pins.write_text('"*" = "fused_mo"')
@@ -123,9 +123,7 @@ def test_pins_that_cannot_be_used_are_told_and_stop_a_gated_run(project: Project
 
 
 @pytest.mark.parametrize(("kinds", "failed"), [("exceeds_target,regression,unmodelled,infeasible", 0), ("beyond_roof", 1)])
-def test_beyond_the_roof_fails_its_test_under_its_own_gate_alone(
-    project: Project, predictions: str, kinds: str, failed: int
-) -> None:
+def test_beyond_roof_fails_a_test_only_under_its_own_gate(project: Project, predictions: str, kinds: str, failed: int) -> None:
     project.write(test_b="def test_other(): pass")
     if "infeasible" in kinds:  # a ratio over 1 is infeasible too, whatever the check calls it
         kinds = kinds.replace(",infeasible", "")
@@ -163,7 +161,7 @@ def test_a_ratio_over_eager_is_not_comparable(project: Project, predictions: str
 # Without predictions: the row's own roof and the time before.
 
 
-def test_a_roof_under_the_dispatch_floor_cannot_be_contradicted(project: Project) -> None:
+def test_a_roof_time_under_the_dispatch_floor_contradicts_nothing(project: Project) -> None:
     project.write(test_a=streaming(1e-9, bytes=2e-6 * BANDWIDTH))  # a roof of 2 us, a launch costs 5 us
     ran = project.run("--roofline-fail-on=beyond_roof")
     assert ran.rows["test_stream"]["check"]["status"] == "not_falsifiable"
@@ -180,7 +178,7 @@ def test_a_roof_under_the_dispatch_floor_cannot_be_contradicted(project: Project
         (1.85, "exceeds_target"),  # over 1.75 * 1.034 = 1.81
     ],
 )
-def test_a_time_against_the_one_before(project: Project, speedup: float, status: str) -> None:
+def test_an_earlier_time_is_a_baseline(project: Project, speedup: float, status: str) -> None:
     before = 2 * ROOF_S
     project.write(test_a=streaming(before / speedup))
     ran = project.run(f"--roofline-baseline={benchmark_json(project, test_stream=before)}")
@@ -218,7 +216,7 @@ def test_an_earlier_report_is_a_baseline(project: Project) -> None:
 @pytest.mark.parametrize(
     ("kind", "factor", "failed"), [("regression", 0.5, 1), ("regression", 1.0, 0), ("exceeds_target", 1.9, 1)]
 )
-def test_a_comparison_gates_under_its_kind(project: Project, kind: str, factor: float, failed: int) -> None:
+def test_a_comparison_fails_under_the_gate_of_its_kind(project: Project, kind: str, factor: float, failed: int) -> None:
     project.write(test_a=streaming(2 * ROOF_S / factor))
     before = benchmark_json(project, test_stream=2 * ROOF_S)
     ran = project.run(f"--roofline-baseline={before}", f"--roofline-fail-on={kind}")
@@ -244,7 +242,7 @@ def pytest_roofline_peaks(device):
     ("utilisation", "status"),
     [(0.9, "not_checked"), (1.2, "near_roof"), (1.30, "near_roof"), (1.32, "beyond_roof"), (1.4, "beyond_roof")],
 )
-def test_a_row_over_a_measured_ceiling(project: Project, utilisation: float, status: str) -> None:
+def test_a_row_above_a_measured_ceiling(project: Project, utilisation: float, status: str) -> None:
     # 1.25 is what boards reach over a rated figure whose limit is not known, 5 % more is a timer's: 1.3125 in all
     t_s = NBYTES / HOST_BANDWIDTH / utilisation
     project.write(conftest=MEASURED_PEAKS, test_a=streaming(t_s, device="cpu").replace("device-event", "host"))
@@ -254,7 +252,7 @@ def test_a_row_over_a_measured_ceiling(project: Project, utilisation: float, sta
     assert (row["headroom_class"] == "unknown") == (utilisation > 1)
 
 
-def test_a_working_set_that_a_cache_holds_may_be_faster_than_memory(project: Project) -> None:
+def test_a_working_set_within_the_cache_may_exceed_memory_bandwidth(project: Project) -> None:
     t_s = 1e6 / HOST_BANDWIDTH / 3
     project.write(
         conftest=MEASURED_PEAKS,
@@ -285,12 +283,12 @@ def test_fail_under(project: Project, asked: str, failed: int) -> None:
     assert project.run(f"--roofline-fail-under={asked}").code == failed
 
 
-def test_the_stricter_of_two_limits_stands(project: Project) -> None:
+def test_the_stricter_of_two_limits_applies(project: Project) -> None:
     project.write(test_a=streaming(2 * ROOF_S, min_pct=10))
     assert project.run("--roofline-fail-under=60").counts == {"failed": 1}
 
 
-def test_a_ratio_that_is_impossible_does_not_pass_for_a_hundred_percent(project: Project) -> None:
+def test_an_impossible_ratio_does_not_pass_as_100_percent(project: Project) -> None:
     project.write(test_a=streaming(ROOF_S / 3))
     ran = project.run("--roofline-fail-on=infeasible")
     assert ran.counts["failed"] == 1
@@ -325,12 +323,12 @@ def test_a_guess_from_names_fails_no_test(project: Project, gate: str) -> None:
     assert ran.counts["passed"] == 1
 
 
-def test_what_is_beyond_the_roof_gates_even_as_a_guess(project: Project) -> None:
+def test_beyond_roof_fails_even_on_a_guess(project: Project) -> None:
     project.write(test_a=GUESSED.format(t_s=GUESSED_ROOF_S / 2))
     assert project.run("--roofline-device=MI355X", "--roofline-fail-on=beyond_roof").counts["failed"] == 1
 
 
-def test_unmodelled_gates_what_nothing_is_known_of(project: Project) -> None:
+def test_the_unmodelled_gate_fails_a_test_without_work(project: Project) -> None:
     project.write(
         test_a="""
         def test_known(roofline):
@@ -360,7 +358,7 @@ def test_device_work_on_a_host_clock_has_no_class(project: Project) -> None:
 # A contradiction is a warning at the test, and nothing else is.
 
 
-def test_a_contradiction_is_a_warning_at_its_test(project: Project) -> None:
+def test_a_contradiction_warns_at_its_test(project: Project) -> None:
     project.write(test_a=streaming(ROOF_S / 3))
     ran = project.run()
     lines = ran.out.splitlines()
@@ -386,7 +384,7 @@ def test_warnings_are_promoted_and_silenced_by_name(project: Project, option: st
     assert len(ran.rows) == 1  # a warning that fails the test does not lose its row
 
 
-def test_exceeding_a_target_is_a_warning_of_its_own(project: Project, predictions: str) -> None:
+def test_exceeding_a_target_has_its_own_warning(project: Project, predictions: str) -> None:
     ran = moe(project, 1.10, f"--roofline-predictions={predictions}", "-W", "error::pytest_roofline.ExceedsTargetWarning")
     assert ran.code == 1
     assert "ExceedsTargetWarning: test_moe: exceeds_target: 1.100x" in ran.out
@@ -394,19 +392,19 @@ def test_exceeding_a_target_is_a_warning_of_its_own(project: Project, prediction
 
 
 @pytest.mark.parametrize("t_s", [2 * ROOF_S, 100 * ROOF_S, ROOF_S / 1.01])
-def test_what_is_possible_warns_of_nothing(project: Project, t_s: float) -> None:
+def test_a_possible_result_does_not_warn(project: Project, t_s: float) -> None:
     project.write(test_a=streaming(t_s))
     assert project.run("-W", "error").counts == {"passed": 1}
 
 
-def test_a_degradation_fails_no_test_under_w_error(project: Project) -> None:
+def test_a_degraded_result_passes_under_w_error(project: Project) -> None:
     project.write(test_a=streaming(ROOF_S, device="no such device"))
     ran = project.run("-W", "error")
     assert ran.counts == {"passed": 1}
     assert any("no such device" in line for line in ran.report["skill_errors"])
 
 
-def test_the_json_report_is_what_it_says_it_is(project: Project) -> None:
+def test_the_json_report_matches_its_schema(project: Project) -> None:
     project.write(test_a=streaming(2 * ROOF_S))
     report = project.run().report
     assert report["schema"] == "roofline-report/1"
@@ -425,7 +423,7 @@ WRONG = {
 
 @pytest.mark.parametrize("where", WRONG)
 @pytest.mark.parametrize("gate", ["--roofline-fail-on=beyond_roof", "--roofline-fail-under=10"])
-def test_a_gate_says_what_it_could_not_look_at(project: Project, where: str, gate: str) -> None:
+def test_a_gate_reports_what_it_could_not_check(project: Project, where: str, gate: str) -> None:
     marker, toml, told = WRONG[where]
     project.toml(f"[tool.roofline.work]\n{toml}").write(
         test_a=f"""
@@ -444,12 +442,12 @@ def test_a_gate_says_what_it_could_not_look_at(project: Project, where: str, gat
 
 
 @pytest.mark.parametrize(("t_s", "told"), [(101 * ROOF_S, False), (1e3 * 2 * ROOF_S, True)])
-def test_a_time_that_may_be_in_another_unit_is_pointed_out(project: Project, t_s: float, told: bool) -> None:
+def test_a_time_in_a_wrong_unit_is_suggested(project: Project, t_s: float, told: bool) -> None:
     project.write(test_a=streaming(t_s))
     assert ("Is the time in seconds? test_stream (200 ms)" in project.run().out) is told
 
 
-def test_an_impossible_ratio_is_no_hundred_percent_in_junit(project: Project) -> None:
+def test_an_impossible_ratio_is_not_100_percent_in_junit(project: Project) -> None:
     project.write(test_a=streaming(ROOF_S / 3), test_b=streaming(2 * ROOF_S, name="test_half"))
     ran = project.run("--junitxml=junit.xml")
     found = {}

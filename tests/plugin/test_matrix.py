@@ -101,21 +101,21 @@ def test_matrix(project: Project, measured_with: str, workers: int, verbosity: s
     assert "roofline: " in ran.out
 
 
-def test_a_row_is_the_same_through_a_worker(project: Project) -> None:
+def test_a_worker_reports_the_same_row(project: Project) -> None:
     project.write(test_a=RECORDED)
     here = project.run().rows
     there = project.spawn("-n2", plugins=("xdist",)).rows
     assert there == here
 
 
-def test_a_time_taken_among_workers_is_for_display(project: Project) -> None:
+def test_a_time_taken_in_a_worker_has_low_confidence(project: Project) -> None:
     project.write(test_b=BENCHED.replace("bytes=1e3", "bytes=8e8"))
     rows = project.run("-n2", *QUICK["codspeed"], plugins=("codspeed", "xdist")).rows
     assert "other pytest-xdist workers" in rows["test_marked_bench"]["notes"]
     assert rows["test_marked_bench"]["confidence"] == "low"
 
 
-def test_with_both_the_one_that_runs_is_read(project: Project) -> None:
+def test_with_two_benchmark_plugins_the_active_one_is_read(project: Project) -> None:
     project.write(test_b=BENCHED)
     ran = project.run(*QUICK["codspeed"], plugins=MEASURED_WITH["both"])
     whole(ran, 2)
@@ -163,7 +163,7 @@ def test_native_configuration_in_strict_mode(project: Project) -> None:
     assert not list(ran.junit["test_recorded[1]"].iter("property"))
 
 
-def test_the_older_table_of_the_same_keys(project: Project) -> None:
+def test_ini_options_table_accepts_the_same_keys(project: Project) -> None:
     project.toml(
         """
         [tool.pytest.ini_options]
@@ -178,7 +178,7 @@ def test_the_older_table_of_the_same_keys(project: Project) -> None:
     assert ran.report["noise"] == 0.05
 
 
-def test_the_command_line_stands_over_ini_and_that_over_the_projects_table(project: Project) -> None:
+def test_command_line_overrides_ini_and_ini_overrides_the_project_table(project: Project) -> None:
     project.toml('[tool.pytest.ini_options]\nroofline_fail_under = "40"\n[tool.roofline]\nfail_under = 60\nnoise = 0.1\n')
     project.write(test_a=RECORDED)
     assert project.run().counts["failed"] == 1  # 40 of ini
@@ -201,7 +201,7 @@ def test_benchmarks_disabled(project: Project) -> None:
     assert ran.rows["test_marked_bench"]["unknown_reason"] == "not_measured"
 
 
-def test_the_plugin_blocked_in_a_project_that_has_hooks_for_it(project: Project) -> None:
+def test_a_project_with_our_hooks_runs_with_the_plugin_blocked(project: Project) -> None:
     project.write(
         conftest="""
         import pytest
@@ -216,7 +216,7 @@ def test_the_plugin_blocked_in_a_project_that_has_hooks_for_it(project: Project)
     assert project.run().rows["test_plain"]["work"]["source"] == "hook"
 
 
-def test_a_rerun_replaces_its_first_try(project: Project) -> None:
+def test_a_rerun_replaces_the_first_try(project: Project) -> None:
     project.write(
         test_a="""
         import pytest
@@ -236,7 +236,7 @@ def test_a_rerun_replaces_its_first_try(project: Project) -> None:
     assert len(names) == len(set(names))
 
 
-def test_a_rerun_that_ends_before_it_measures_leaves_no_row_of_the_first_try(project: Project) -> None:
+def test_a_rerun_that_fails_before_measuring_removes_the_first_row(project: Project) -> None:
     project.write(
         test_a="""
         import pytest
@@ -271,7 +271,7 @@ def test_a_known_gap_is_a_strict_xfail(project: Project, asked: float, outcome: 
     assert ran.rows["test_gap"]["roofline_pct"] == pytest.approx(0.5)
 
 
-def test_stop_at_the_first_and_take_the_last_failed(project: Project) -> None:
+def test_exit_first_and_last_failed(project: Project) -> None:
     project.write(test_a=RECORDED)
     first = project.run("-x", "--roofline-fail-under=60")
     assert first.counts == {"failed": 1}
@@ -280,7 +280,7 @@ def test_stop_at_the_first_and_take_the_last_failed(project: Project) -> None:
     assert list(again.rows) == list(first.rows) == ["test_recorded[1]"]
 
 
-def test_colours_are_pytests(project: Project) -> None:
+def test_colors_follow_pytest(project: Project) -> None:
     project.write(test_a=RECORDED)
     coloured = project.spawn(FORCE_COLOR="1").out
     table = next(line for line in coloured.splitlines() if "test_recorded[1]" in line and "underperforming" in line)
@@ -317,7 +317,7 @@ def test_no_line_is_wider_than_the_terminal(project: Project, monkeypatch: pytes
     assert [line for line in ran.section if len(line) > 80] == []
 
 
-def test_quiet_leaves_the_contradictions_and_a_count(project: Project) -> None:
+def test_quiet_shows_contradictions_and_a_count(project: Project) -> None:
     project.write(test_a=LONG)
     ran = project.run("--roofline-device=MI355X", "-q")
     lines = ran.out.splitlines()
@@ -365,7 +365,7 @@ def test_other_kinds_of_tests(project: Project) -> None:
     assert list(ran.rows) == ["test_gated", "test_subtests#1", "test_subtests#2", "test_subtests#3"]
 
 
-def test_without_a_terminal_the_files_are_written(project: Project) -> None:
+def test_files_are_written_without_a_terminal_reporter(project: Project) -> None:
     project.write(test_a=RECORDED)
     assert project.run("-p", "no:terminal").code == 1
     assert json.loads((project.path / "roofline.json").read_text())["entries"]
@@ -425,7 +425,7 @@ def pytest_roofline_report(report):
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)])
-def test_scalars_of_numpy_everywhere(project: Project, workers: tuple[str, ...]) -> None:
+def test_numpy_scalars_are_accepted_everywhere(project: Project, workers: tuple[str, ...]) -> None:
     project.write(conftest=NUMPY_PEAKS, test_a=SCALARS)
     ran = project.spawn(*workers, "--junitxml=junit.xml", plugins=("xdist",))
     whole(ran, 5)
@@ -439,7 +439,7 @@ def test_scalars_of_numpy_everywhere(project: Project, workers: tuple[str, ...])
     assert len(ran.junit) == 5
 
 
-def test_scalars_of_numpy_in_extra_info(project: Project) -> None:
+def test_numpy_scalars_are_accepted_in_extra_info(project: Project) -> None:
     project.write(conftest=NUMPY_PEAKS, test_a=EXTRA_INFO)
     ran = project.run("--roofline-device=cpu", *QUICK["benchmark"], plugins=("benchmark",))
     row = ran.rows["test_extra_info"]
@@ -447,7 +447,7 @@ def test_scalars_of_numpy_in_extra_info(project: Project) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_scalars_of_torch(project: Project) -> None:
+def test_torch_scalars_are_accepted(project: Project) -> None:
     project.write(
         test_a="""
         import pytest, torch
@@ -464,7 +464,7 @@ def test_scalars_of_torch(project: Project) -> None:
 # Files of pytest-benchmark.
 
 
-def test_each_of_two_benchmark_files_has_the_rows(project: Project) -> None:
+def test_both_benchmark_files_hold_the_rows(project: Project) -> None:
     project.write(test_b=BENCHED)
     save = ("--benchmark-json=one.json", "--benchmark-save=two", f"--benchmark-storage={project.path / 'store'}")
     whole(project.run(*QUICK["benchmark"], *save, plugins=("benchmark",)), 2)
@@ -477,7 +477,7 @@ def test_each_of_two_benchmark_files_has_the_rows(project: Project) -> None:
     assert documents[0]["roofline"] == documents[1]["roofline"]
 
 
-def test_its_own_file_is_a_baseline(project: Project) -> None:
+def test_a_benchmark_file_is_a_baseline(project: Project) -> None:
     project.write(test_b=BENCHED)
     project.run(*QUICK["benchmark"], "--benchmark-json=one.json", plugins=("benchmark",))
     ran = project.run(*QUICK["benchmark"], "--roofline-baseline=one.json", plugins=("benchmark",))
@@ -488,7 +488,7 @@ def test_its_own_file_is_a_baseline(project: Project) -> None:
 # Workers.
 
 
-def test_a_worker_that_crashes_takes_no_row_of_another_test_along(project: Project) -> None:
+def test_a_crashed_worker_loses_no_row_of_another_test(project: Project) -> None:
     project.write(test_a=RECORDED.replace("assert 1 == 2", "pass"), test_b="import os\ndef test_crashes():\n    os._exit(7)\n")
     ran = project.spawn("-n2", "--junitxml=junit.xml", plugins=("xdist",))
     whole(ran, 4, failed=1)
@@ -497,7 +497,7 @@ def test_a_worker_that_crashes_takes_no_row_of_another_test_along(project: Proje
     assert len(ran.junit) == 5
 
 
-def test_a_gate_holds_in_a_worker(project: Project) -> None:
+def test_a_gate_works_in_a_worker(project: Project) -> None:
     project.write(test_a=RECORDED)
     ran = project.spawn("-n2", "--roofline-fail-under=60", plugins=("xdist",))
     whole(ran, 1, failed=3)
@@ -512,7 +512,7 @@ def test_a_gate_holds_in_a_worker(project: Project) -> None:
         ("*test_timed", ""),
     ],
 )
-def test_a_time_that_is_asked_for_and_of_nothing_is_told(project: Project, glob: str, told: str) -> None:
+def test_an_unused_time_glob_is_reported(project: Project, glob: str, told: str) -> None:
     project.write(
         test_a="""
         import pytest

@@ -62,7 +62,7 @@ def watched(project: Project, *args: str, plugins: tuple[str, ...] = ()) -> tupl
     return started, ours, heavy
 
 
-def test_no_process_is_started_and_little_is_imported(project: Project) -> None:
+def test_starts_no_process_and_imports_little(project: Project) -> None:
     project.write(test_a="def test_one(roofline): assert roofline.measure(abs, -1) == 1")
     started, ours, heavy = watched(project)
     assert started == []
@@ -71,14 +71,14 @@ def test_no_process_is_started_and_little_is_imported(project: Project) -> None:
 
 
 @pytest.mark.parametrize("option", ["--markers", "--help", "--co"])
-def test_what_pytest_shows_of_itself_imports_no_more(project: Project, option: str) -> None:
+def test_help_and_markers_import_no_more(project: Project, option: str) -> None:
     project.write(test_a="def test_one(): pass")
     started, ours, heavy = watched(project, option)
     assert (started, heavy) == ([], [])
     assert len(ours) <= 3
 
 
-def test_the_output_is_the_same_as_without_the_plugin(project: Project) -> None:
+def test_output_equals_that_without_the_plugin(project: Project) -> None:
     project.write(test_a=SUITE.replace("@pytest.mark.roofline", "@pytest.mark.other"))
     on, off = both(project, plugins=("benchmark",))
     assert on.code == off.code == 1
@@ -89,13 +89,13 @@ def test_the_output_is_the_same_as_without_the_plugin(project: Project) -> None:
 @pytest.mark.parametrize(
     "args", [("test_a.py::test_marked",), ("test_a.py",), ("no_such_file.py",), ("-k", "nothing"), ("--co",), ("-x",)]
 )
-def test_the_exit_status_is_the_same(project: Project, args: tuple[str, ...]) -> None:
+def test_exit_status_equals_that_without_the_plugin(project: Project, args: tuple[str, ...]) -> None:
     project.write(test_a=SUITE)
     on, off = both(project, *args, plugins=("benchmark",))
     assert on.code == off.code
 
 
-def test_junit_xml_is_the_same(project: Project) -> None:
+def test_junit_xml_equals_that_without_the_plugin(project: Project) -> None:
     project.write(test_a=SUITE)
     documents = []
     for ran in pairs(project, "--junitxml=junit.xml", plugins=("benchmark",)):
@@ -105,7 +105,7 @@ def test_junit_xml_is_the_same(project: Project) -> None:
     assert documents[0].count("<testcase") == 6
 
 
-def test_benchmark_json_is_the_same(project: Project) -> None:
+def test_benchmark_json_equals_that_without_the_plugin(project: Project) -> None:
     project.write(test_a=SUITE)
     documents = []
     for ran in pairs(project, "--benchmark-json=b.json", plugins=("benchmark",)):
@@ -119,7 +119,7 @@ def test_benchmark_json_is_the_same(project: Project) -> None:
     assert documents[0]["benchmarks"][0]["extra_info"] == {"bytes": 8}
 
 
-def test_bad_settings_are_nobodys_business_while_it_is_off(project: Project) -> None:
+def test_bad_settings_are_ignored_without_the_flag(project: Project) -> None:
     project.toml('[tool.roofline]\nno_such_key = 1\n[tool.pytest.ini_options]\nroofline_noise = "much"\n')
     project.write(test_a='import pytest\n@pytest.mark.roofline(bytes="a string")\ndef test_one(): pass')
     ran = project.spawn("--roofline-report=nothing", "--roofline-fail-on=nothing", on=False)

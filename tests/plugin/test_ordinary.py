@@ -32,7 +32,7 @@ def assert_same(project: Project, *args: object, plugins: tuple[str, ...] = ()) 
     return ran
 
 
-def test_an_item_that_stands_twice_in_the_run_keeps_its_places(project: Project) -> None:
+def test_an_item_listed_twice_runs_twice_in_order(project: Project) -> None:
     project.write(
         conftest="""
         def pytest_collection_modifyitems(items):
@@ -44,7 +44,7 @@ def test_an_item_that_stands_twice_in_the_run_keeps_its_places(project: Project)
     assert re.findall(r"::(test_\w+) PASSED +\[", ran.out) == ["test_three", "test_one", "test_two", "test_three"]
 
 
-def test_a_function_that_another_plugin_collected_has_no_module(project: Project) -> None:
+def test_a_function_without_a_module_runs(project: Project) -> None:
     project.write(
         conftest="""
         import pytest
@@ -75,7 +75,7 @@ def test_a_function_that_another_plugin_collected_has_no_module(project: Project
         "ByKeyword()",
     ],
 )
-def test_a_benchmark_fixture_of_the_projects_own_is_its_own_business(project: Project, fixture: str) -> None:
+def test_a_benchmark_fixture_of_the_project_works_unchanged(project: Project, fixture: str) -> None:
     project.write(
         test_a=f"""
         import functools, pytest, unittest.mock
@@ -108,7 +108,7 @@ def test_a_benchmark_fixture_of_the_projects_own_is_its_own_business(project: Pr
     assert ran.report["entries"] == []
 
 
-def test_a_benchmark_shows_its_own_frames_and_takes_its_function_by_name(project: Project) -> None:
+def test_a_benchmark_keeps_its_traceback_and_accepts_a_keyword(project: Project) -> None:
     project.write(
         test_a="""
         def test_fails(benchmark):
@@ -125,7 +125,7 @@ def test_a_benchmark_shows_its_own_frames_and_takes_its_function_by_name(project
 
 
 @pytest.mark.parametrize("module", ["types.ModuleType(name)", "unittest.mock.MagicMock()", "None"])
-def test_stand_ins_for_libraries_are_no_libraries(project: Project, module: str) -> None:
+def test_mocked_libraries_are_not_used_as_libraries(project: Project, module: str) -> None:
     """A suite without GPU libraries replaces them with stand-ins."""
     project.write(
         test_a=f"""
@@ -151,7 +151,7 @@ def test_stand_ins_for_libraries_are_no_libraries(project: Project, module: str)
     assert "no array among its arguments" in row["notes"]
 
 
-def test_a_test_sees_itself_as_it_is(project: Project) -> None:
+def test_a_test_sees_its_own_function(project: Project) -> None:
     project.write(
         test_a="""
         class TestIt:
@@ -173,15 +173,13 @@ def test_a_test_sees_itself_as_it_is(project: Project) -> None:
         "type('Odd', (dict,), {'items': lambda _: 1 / 0})(us=3)",
     ],
 )
-def test_a_returned_object_that_does_not_bear_being_asked(project: Project, value: str) -> None:
+def test_a_returned_object_that_raises_when_inspected(project: Project, value: str) -> None:
     project.write(test_a=f"def test_it():\n    return {value}\n")
     assert assert_same(project).counts == {"passed": 1, "warning": 1}
 
 
 @pytest.mark.parametrize("name", ["benchmark", "watch_test", "catch_returned"])
-def test_a_fault_of_ours_around_a_test_is_told_and_fails_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_internal_fault_is_reported_and_fails_no_test(project: Project, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def fault(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
@@ -194,7 +192,7 @@ def test_a_fault_of_ours_around_a_test_is_told_and_fails_nothing(
     assert any("test_good: fault of the plugin: RuntimeError: planted" in line for line in ran.report["skill_errors"])
 
 
-def test_properties_that_a_test_records_itself_are_kept(project: Project) -> None:
+def test_recorded_properties_are_kept(project: Project) -> None:
     project.write(
         test_a="""
         def test_it(record_property):

@@ -37,7 +37,7 @@ from roofline_engine.ops import work
         ("_Z", "z"),
     ],
 )
-def test_a_kernels_name_is_folded_to_what_its_test_shares_with_it(name: str, folded: str) -> None:
+def test_a_kernel_name_folds_to_the_part_shared_with_its_test(name: str, folded: str) -> None:
     assert symbol(name) == folded
 
 
@@ -89,7 +89,7 @@ def test_the_kernel_that_a_test_launches_comes_before_its_name() -> None:
     assert found(match) == ("add_kernel", "by the kernel it launches, _add_kernel")
 
 
-def test_of_several_of_one_name_the_one_of_the_same_work_is_it() -> None:
+def test_equal_names_match_by_work() -> None:
     small, large = predicted("norm<8>", "rmsnorm", 1e6, 1e6), predicted("norm<16>", "rmsnorm", NORM_BYTES, NORM.flops)
     assert found(of(small, large).match("test_norm", work=NORM))[0] == "norm<16>"
     kernel, why = found(of(small, large).match("test_norm"))
@@ -97,7 +97,7 @@ def test_of_several_of_one_name_the_one_of_the_same_work_is_it() -> None:
     assert why == "2 predictions fit by its name, test_norm: norm<8>, norm<16>: --roofline-match pins one"
 
 
-def test_a_name_of_an_op_is_found_by_the_work_alone() -> None:
+def test_an_op_name_matches_by_work_alone() -> None:
     """GEAK#337: candidates named after ops and a Top-N of kernel symbols had no name in common."""
     other = predicted("Cijk_Ailk", "gemm", NORM_BYTES, NORM.flops)
     kernel = predicted("void ns::kern<1>", "rmsnorm", NORM_BYTES * 1.01, NORM.flops)
@@ -108,14 +108,14 @@ def test_a_name_of_an_op_is_found_by_the_work_alone() -> None:
     assert found(of(predicted("void ns::kern<1>", "rmsnorm")).match("test_t5", work=NORM)) == (None, "")
 
 
-def test_a_pin_stands_over_every_name() -> None:
+def test_a_pin_has_priority_over_names() -> None:
     predictions = of(predicted("a"), predicted("b"))
     predictions.pin({"test_x.py::test_a[*]": "b"}, "match.toml")
     assert found(predictions.match("test_a", nodeid="test_x.py::test_a[1]", kernel="a")) == ("b", "pinned by match.toml")
     assert found(predictions.match("test_a", nodeid="test_y.py::test_a[1]"))[0] == "a"
 
 
-def test_a_pin_to_nothing_is_told() -> None:
+def test_a_pin_without_a_target_is_reported() -> None:
     with pytest.raises(ValueError, match=r"^match\.toml: '\*': no prediction is named 'c' in profile_roofline\.json$"):
         of(predicted("a")).pin({"*": "c"}, "match.toml")
     with pytest.raises(ValueError, match=r"^match\.toml: '\*': 2 predictions are named 'a' in"):
@@ -131,7 +131,7 @@ def test_a_pin_to_nothing_is_told() -> None:
         (b"\xff", r"^match\.toml: 'utf-8'"),
     ],
 )
-def test_a_file_of_pins_that_cannot_be_read_is_told(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_an_unreadable_pins_file_is_reported(tmp_path: Path, text: str | bytes, message: str) -> None:
     path = tmp_path / "match.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=message):

@@ -105,14 +105,14 @@ def test_unusable_input_without_a_gate_is_one_line(project: Project, which: str)
 
 
 @pytest.mark.parametrize("which", ["absent predictions", "a broken peaks file"])
-def test_workers_say_it_no_second_time(project: Project, which: str) -> None:
+def test_workers_do_not_repeat_a_message(project: Project, which: str) -> None:
     option, _ = unusable(project, which)
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(option, "--roofline-device=MI355X", "-n2", plugins=("xdist",))
     assert (ran.code, len(ran.report["skill_errors"])) == (0, 1)
 
 
-def test_a_row_of_another_device_than_the_predictions_has_none(project: Project) -> None:
+def test_a_row_on_another_device_has_no_prediction(project: Project) -> None:
     project.write(test_a=STREAM.format(more=', kernel="fused_moe_kernel"').replace("MI355X", "H200"))
     ran = project.run(f"--roofline-predictions={project.json('p.json', artifact())}")
     assert ran.rows["test_stream"]["prediction"] is None
@@ -147,7 +147,7 @@ def test_a_folder_and_a_link_are_not_overwritten(project: Project) -> None:
     assert target.read_text(encoding="utf-8") == "mine"
 
 
-def test_a_hook_that_adds_what_json_has_not_costs_that_report_alone(project: Project) -> None:
+def test_a_hook_that_adds_an_object_outside_json_loses_only_that_report(project: Project) -> None:
     project.write(
         test_a=STREAM.format(more=""), conftest="def pytest_roofline_report(report):\n    report['mine'] = object()\n"
     )
@@ -175,7 +175,7 @@ def test_a_hook_that_raises_fails_no_test(project: Project, hook: str) -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS[1:])
-def test_a_row_that_a_gate_could_not_see_does_not_pass(project: Project, hook: str) -> None:
+def test_a_row_that_a_gate_could_not_check_does_not_pass(project: Project, hook: str) -> None:
     ran = raising(project, hook).run(GATE)
     assert ran.counts == {"failed": 1}
     assert "not checked" in ran.out
@@ -192,7 +192,7 @@ def test_a_row_that_a_gate_could_not_see_does_not_pass(project: Project, hook: s
         ),
     ],
 )
-def test_a_marker_that_cannot_be_meant_says_what_can(project: Project, marker: str, said: str) -> None:
+def test_an_invalid_marker_lists_what_is_valid(project: Project, marker: str, said: str) -> None:
     test = f"@pytest.mark.parametrize('n', [1])\n@pytest.mark.roofline({marker})\ndef test_one(n):\n    pass\n"
     project.write(test_a=f"import pytest\n\n{test}")
     assert said in project.run().out
@@ -208,7 +208,7 @@ def test_the_algorithm_of_an_optimizer_is_no_size(op: str) -> None:
         read_declaration({**keywords, "numel": None}, {}, "marker")
 
 
-def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
+def test_a_gate_reports_a_missing_baseline(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(GATE)
     assert ran.code == 0
@@ -234,7 +234,7 @@ def test_a_gate_says_what_it_had_no_baseline_for(project: Project) -> None:
         ("--roofline-fail-under=0.6", "--roofline-fail-under is '0.6', expected a percent from 1 to 100 (60 is 60 %)"),
     ],
 )
-def test_an_option_that_cannot_be_meant(project: Project, option: str, named: str) -> None:
+def test_an_invalid_option_is_refused(project: Project, option: str, named: str) -> None:
     ran = refused(project, option)
     (line,) = [line for line in ran.out.splitlines() if line.startswith("ERROR: roofline: ")]
     assert named in line
@@ -259,14 +259,14 @@ def test_an_option_that_cannot_be_meant(project: Project, option: str, named: st
         ('[tool.pytest]\nroofline_junit = "some"', "'some'"),
     ],
 )
-def test_a_key_that_cannot_be_meant(project: Project, toml: str, named: str) -> None:
+def test_an_invalid_key_is_refused(project: Project, toml: str, named: str) -> None:
     project.toml(toml)
     ran = refused(project)
     (line,) = [line for line in ran.out.splitlines() if line.startswith("ERROR: ")]
     assert named in line
 
 
-def test_an_unknown_report_of_the_projects_table(project: Project) -> None:
+def test_an_unknown_report_in_the_project_table_is_refused(project: Project) -> None:
     project.toml('[tool.roofline]\nreport = ["docx"]').write(test_a="def test_one(): pass")
     ran = project.run(report=False)
     assert ran.code == 4
@@ -307,7 +307,7 @@ def test_a_broken_roofline_toml(project: Project) -> None:
         ("flops=8", "bytes"),
     ],
 )
-def test_a_marker_that_cannot_be_meant_is_an_error_of_its_file(project: Project, marker: str, named: str) -> None:
+def test_an_invalid_marker_is_an_error_of_its_file(project: Project, marker: str, named: str) -> None:
     project.write(
         test_a=f"import pytest\n@pytest.mark.roofline({marker})\ndef test_wrong(roofline): pass\ndef test_same_file(): pass\n",
         test_b=STREAM.format(more=""),
@@ -320,14 +320,14 @@ def test_a_marker_that_cannot_be_meant_is_an_error_of_its_file(project: Project,
     assert list(ran.rows) == ["test_stream"]
 
 
-def test_without_more_a_wrong_marker_interrupts_like_any_error_of_collection(project: Project) -> None:
+def test_an_invalid_marker_interrupts_like_any_collection_error(project: Project) -> None:
     project.write(
         test_a="import pytest\n@pytest.mark.roofline(bytes='n')\ndef test_wrong(): pass\n", test_b="def test_b(): pass"
     )
     assert project.run().code == 2
 
 
-def test_a_wrong_keyword_of_the_fixture_is_the_tests_own_error(project: Project) -> None:
+def test_an_invalid_fixture_keyword_fails_the_test(project: Project) -> None:
     project.write(test_a="def test_wrong(roofline):\n    roofline(bytes='n')\n")
     ran = project.run()
     assert ran.counts == {"failed": 1}
@@ -342,7 +342,7 @@ def test_a_wrong_keyword_of_the_fixture_is_the_tests_own_error(project: Project)
         ("roofline.record(1e-6, clock='cuda')", "clock is 'cuda', expected one of"),
     ],
 )
-def test_a_mistake_in_what_a_test_says_is_shown_at_its_own_line(project: Project, said: str, told: str) -> None:
+def test_a_mistake_in_a_test_is_shown_at_its_line(project: Project, said: str, told: str) -> None:
     project.write(test_a=f"def test_wrong(roofline):\n    {said}\n")
     ran = project.run()
     assert ran.counts == {"failed": 1}
@@ -361,7 +361,7 @@ def test_predictions_that_are_neither_an_artifact_nor_a_report(project: Project)
 # Launch overhead.
 
 
-def test_launch_overhead_is_told_beside_the_roof(project: Project) -> None:
+def test_launch_overhead_is_shown_next_to_the_roof(project: Project) -> None:
     text = STREAM.format(more=", launches=12").replace("clock=", "wall_s=4e-4, clock=")
     ran = project.write(test_a=text).run()
     (row,) = ran.report["entries"]
@@ -402,7 +402,7 @@ def test_hostile_names_in_the_terminal(project: Project) -> None:
     assert not [line for line in out.splitlines() if line.strip().startswith(("::", "## "))]
 
 
-def test_the_name_of_a_test_is_whole_whatever_its_parameters_are(project: Project) -> None:
+def test_a_test_name_is_shown_whole_whatever_its_parameters(project: Project) -> None:
     project.write(
         test_a="""
         import pytest
@@ -448,7 +448,7 @@ def test_a_failed_row_is_an_error_at_its_line(project: Project, capfd: pytest.Ca
     assert command.startswith("::error file=test_a.py,line=3,title=roofline%3A test_stream::50.0 %25 of the memory roof")
 
 
-def test_a_known_gap_is_no_error_of_the_run(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_known_gap_is_not_an_error(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     project.write(test_a=STREAM.format(more=", min_pct=90").replace("@pytest", "@pytest.mark.xfail(strict=True)\n@pytest", 1))
     ran = project.run("--roofline-report=github")
     assert ran.counts == {"xfailed": 1}
@@ -456,13 +456,13 @@ def test_a_known_gap_is_no_error_of_the_run(project: Project, capfd: pytest.Capt
     assert ran.rows["test_stream"]["failed"] is None
 
 
-def test_markdown_says_why_a_test_fails(project: Project) -> None:
+def test_markdown_gives_the_reason_of_a_failure(project: Project) -> None:
     project.write(test_a=STREAM.format(more=", min_pct=90"))
     project.run("--roofline-report=md:r.md")
     assert "- `test_stream` fails: 50.0 % of the memory roof" in (project.path / "r.md").read_text(encoding="utf-8")
 
 
-def test_the_summary_of_a_job_is_appended_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_summary_is_appended_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = project.path / "summary.md"
     summary.write_text("of an earlier step\n", encoding="utf-8")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
@@ -490,26 +490,26 @@ def test_a_hostile_device_and_file_name(project: Project) -> None:
 # Destinations.
 
 
-def test_an_empty_report_silences_the_section_alone(project: Project) -> None:
+def test_an_empty_report_option_hides_only_the_section(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     ran = project.run("--roofline-report=")
     assert "measured" not in ran.out
     assert ran.rows
 
 
-def test_a_report_goes_to_a_folder_that_is_not_there_yet(project: Project) -> None:
+def test_a_report_creates_its_folder(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     project.run("--roofline-report=md:new/deep/r.md")
     assert (project.path / "new" / "deep" / "r.md").read_text(encoding="utf-8").startswith("# Roofline headroom")
 
 
-def test_a_test_that_changes_the_folder_takes_no_report_along(project: Project) -> None:
+def test_a_report_path_survives_a_chdir_in_a_test(project: Project) -> None:
     project.write(test_a="import os\ndef test_one(tmp_path):\n    os.chdir(tmp_path)\n")
     project.spawn()
     assert project.path.joinpath("roofline.json").is_file()
 
 
-def test_paths_of_the_projects_table_start_at_the_project(project: Project) -> None:
+def test_paths_in_the_project_table_are_relative_to_the_project(project: Project) -> None:
     project.toml('[tool.roofline]\nreport = ["md:reports/r.md"]\n').write(test_a=STREAM.format(more=""))
     (project.path / "below").mkdir()
     os.chdir(project.path / "below")
@@ -524,7 +524,7 @@ def test_collecting_writes_nothing(project: Project) -> None:
     assert not (project.path / "roofline.json").exists()
 
 
-def test_no_temporary_file_is_left(project: Project) -> None:
+def test_no_temporary_file_remains(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     project.run("--roofline-report=md:r.md")
     assert [path.name for path in Path(project.path).iterdir() if ".tmp" in path.name] == []

@@ -31,7 +31,7 @@ def speedups(project: Project, text: str) -> dict[str, tuple[str, float | None]]
 # Groups: the baseline is that of the same problem.
 
 
-def test_each_of_several_baselines_of_a_group_is_that_of_its_own_arguments(project: Project) -> None:
+def test_baselines_of_a_group_match_by_arguments(project: Project) -> None:
     found = speedups(
         project,
         """
@@ -67,7 +67,7 @@ def test_it(roofline, how, n):
 
 
 @pytest.mark.parametrize("other", ['{**WORK, "bytes": 4e9}', '{**WORK, "device": "MI355X"}'])
-def test_a_baseline_of_other_work_or_another_device_is_not_comparable(project: Project, other: str) -> None:
+def test_a_baseline_with_other_work_or_device_is_not_comparable(project: Project, other: str) -> None:
     found = speedups(
         project,
         f"""
@@ -85,7 +85,7 @@ def test_new(roofline):
     assert found["test_new"] == ("not_comparable", pytest.approx(0.5))
 
 
-def test_one_of_several_baselines_that_nothing_tells_apart_is_not_comparable(project: Project) -> None:
+def test_indistinguishable_baselines_are_not_comparable(project: Project) -> None:
     found = speedups(
         project,
         """
@@ -107,7 +107,7 @@ def test_new(roofline):
 # Whose work.
 
 
-def test_a_hook_of_a_folder_is_about_its_own_tests(project: Project) -> None:
+def test_a_hook_of_a_folder_applies_to_its_tests(project: Project) -> None:
     for name, text in (
         (
             "sub/conftest.py",
@@ -125,7 +125,7 @@ def test_a_hook_of_a_folder_is_about_its_own_tests(project: Project) -> None:
     assert rows["test_out"]["unknown_reason"] == "unmodelled"
 
 
-def test_what_is_declared_after_a_measurement_is_of_the_next(project: Project) -> None:
+def test_a_declaration_after_a_measurement_applies_to_the_next(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -141,7 +141,7 @@ def test_it(roofline):
     assert [rows[f"test_it#{at}"]["bytes_est"] for at in (1, 2, 3)] == [None, 1e9, 2e9]
 
 
-def test_an_argument_is_what_the_test_gets_of_a_parametrized_fixture(project: Project) -> None:
+def test_a_parametrized_fixture_gives_its_value_not_its_parameter(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -159,7 +159,7 @@ def test_it(roofline, rows):
         assert rows[f"test_it[{param}]"]["bytes_est"] == param * 1024 * 8192 * 2 * 2
 
 
-def test_the_time_before_is_that_of_the_same_measurement_of_a_test(project: Project) -> None:
+def test_an_earlier_time_matches_the_same_measurement_of_a_test(project: Project) -> None:
     text = """
 @pytest.mark.roofline(**WORK)
 def test_it(roofline):
@@ -173,7 +173,7 @@ def test_it(roofline):
     assert [rows[f"test_it#{at}"]["check"]["speedup"] for at in (1, 2)] == [pytest.approx(1), pytest.approx(2)]
 
 
-def test_a_name_keeps_the_colons_of_its_arguments(project: Project) -> None:
+def test_a_name_keeps_colons_in_its_arguments(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -196,7 +196,7 @@ def test_quartiles_on_the_wrong_side_of_the_median_are_refused(project: Project)
 
 
 @pytest.mark.parametrize(("t_s", "before"), [(2e-6, 1e-6), (0.9e-4, 0.4e-4)])
-def test_a_regression_is_one_wherever_the_row_lies(project: Project, t_s: float, before: float) -> None:
+def test_a_regression_is_reported_at_any_percent(project: Project, t_s: float, before: float) -> None:
     # A roof time under the dispatch floor, and a rate 1.05 of the roof (1e9 B / 5.3e12 B/s are 189 us): not_falsifiable, near.
     nbytes = 1e6 if t_s < 1e-5 else t_s * 5.3e12 * 1.02
     project.write(
@@ -214,7 +214,7 @@ def test_it(roofline):
     assert ran.counts["failed"] == 1
 
 
-def test_a_gate_says_what_it_had_no_percent_of(project: Project) -> None:
+def test_a_gate_reports_rows_without_a_percent(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -231,7 +231,7 @@ def test_it(roofline):
 
 
 @pytest.mark.parametrize(("asked", "failed"), [(60, 0), (80, 1)])
-def test_a_percent_out_of_a_cache_fails_but_proves_nothing(project: Project, asked: int, failed: int) -> None:
+def test_a_percent_from_cache_can_fail_but_not_pass(project: Project, asked: int, failed: int) -> None:
     # 200 MB in 50 us are 0.75 of 5.3 TB/s, and MI300X has 256 MiB of cache: without it the row would have less, not more.
     project.write(
         test_a=HEAD
@@ -246,7 +246,7 @@ def test_it(roofline):
     assert any("min_pct was not checked" in line for line in ran.report["skill_errors"]) != failed
 
 
-def test_a_baseline_without_a_time_of_a_test_says_so(project: Project) -> None:
+def test_a_baseline_file_without_the_test_is_reported(project: Project) -> None:
     project.write(test_a=HEAD + "def test_renamed(roofline):\n    roofline.record(1e-3, **HOW)\n")
     before = project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_old", "stats": {"median": 1.0}}]})
     ran = project.run(f"--roofline-baseline={before}", "--roofline-fail-on=regression")
@@ -266,7 +266,7 @@ def test_it(roofline):
     assert (ran.rows["test_it"]["unknown_reason"], ran.counts["passed"]) == ("dispatch_bound", 1)
 
 
-def test_a_stored_run_keeps_the_baseline_of_its_group(project: Project) -> None:
+def test_a_stored_run_keeps_its_group_baseline(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -295,7 +295,7 @@ def test_new(benchmark):
 # Whose machine, device and shape.
 
 
-def test_an_earlier_time_of_another_device_is_not_comparable(project: Project) -> None:
+def test_an_earlier_time_on_another_device_is_not_comparable(project: Project) -> None:
     text = HEAD + "@pytest.mark.roofline(**WORK)\ndef test_it(roofline):\n    roofline.record(1e-3, **HOW)\n"
     project.write(test_a=text)
     before = project.json("before.json", project.run().report)
@@ -305,7 +305,7 @@ def test_an_earlier_time_of_another_device_is_not_comparable(project: Project) -
         assert (device, row["check"]["status"]) == (device, status)
 
 
-def test_a_time_on_a_devices_clock_is_not_of_the_cpu(project: Project) -> None:
+def test_a_device_clock_time_is_not_a_cpu_time(project: Project) -> None:
     project.write(
         test_a="""
         def test_it(roofline):
@@ -318,7 +318,7 @@ def test_a_time_on_a_devices_clock_is_not_of_the_cpu(project: Project) -> None:
         assert (row["device"], row["roofline_pct"], row["check"]["status"]) == (None, None, "not_checked")
 
 
-def test_cpu_is_cpu_in_any_case(project: Project) -> None:
+def test_cpu_matches_in_any_letter_case(project: Project) -> None:
     project.write(
         conftest="""
         import pytest
@@ -338,7 +338,7 @@ def test_cpu_is_cpu_in_any_case(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "used"), [(64, True), (4096, False)])
-def test_a_prediction_is_of_its_own_shape(project: Project, tokens: int, used: bool) -> None:
+def test_a_prediction_applies_to_its_own_shape(project: Project, tokens: int, used: bool) -> None:
     # 64 rows of 8192 in bf16, read and written: 2.1 MB; of 4096 rows 64 times that.
     nbytes = 64 * 8192 * 2 * 2
     entry = {"name": "k", "attainable_speedup": 1.5, "bytes_est": nbytes, "flops_est": 0}
@@ -358,7 +358,7 @@ def test_it(roofline):
 
 
 @pytest.mark.parametrize("device", ["auto", "MI300X"])
-def test_times_of_another_machine_are_not_held_against_this_cpu(project: Project, device: str) -> None:
+def test_times_from_another_machine_are_not_compared_with_this_cpu(project: Project, device: str) -> None:
     project.write(
         conftest="""
         import pytest
@@ -401,7 +401,7 @@ def test_examples_of_hypothesis_are_not_timed(project: Project) -> None:
     assert (ran.counts, ran.rows) == ({"passed": 1}, {})
 
 
-def test_annotations_outlive_a_terminal_without_unicode(project: Project) -> None:
+def test_annotations_work_on_a_terminal_without_unicode(project: Project) -> None:
     project.write(
         test_a=HEAD
         + """
@@ -414,7 +414,7 @@ def test_\xfc(roofline):
     assert any(line.startswith("::warning ") and "title=roofline%3A test_\\xfc" in line for line in ran.out.splitlines())
 
 
-def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_folder_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless(self: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -37,7 +37,7 @@ def row(name: str, median: Any, *, extra: dict[str, Any] | None = None, params: 
     return {"fullname": name, "group": None, "params": params, "extra_info": extra or {}, "stats": stats}
 
 
-def test_totals_in_extra_info_are_held_against_the_roof(tmp_path: Path) -> None:
+def test_totals_in_extra_info_are_compared_with_the_roof(tmp_path: Path) -> None:
     path = stored(tmp_path / "now.json", row("t.py::test_copy", 400e-6, extra={"IOBytes": 1.6e9}))
     done = command("annotate", path, "--device", "MI355X", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -55,7 +55,7 @@ def test_totals_in_extra_info_are_held_against_the_roof(tmp_path: Path) -> None:
         ({"bytes": "1MB"}, "extra_info: bytes is '1MB', expected a number"),
     ],
 )
-def test_a_figure_in_extra_info_that_cannot_be_meant_is_no_work(tmp_path: Path, extra: dict[str, Any], why: str) -> None:
+def test_an_invalid_figure_in_extra_info_is_ignored(tmp_path: Path, extra: dict[str, Any], why: str) -> None:
     path = stored(tmp_path / "now.json", row("t.py::test_copy", 400e-6, extra=extra))
     done = command("annotate", path, "--device", "MI355X", "--json", cwd=tmp_path)
     (entry,) = json.loads(done.stdout)["entries"]
@@ -89,7 +89,7 @@ def test_activations_beyond_the_devices_cache_are_counted(tmp_path: Path, run: R
 
 
 @pytest.mark.parametrize(("name", "more"), [("test_gemm", "num_experts"), ("test_gemm", "seq_len"), ("test_gemm", "G")])
-def test_a_size_that_the_model_has_no_place_for_is_no_guess(tmp_path: Path, name: str, more: str) -> None:
+def test_a_size_unknown_to_the_model_prevents_a_guess(tmp_path: Path, name: str, more: str) -> None:
     """Eight experts, sequences or groups are eight times the work, if they are; 1 changes nothing."""
     params = {"M": 64, "N": 128, "K": 256, "dtype": "torch.bfloat16"}
     rows = [row(f"t.py::{name}[{size}]", 1e-3, params={**params, more: size}) for size in (8, 1)]
@@ -133,7 +133,7 @@ def test_axpy(benchmark):
         assert differs <= {"notes", "note_codes", "line"}, (nodeid, {key: (entry[key], after[nodeid][key]) for key in differs})
 
 
-def test_times_of_another_machine_are_not_held_against_this_cpu(tmp_path: Path) -> None:
+def test_times_from_another_machine_are_not_compared_with_this_cpu(tmp_path: Path) -> None:
     machine = {"machine": "not-this", "cpu": {"brand_raw": "another CPU"}}
     path = stored(tmp_path / "now.json", row("t.py::test_copy", 1e-3, extra={"bytes": 1e9}), machine_info=machine)
     done = command("annotate", path, "--json", cwd=tmp_path)
@@ -162,7 +162,7 @@ def test_a_gate_fails_the_command(tmp_path: Path, gate: tuple[str, ...], code: i
         ('{"benchmarks": 3}', "now.json: the list 'benchmarks' is missing"),
     ],
 )
-def test_what_is_no_benchmark_json_is_refused_in_a_line(tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_benchmark_json_is_refused_in_one_line(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "now.json").write_text(content)
     done = command("annotate", "now.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -170,7 +170,7 @@ def test_what_is_no_benchmark_json_is_refused_in_a_line(tmp_path: Path, content:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_row_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+def test_an_unreadable_row_loses_only_itself(tmp_path: Path) -> None:
     rows = [row("t.py::test_a", "fast"), row("t.py::test_b", -1.0), {"stats": {}}, 7, row("t.py::test_ok", 1e-3)]
     done = command("annotate", stored(tmp_path / "now.json", *rows), "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def test_a_row_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
     }
 
 
-def test_an_unknown_device_is_refused_with_its_neighbours(tmp_path: Path) -> None:
+def test_an_unknown_device_is_refused_with_similar_names(tmp_path: Path) -> None:
     path = stored(tmp_path / "now.json", row("t.py::test_copy", 1e-3, extra={"bytes": 1e9}))
     done = command("annotate", path, "--device", "H100", cwd=tmp_path)
     assert done.returncode == 2
@@ -198,7 +198,7 @@ def test_every_record_has_a_schema(tmp_path: Path) -> None:
     assert command("schema", "nothing", cwd=tmp_path).returncode == 2
 
 
-def test_the_schemas_hold_what_is_written(tmp_path: Path) -> None:
+def test_written_documents_match_their_schemas(tmp_path: Path) -> None:
     done = command("analyze", EXAMPLE, "--out", tmp_path, "--json", cwd=tmp_path)
     model("artifact").model_validate_json(done.stdout, strict=True)
     broken = json.loads(done.stdout)

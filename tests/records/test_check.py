@@ -176,7 +176,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_public_mistakes_get_their_name(table: peaks_table.Table, name: str) -> None:
+def test_public_mistakes_are_identified(table: peaks_table.Table, name: str) -> None:
     record, cause, factor = TRAPS[name]
     found = result(table, record)
     assert found.mismatch is not None
@@ -212,7 +212,7 @@ def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_t
     assert honest.refusal is None  # exactly 1 us, and possible
 
 
-def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_its_prediction(table: peaks_table.Table) -> None:
+def test_a_speedup_is_compared_only_over_the_same_kernel(table: peaks_table.Table) -> None:
     copy = {"op": "copy", "rows": 1 << 16, "cols": 1 << 13, "dtype": "fp8"}  # 1.07 GB: 134 us at 8 TB/s
     base = {"row": "1", "work": copy, "device": "MI355X", "t_s": 250e-6}
     assert result(table, RecordRow(**base, baseline_kind="eager", baseline_t_s=5e-3)).check.status == "not_comparable"
@@ -223,12 +223,12 @@ def test_a_speedup_over_eager_is_not_comparable_and_one_over_itself_is_held_to_i
 
 
 @pytest.mark.parametrize(("printed", "digits", "cause"), [(100.4, 0.0, None), (103.0, 0.05, None), (103.0, 0.0, "unexplained")])
-def test_rounding_is_no_mistake(printed: float, digits: float, cause: str | None) -> None:
+def test_rounding_is_not_a_mistake(printed: float, digits: float, cause: str | None) -> None:
     finding = explain_claim(Claim("memory", printed, digits), 100.0)
     assert (finding.cause if finding else None) == cause
 
 
-def test_the_order_of_the_causes_is_that_of_the_set() -> None:
+def test_causes_are_listed_in_the_defined_order() -> None:
     assert tuple(EXPERIMENTS) == CAUSES
     peaks = Peaks(hbm_bw_bytes_s=1e12, unvalidated={"memory": "no"})
     everything = Facts(
@@ -300,7 +300,7 @@ def test_the_command_starts_without_pytest(rows: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_json_of_the_command(rows: Path, tmp_path: Path) -> None:
+def test_the_command_writes_json(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -320,29 +320,29 @@ def test_the_json_of_the_command(rows: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kinds", "code"), [("beyond_roof", 1), ("claim", 1), ("refused", 1), ("regression", 0), ("exceeds_target,regression", 0)]
 )
-def test_only_a_kind_that_was_named_fails_the_command(rows: Path, tmp_path: Path, kinds: str, code: int) -> None:
+def test_only_named_kinds_fail_the_command(rows: Path, tmp_path: Path, kinds: str, code: int) -> None:
     assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
 
 
-def test_a_gate_that_no_row_could_be_held_against_says_so(tmp_path: Path) -> None:
+def test_a_gate_without_a_row_to_check_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
     assert command("tuned.csv", cwd=tmp_path).stderr == ""
     done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "--fail-on: no row could be checked\n")
 
 
-def test_a_misspelt_device_of_a_row_is_told_its_neighbours(tmp_path: Path) -> None:
+def test_a_misspelled_device_gets_similar_names(tmp_path: Path) -> None:
     (tmp_path / "gemm.csv").write_text("dtype,m,n,k,us\nbf16,64,8192,8192,40\n")
     done = command("gemm.csv", "--format", "aiter op test", "--device", "H100", cwd=tmp_path)
     assert "no peaks for device H100: is it h100-sxm or h100-pcie or h100-nvl?" in done.stdout
 
 
-def test_a_folder_is_named_as_what_cannot_be_read(tmp_path: Path) -> None:
+def test_a_folder_is_reported_as_unreadable(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
     assert command("records/.", cwd=tmp_path).stderr.startswith("records: ")
 
 
-def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_path: Path) -> None:
+def test_the_worst_row_comes_first_with_a_way_to_confirm(rows: Path, tmp_path: Path) -> None:
     done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
     assert done.returncode == 0
     assert "3 rows" not in done.stdout
@@ -361,7 +361,7 @@ def test_a_person_reads_the_worst_first_and_how_to_confirm_it(rows: Path, tmp_pa
         ("MI300X", None, 5.8e12, "beyond_roof"),
     ],
 )
-def test_a_name_of_several_products_allows_what_the_fastest_of_them_can(
+def test_a_shared_name_allows_the_rate_of_its_fastest_product(
     table: peaks_table.Table, device: str, units: int | None, rate: float, status: str
 ) -> None:
     work = {"op": "copy", "rows": 1 << 20, "cols": 1024, "dtype": "fp32"}
@@ -376,7 +376,7 @@ def test_a_binary_prefix_explains_its_own_factor_alone(factor: float, cause: str
     assert finding.cause == cause
 
 
-def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_launch(tmp_path: Path, run: Run) -> None:
+def test_activations_of_many_tokens_count_as_in_analyze(tmp_path: Path, run: Run) -> None:
     """16384 rows of 4096 in fp8 and out in bf16 are 201 MB, six times the L2: without them it would be compute-bound."""
     moved = 8 * 3 * 4096 * 128 + 16384 * 4096 * (1 + 2)
     head = "gfx,cu_num,token,model_dim,inter_dim,expert,topk,dtype,q_dtype_a,q_dtype_w,use_g1u1,us,run_1stage"
@@ -403,7 +403,7 @@ def test_the_activations_of_many_tokens_count_as_in_an_analysis_of_the_same_laun
         (b'{"benchmarks": [', "bad.csv"),
     ],
 )
-def test_what_is_no_record_is_refused_in_a_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_record_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "bad.csv").write_bytes(content)
     done = command("bad.csv", cwd=tmp_path)
     assert done.returncode in (0, 2)
@@ -412,7 +412,7 @@ def test_what_is_no_record_is_refused_in_a_line(tmp_path: Path, content: bytes, 
     assert len(done.stderr) < 400
 
 
-def test_a_gzip_is_read_and_a_bomb_is_not(rows: Path, tmp_path: Path) -> None:
+def test_a_gzip_is_read_but_a_zip_bomb_is_refused(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "tuned.csv.gz").write_bytes(gzip.compress(rows.read_bytes()))
     assert command("tuned.csv.gz", cwd=tmp_path).stdout.startswith("5 rows: ")
     with gzip.open(tmp_path / "bomb.csv.gz", "wb", compresslevel=9) as handle:
@@ -423,7 +423,7 @@ def test_a_gzip_is_read_and_a_bomb_is_not(rows: Path, tmp_path: Path) -> None:
     assert "line 2 is longer than" in done.stderr
 
 
-def test_one_bad_file_costs_only_itself(rows: Path, tmp_path: Path) -> None:
+def test_one_bad_file_loses_only_itself(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("not a record\n")
     done = command("bad.txt", rows, "missing.csv", cwd=tmp_path)
     assert done.returncode == 0
@@ -451,7 +451,7 @@ def predictions(tmp_path: Path) -> Path:
 MOE = 'op="moe", tokens=64, hidden=2048, inter=512, experts=256, top_k=8, dtype="fp8"'
 
 
-def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+def test_check_appends_the_result_of_a_prediction(tmp_path: Path) -> None:
     case = {"sig": "fused_moe_kernel", "regime": "decode", "baseline_ms": 0.098942, "optimized_ms": 0.0945, "speedup": 1.047}
     (tmp_path / "out.txt").write_text(f"GEAK_PER_CASE {json.dumps([case])}\nGEAK_GEOMEAN_SPEEDUP 1.047\n")
     told = ("--predictions", predictions(tmp_path), "--device", "gfx950", "--ledger", "ledger.jsonl")
@@ -464,7 +464,7 @@ def test_check_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
     assert "out.txt" in text
 
 
-def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
+def test_pytest_reports_an_empty_append(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(roofline):\n    roofline.record(1e-3)\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--roofline", "--roofline-ledger=ledger.jsonl", "-p", "no:cacheprovider"],
@@ -479,7 +479,7 @@ def test_pytest_says_when_it_had_nothing_to_append(tmp_path: Path) -> None:
     assert not (tmp_path / "ledger.jsonl").exists()
 
 
-def test_pytest_appends_what_came_of_a_prediction(tmp_path: Path) -> None:
+def test_pytest_appends_the_result_of_a_prediction(tmp_path: Path) -> None:
     predictions(tmp_path)
     (tmp_path / "test_moe.py").write_text(
         f"""

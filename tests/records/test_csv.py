@@ -89,7 +89,7 @@ def test_a_tuned_gemm_row_becomes_a_record_in_base_units() -> None:
     assert finding_of(record, "memory") is None
 
 
-def test_a_bandwidth_in_tb_s_where_the_family_prints_gb_s_stays_a_claim_that_differs() -> None:
+def test_a_bandwidth_in_the_wrong_unit_is_a_differing_claim() -> None:
     nbytes = 64 * 1024 + 8192 * 1024 + 2 * 64 * 8192
     in_tb = one(f"{GEMM}\n{gemm(bw=f'{nbytes / 10e-6 / 1e12:.5f}')}")
     (printed,) = in_tb.claims
@@ -99,7 +99,7 @@ def test_a_bandwidth_in_tb_s_where_the_family_prints_gb_s_stays_a_claim_that_dif
     assert (finding.cause, finding.factor) == ("accounting_unit", pytest.approx(1e-3, rel=1e-4))
 
 
-def test_ten_times_the_tflops_and_a_zero_are_named() -> None:
+def test_a_tenfold_rate_and_a_zero_rate_are_reported() -> None:
     tenfold, zero = read(f"{GEMM}\n{gemm(tflops=f'{2 * 64 * 8192 * 1024 / 1e-5 / 1e11:.2f}')}{gemm(tflops='0.0')}")
     finding = finding_of(tenfold, "compute")
     assert finding is not None
@@ -109,7 +109,7 @@ def test_ten_times_the_tflops_and_a_zero_are_named() -> None:
     assert finding.cause == "placeholder"
 
 
-def test_an_fp32_output_charged_at_2_bytes_is_a_dtype_width() -> None:
+def test_an_fp32_output_counted_at_2_bytes_is_a_dtype_width_mistake() -> None:
     head = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,us,kernelName,err_ratio,tflops,bw"
     m, n, k, us = 64, 256, 5120, 7.9191
     at_2 = (m * k + n * k) * 2 + m * n * 2
@@ -161,7 +161,7 @@ def test_the_share_of_wrong_elements_decides_whether_a_row_is_correct(err: str, 
     assert one(f"{GEMM}\n{gemm(err=err)}").correct is correct
 
 
-def test_milliseconds_in_a_us_column_stay_as_stated_and_the_claim_differs() -> None:
+def test_milliseconds_in_a_us_column_give_a_differing_claim() -> None:
     flops = 2 * 64 * 8192 * 1024
     record = one(f"{GEMM}\n{gemm(us='0.0100', tflops=f'{flops / 10e-6 / 1e12:.2f}')}")
     assert record.t_s == pytest.approx(0.01e-6)
@@ -171,13 +171,13 @@ def test_milliseconds_in_a_us_column_stay_as_stated_and_the_claim_differs() -> N
 
 
 @pytest.mark.parametrize(("units", "gfx"), [("304", "gfx942"), ("80", "gfx942"), ("256", "gfx950"), ("17", None)])
-def test_without_gfx_the_compute_units_name_the_part_or_none_is_named(units: str, gfx: str | None) -> None:
+def test_without_gfx_the_compute_units_identify_the_device(units: str, gfx: str | None) -> None:
     record = one(f"cu_num,M,N,K,q_dtype_w,us,kernelName\n{units},1,2,3,torch.int8,5.0,x\n")
     assert (record.device, record.units) == (gfx, int(units))
     assert "no gfx" in record.notes[0]
 
 
-def test_without_a_dtype_column_the_kernels_names_say_it_or_it_is_not_known() -> None:
+def test_without_a_dtype_column_the_kernel_name_gives_the_dtype() -> None:
     head = "gfx,cu_num,M,N,K,libtype,us,kernelName\n"
     asm, triton = read(head + "gfx950,256,1,2,3,asm,5.0,_ZN5aiter42fp8gemm_bf16_x\ngfx950,256,1,2,3,triton,5.0,triton\n")
     assert [built(record).dtype.name for record in (asm, triton)] == ["fp8", "fp8"]  # a file is of one dtype
@@ -186,7 +186,7 @@ def test_without_a_dtype_column_the_kernels_names_say_it_or_it_is_not_known() ->
     assert "a dtype column is missing" in unsaid.no_work
 
 
-def test_a_batch_counted_as_one_matrix_is_named() -> None:
+def test_a_batch_counted_as_one_matrix_is_reported() -> None:
     b, m, n, k = 16, 64, 512, 128
     of_one = (m * k + n * k + 2 * m * n) / 20e-6 / 1e9
     record = one(f"cu_num,B,M,N,K,q_dtype_w,us,kernelName,bw\n304,{b},{m},{n},{k},torch.int8,20.0,x,{of_one:.3f}\n")
@@ -223,7 +223,7 @@ def fmoe(tokens: int, us: str, tflops: str, bw: str, *, stages: str = "0", err: 
     )
 
 
-def test_a_moe_row_that_counts_every_expert_is_overcounted_by_experts_over_hit() -> None:
+def test_a_moe_row_that_counts_every_expert_is_overcounted() -> None:
     every = 64 * 3 * 2304 * 1536
     record = one(f"{FMOE}\n{fmoe(4, '32.3123', '5.26', f'{every / 32.3123e-6 / 1e9:.2f}')}")
     done = built(record)
@@ -256,7 +256,7 @@ def test_a_row_copied_to_another_number_of_tokens_is_found_by_its_time() -> None
     assert finding_of(other, "compute") is None
 
 
-def test_one_stage_is_one_launch_and_half_wrong_elements_are_a_wrong_result() -> None:
+def test_one_stage_is_one_launch() -> None:
     first, second = read(f"{FMOE}\n{fmoe(4, '30.0', '', '', stages='1', err='15.8%')}{fmoe(8, '30.0', '', '', err='50.1%')}")
     assert (first.launches, first.correct) == (1, True)
     assert (second.launches, second.correct) == (2, False)
@@ -294,7 +294,7 @@ def test_mla_decode_reproduces_flops_and_bytes_of_its_printed_rates() -> None:
     assert record.claims[1].claimed == pytest.approx((kv + rest) / (us * 1e-6), rel=1e-4)
 
 
-def test_a_wide_table_of_an_op_that_is_not_known_keeps_its_time() -> None:
+def test_a_wide_table_of_an_unknown_op_keeps_its_time() -> None:
     record = one("dtype,rows,blub,ck us,ck TFLOPS\nfp8,1,2,6.4,1.0\n")
     assert record.work is None
     assert "dtype, rows, blub" in record.no_work
@@ -352,7 +352,7 @@ def test_flashinfers_attention_rows_have_their_work() -> None:
     assert built(prefill).flops == pytest.approx(4 * 8 * 1024 * 1025 / 2 * 32 * 128)
 
 
-def test_a_routine_or_a_row_that_does_not_tell_its_work_says_so() -> None:
+def test_a_row_without_sizes_has_a_reason() -> None:
     unknown, short = read(
         f"{FLASHINFER}\n{flashinfer(routine='top_p_renorm_probs', median_time=1.5)}"
         f"{flashinfer(routine='mm_bf16', median_time=1.5)}"
@@ -361,7 +361,7 @@ def test_a_routine_or_a_row_that_does_not_tell_its_work_says_so() -> None:
     assert short.no_work == "mm_bf16: the row gives no m"
 
 
-def test_what_half_the_work_hangs_on_is_not_taken_from_an_empty_cell() -> None:
+def test_an_empty_cell_of_a_required_size_gives_no_work() -> None:
     """A causal mask halves the FLOPs, NVFP4 has twice the scales of MXFP4, and a gate is a third of the weights."""
     shape = {"batch_size": 8, "num_qo_heads": 32, "num_kv_heads": 8, "head_dim_qk": 128, "head_dim_vo": 128, "s_kv": 1024}
     shape.update(q_dtype="torch.bfloat16", kv_dtype="torch.bfloat16", s_qo=1024, median_time=0.1)
@@ -376,7 +376,7 @@ def test_what_half_the_work_hangs_on_is_not_taken_from_an_empty_cell() -> None:
     assert one(f"{FMOE}\n{row}").refused == "use_g1u1 is empty"
 
 
-def test_the_dtype_of_activations_alone_says_nothing_of_the_weights() -> None:
+def test_the_activation_dtype_does_not_give_the_weight_dtype() -> None:
     lines = [line.split(",") for line in f"{FMOE}\n{fmoe(4, '32.3', '', '')}".splitlines()]
     place = lines[0].index("q_dtype_w")
     text = "\n".join(",".join(line[:place] + line[place + 1 :]) for line in lines)
@@ -395,7 +395,7 @@ def test_a_groupwise_product_has_the_rows_of_each_group() -> None:
 TRITONBENCH = "(M, N, K);aten-latency;triton-latency;triton-tflops;triton-speedup;triton-accuracy\n"
 
 
-def test_tritonbench_is_split_at_semicolons_and_the_average_is_dropped_with_a_word() -> None:
+def test_tritonbench_splits_at_semicolons_and_drops_the_average_with_a_note() -> None:
     aten, triton, average = read(
         TRITONBENCH + "(64, 8192, 1024);0.0071;0.0061 (±1.2%);176.0;1.16;1.0\naverage;0.0071;0.0061;176.0;1.16;1.0\n"
     )
@@ -458,7 +458,7 @@ def test_liger_takes_the_other_provider_as_its_baseline_before_or_after_it() -> 
     ("provider", "kind"),
     [("huggingface", "eager"), ("torch", "eager"), ("torch_compile", "compiled"), ("flash_attn", "reference")],
 )
-def test_a_providers_name_says_what_kind_of_baseline_it_is(provider: str, kind: str) -> None:
+def test_a_provider_name_gives_the_kind_of_baseline(provider: str, kind: str) -> None:
     rows = liger("rms_norm", provider, "0.3", NORM) + liger("rms_norm", "liger", "0.03", NORM)
     assert read(f"{LIGER}\n{rows}")[1].baseline_kind == kind
 
@@ -469,7 +469,7 @@ def test_liger_compares_only_rows_of_the_same_sizes_mode_and_gpu() -> None:
     assert all(record.baseline_t_s is None for record in read(f"{LIGER}\n{rows}{liger('rms_norm', 'liger', '0.03', NORM)}"))
 
 
-def test_memory_is_never_taken_for_a_time() -> None:
+def test_memory_is_never_read_as_a_time() -> None:
     speed, memory = read(
         f"{LIGER}\n{liger('rms_norm', 'liger', '0.03', NORM)}"
         f"{liger('rms_norm', 'huggingface', '0.03', NORM, metric='memory,MB')}"
@@ -492,7 +492,7 @@ def test_liger_rows_without_a_size_are_not_compared_with_each_other() -> None:
     assert refused["line 2"] == refused["line 3"] == "x_value is 'nan': the size of H is missing"
 
 
-def test_what_a_liger_row_does_not_say_is_no_work_and_broken_json_is_refused() -> None:
+def test_a_liger_row_without_sizes_has_no_work() -> None:
     no_dtype, backward, broken = read(
         f"{LIGER}\n{liger('cross_entropy', 'liger', '0.5', '{}', x='V,vocab size,4096')}"
         f"{liger('rms_norm', 'liger', '0.5', NORM, mode='backward')}{liger('rms_norm', 'liger', '0.5', '{M: 1')}"
@@ -517,7 +517,7 @@ def test_a_microbenchmarks_rate_agrees_and_a_failed_build_is_refused() -> None:
 # Reading CSV
 
 
-def test_a_byte_order_mark_and_windows_line_ends_change_nothing() -> None:
+def test_byte_order_marks_and_crlf_change_nothing() -> None:
     plain = read(f"{GEMM}\n{gemm()}")
     assert read(b"\xef\xbb\xbf" + f"{GEMM}\n{gemm()}".replace("\n", "\r\n").encode()) == plain
 
@@ -546,7 +546,7 @@ def test_a_gzip_of_a_table_is_read() -> None:
     assert [record.row for record in found.read(Source(Path("records.gz"), stream))] == ["line 2"]
 
 
-def test_ragged_rows_are_refused_by_the_line_where_they_stand() -> None:
+def test_ragged_rows_are_refused_by_line() -> None:
     cut = gemm()[:30] + "\n"
     said = refusals(read(f"{GEMM}\n{gemm()}\n{cut}{gemm().rstrip()},more\n{gemm()}"))
     assert said == {"line 4": "6 fields, the header has 14", "line 5": "15 fields, the header has 14"}
@@ -558,13 +558,13 @@ def test_a_file_that_ends_in_the_middle_of_a_row_loses_that_row_alone() -> None:
     assert "fields, the header has 14" in cut.refused
 
 
-def test_a_quote_that_is_never_closed_is_refused_where_it_opens() -> None:
+def test_an_unclosed_quote_is_refused_at_its_start() -> None:
     whole, cut = read(f'{GEMM}\n{gemm()}gfx942,"80,64\n{gemm()}')
     assert not whole.refused
     assert (cut.row, cut.refused) == ("line 3", "not a CSV row: unexpected end of data")
 
 
-def test_a_quote_that_swallows_too_much_ends_the_reading_with_a_word() -> None:
+def test_an_oversized_quoted_cell_ends_reading_with_a_message() -> None:
     cut = one(f'{GEMM}\ngfx942,"80,64\n{gemm() * 3000}')
     assert cut.refused.endswith("nothing after it is read")
 
@@ -579,7 +579,7 @@ def test_a_nul_byte_refuses_its_row() -> None:
     assert said == {"line 2": "a NUL byte in the row"}
 
 
-def test_bytes_that_are_no_text_refuse_the_file() -> None:
+def test_binary_content_refuses_the_file() -> None:
     with pytest.raises(RefusedError, match=r"^records.txt: line 2: not UTF-8"):
         read(f"{GEMM}\n".encode() + b"\xff\xfe\x00\n")
 
@@ -589,13 +589,13 @@ def test_a_required_column_that_appears_twice_refuses_the_file() -> None:
         read(f"{GEMM},us\n")
 
 
-def test_a_column_that_is_missing_refuses_the_file_in_one_line() -> None:
+def test_a_missing_column_refuses_the_file_in_one_line() -> None:
     source = Source(Path("records.txt"), io.BytesIO(LIGER.replace("y_value_50", "y").encode()))
     with pytest.raises(RefusedError, match=r"^records.txt: no column y_value_50; it has kernel_name, [^\n]*$"):
         list(LIGER_CSV.read(source))
 
 
-def test_terminal_escapes_in_a_name_are_shown_not_sent() -> None:
+def test_terminal_escapes_in_a_name_are_escaped() -> None:
     assert one(f"{GEMM}\n{gemm().replace('a_kernel', chr(27) + '[31m')}").name == "\\x1b[31m"
 
 
@@ -648,7 +648,7 @@ def test_reading_streams() -> None:
     assert stream.tell() < 1000
 
 
-def test_a_header_of_more_columns_than_any_format_has_is_refused() -> None:
+def test_a_header_with_too_many_columns_is_refused() -> None:
     with pytest.raises(RefusedError, match="3014 columns, expected at most 2000"):
         read(GEMM + ",x" * 3000 + "\n")
 
@@ -673,7 +673,7 @@ BROKEN = [b"inf", b"-1", b"1e999", b'"', b",", b"\n", b"\0", b"\xff", b"[" * 300
     cut=st.integers(0, 12),
     put=st.one_of(st.binary(max_size=6), st.sampled_from(BROKEN)),
 )
-def test_whatever_is_broken_is_refused_and_what_is_read_is_usable(text: str, at: float, cut: int, put: bytes) -> None:
+def test_broken_input_is_refused_and_other_rows_are_usable(text: str, at: float, cut: int, put: bytes) -> None:
     data = text.encode()
     place = int(at * len(data))
     data = data[:place] + put + data[place + cut :]

@@ -130,7 +130,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_exactly_one_adapter_knows_a_format_whatever_the_name_of_the_file(name: str) -> None:
+def test_exactly_one_adapter_accepts_a_format_under_any_file_name(name: str) -> None:
     assert [adapter.NAME for adapter in ADAPTERS if adapter.matches(Sample(EVERY[name]))] == [name]
 
 
@@ -138,7 +138,7 @@ def test_a_baseline_timing_and_settings_are_of_the_format_of_kernelbench(tmp_pat
     assert {read(tmp_path, content)[0] for content in (LEVELS, SETTINGS)} == {"KernelBench JSON"}
 
 
-def test_a_key_inside_a_string_tells_no_format() -> None:
+def test_a_key_inside_a_string_does_not_select_a_format() -> None:
     assert choose(Sample(json.dumps({"reference": '{"benchmarks": [{"stats": 1, "real_time": 2}]}'}))) is None
 
 
@@ -169,7 +169,7 @@ def test_an_outline_has_every_key_of_the_first_level(value: Any) -> None:
     "literal", ["0", "-1", "NaN", "Infinity", "-Infinity", "1e999", "true", '"0.03"', "null", "[]", "{}", "1e-400", "9" * 400]
 )
 @pytest.mark.parametrize("name", ["GEAK unittest output", "AgentKernelArena report", "Trace JSON lines"])
-def test_what_is_no_time_refuses_its_row_by_key(tmp_path: Path, name: str, literal: str) -> None:
+def test_an_invalid_time_refuses_its_row_by_key(tmp_path: Path, name: str, literal: str) -> None:
     key, value = {
         "GEAK unittest output": ("optimized_ms", "0.033"),
         "AgentKernelArena report": ("execution_time_ms", "0.031"),
@@ -210,7 +210,7 @@ def test_a_time_of_exactly_one_is_marked_as_maybe_written_by_hand(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if "lines" not in name and "output" not in name])
-def test_torn_json_is_refused_in_one_line_with_its_place(tmp_path: Path, name: str) -> None:
+def test_truncated_json_is_refused_in_one_line_with_its_position(tmp_path: Path, name: str) -> None:
     text = EVERY[name][:-3]
     with pytest.raises(RefusedError, match=r"^x\.dat: not JSON: line 1 column \d+: [^\n]+$"):
         read(tmp_path, text)
@@ -222,7 +222,7 @@ def test_deep_nesting_is_refused_in_one_line(tmp_path: Path) -> None:
         read(tmp_path, text)
 
 
-def test_a_list_of_cases_that_is_torn_names_its_line(tmp_path: Path) -> None:
+def test_a_truncated_list_of_cases_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"^x\.dat: line 2: GEAK_PER_CASE: not JSON"):
         read(tmp_path, "ok\nGEAK_PER_CASE [{\n")
 
@@ -285,7 +285,7 @@ def test_terminal_escapes_in_names_are_made_visible(tmp_path: Path) -> None:
 # GEAK
 
 
-def test_both_times_of_a_case_are_the_same_kernels(tmp_path: Path) -> None:
+def test_both_times_of_a_case_belong_to_one_kernel(tmp_path: Path) -> None:
     record = one(tmp_path, EVERY["GEAK unittest output"])
     assert (record.name, record.baseline_kind, record.clock) == ("down_proj_M64", "previous", "device-event")
     assert record.baseline_t_s == pytest.approx(41.2e-6)
@@ -293,13 +293,13 @@ def test_both_times_of_a_case_are_the_same_kernels(tmp_path: Path) -> None:
     assert "meta.json" in record.no_work
 
 
-def test_the_result_is_of_the_cases_before_it(tmp_path: Path) -> None:
+def test_a_result_line_applies_to_the_cases_before_it(tmp_path: Path) -> None:
     line = "GEAK_PER_CASE " + json.dumps([CASE]) + "\n"
     _, records = read(tmp_path, f"{line}RESULT FAIL\n{line}RESULT PASS\n{line}")
     assert [record.correct for record in records] == [False, True, None]
 
 
-def test_a_speedup_that_its_own_times_do_not_give_is_noted(tmp_path: Path) -> None:
+def test_a_speedup_that_contradicts_its_times_is_noted(tmp_path: Path) -> None:
     record = one(tmp_path, "GEAK_PER_CASE " + json.dumps([{**CASE, "speedup": 1.5}]))
     assert record.notes == ("speedup is 1.5, its own times give 1.248",)
     assert one(tmp_path, EVERY["GEAK unittest output"]).notes == ()
@@ -363,9 +363,7 @@ def test_the_sizes_are_those_of_the_tasks_meta_json(name: str, tmp_path: Path) -
         ({"workload": {}}, "lists no cases", "lists no cases"),
     ],
 )
-def test_a_meta_json_that_does_not_say_what_was_timed_gives_no_sizes(
-    changed: dict[str, Any], lines: str, op_bench: str, tmp_path: Path
-) -> None:
+def test_an_incomplete_meta_json_gives_no_sizes(changed: dict[str, Any], lines: str, op_bench: str, tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text(json.dumps({**GEMM_TASK, **changed}))
     record = one(tmp_path, EVERY["GEAK unittest output"])
     assert record.work is None
@@ -375,7 +373,7 @@ def test_a_meta_json_that_does_not_say_what_was_timed_gives_no_sizes(
     assert (op_bench in backend.no_work and backend.work is None) if op_bench else backend.work is not None
 
 
-def test_a_broken_meta_json_costs_the_sizes_alone(tmp_path: Path) -> None:
+def test_a_broken_meta_json_loses_only_the_sizes(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{")
     assert "not JSON: line 1" in one(tmp_path, EVERY["GEAK unittest output"]).no_work
 
@@ -427,7 +425,7 @@ def test_sizes_and_dtype_of_a_gemm_give_its_work(tmp_path: Path) -> None:
         ({"tokens": 64, "num_experts": 8, "topk": 2, "hidden": 64, "inter": 64, "dtype": "bf16"}, "which GEMMs"),
     ],
 )
-def test_params_that_do_not_tell_the_work_say_why(tmp_path: Path, params: dict[str, Any], why: str) -> None:
+def test_params_without_work_have_a_reason(tmp_path: Path, params: dict[str, Any], why: str) -> None:
     record = one(tmp_path, [{**ARENA[0], "params": params}])
     assert record.work is None
     assert why in record.no_work
@@ -458,7 +456,7 @@ def test_a_wall_time_is_kept_with_the_device_time(tmp_path: Path) -> None:
     assert one(tmp_path, nvbench()).wall_s is None
 
 
-def test_the_method_tells_the_clock(tmp_path: Path) -> None:
+def test_the_method_gives_the_clock(tmp_path: Path) -> None:
     assert one(tmp_path, [{**ARENA[0], "benchmark_method": "cuda_graph"}]).clock == "device-graph"
     assert one(tmp_path, ARENA).clock == "unknown"
 
@@ -532,7 +530,7 @@ def test_yaml_without_pyyaml_is_refused_with_what_to_install(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("value", [".nan", ".inf", "0.0", "true", "'0.02'", "null", "fast"])
-def test_what_is_no_time_in_yaml_is_refused_by_key(tmp_path: Path, value: str) -> None:
+def test_an_invalid_time_in_yaml_is_refused_by_key(tmp_path: Path, value: str) -> None:
     record = one(tmp_path, TASK.replace("0.026", value))
     assert "best_optimized_execution_time" in record.refused
 
@@ -643,7 +641,7 @@ def test_the_factor_alone_is_the_speedup_where_the_reference_has_no_time(tmp_pat
 @pytest.mark.parametrize(
     ("status", "correct"), [("INCORRECT_NUMERICAL", False), ("REWARD_HACK", False), ("TIMEOUT", None), (None, None)]
 )
-def test_only_what_passed_was_timed(tmp_path: Path, status: str | None, correct: bool | None) -> None:
+def test_only_passed_solutions_have_a_time(tmp_path: Path, status: str | None, correct: bool | None) -> None:
     record = one(tmp_path, json.dumps({**TRACE, "evaluation": {**TRACE["evaluation"], "status": status}}))
     assert record.refused.startswith(f"status is {status or 'missing'}")
     assert record.correct is correct
@@ -661,14 +659,14 @@ def test_a_definition_alone_is_refused(tmp_path: Path) -> None:
         read(tmp_path, RMSNORM)
 
 
-def test_a_torn_line_costs_no_other(tmp_path: Path) -> None:
+def test_a_truncated_line_loses_only_itself(tmp_path: Path) -> None:
     line = json.dumps(TRACE)
     _, records = read(tmp_path, f"{line}\n{line[:40]}\n\n{line}\n")
     assert [record.row for record in records] == ["line 1", "line 2", "line 4"]
     assert records[1].refused.startswith("line 2: not JSON")
 
 
-def test_lines_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+def test_lines_are_read_lazily(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text((json.dumps(TRACE) + "\n") * 3)
     adapter = choose(Sample(path.read_text()))
@@ -784,7 +782,7 @@ def test_an_op_without_a_model_has_its_operands_bytes_alone(tmp_path: Path) -> N
         ("lookup", {"table": (["T", "H"], "bfloat16"), "rows": (["T"], "int32")}),
     ],
 )
-def test_where_the_data_says_what_is_read_the_sum_is_no_work(tmp_path: Path, kind: str, inputs: dict[str, Any]) -> None:
+def test_data_dependent_reads_give_no_work(tmp_path: Path, kind: str, inputs: dict[str, Any]) -> None:
     record = work_of(tmp_path, definition(kind, inputs, {"y": (["T"], "bfloat16")}, T=VAR, H=CONST), T=8)
     assert record.work is None
     assert "the data decides how much of" in record.no_work
@@ -800,7 +798,7 @@ def test_an_axis_may_be_arithmetic_over_others(tmp_path: Path) -> None:
     "formula",
     ["__import__('os')", "H ** 9", "H / 0", "H.real", "H[0]", "(" * 150, "lambda: 1", "9" * 199, "X", None, [], "-H", "H / 7"],
 )
-def test_what_is_no_arithmetic_is_refused(tmp_path: Path, formula: object) -> None:
+def test_invalid_arithmetic_is_refused(tmp_path: Path, formula: object) -> None:
     axes = {"T": VAR, "H": CONST, "W": {"type": "expr", "expression": formula}}
     record = work_of(tmp_path, definition("swish", {"x": (["T", "W"], "int8")}, {"y": (["T"], "int8")}, **axes), T=8)
     assert record.work is None
@@ -864,7 +862,7 @@ def test_a_benchmark_that_failed_is_refused_and_the_others_are_doubted(tmp_path:
 
 
 @pytest.mark.parametrize("value", ["0.0", "-3", "nan", "inf", "soon", "1_000", ""])
-def test_what_is_no_time_in_a_line_is_refused_by_key(tmp_path: Path, value: str) -> None:
+def test_an_invalid_time_in_a_line_is_refused_by_key(tmp_path: Path, value: str) -> None:
     assert "benchmark.0.mean" in one(tmp_path, POPCORN.replace("21500.0", value)).refused
 
 
@@ -876,7 +874,7 @@ def test_a_run_of_tests_has_no_times(tmp_path: Path) -> None:
 # pytest-benchmark
 
 
-def test_the_schema_of_2015_has_all_that_is_needed(tmp_path: Path) -> None:
+def test_the_schema_of_2015_is_accepted(tmp_path: Path) -> None:
     record = one(tmp_path, PYTEST)
     assert (record.t_s, record.q1_s, record.q3_s, record.rounds) == (2e-6, 1.9e-6, 2.2e-6, 10)
     assert (record.clock, record.cache, record.work) == ("host", "warm", None)
@@ -929,24 +927,24 @@ def test_the_time_unit_of_a_row_is_its_own(tmp_path: Path, unit: str | None, t_s
     assert one(tmp_path, {"benchmarks": [row]}).t_s == pytest.approx(t_s)
 
 
-def test_a_unit_that_is_not_known_refuses_its_row(tmp_path: Path) -> None:
+def test_an_unknown_unit_refuses_its_row(tmp_path: Path) -> None:
     record = one(tmp_path, {"benchmarks": [{"name": "a", "real_time": 10, "time_unit": "min"}]})
     assert record.refused == "time_unit is 'min', expected ns, us, ms or s"
 
 
-def test_bytes_come_back_by_the_clock_that_the_rate_is_over(tmp_path: Path) -> None:
+def test_bytes_follow_from_the_clock_of_the_rate(tmp_path: Path) -> None:
     row = {"name": "a", "real_time": 10, "cpu_time": 8, "time_unit": "us", "bytes_per_second": 1e9}
     assert one(tmp_path, {"benchmarks": [row]}).work == {"bytes": pytest.approx(8000)}
     assert one(tmp_path, {"benchmarks": [{**row, "name": "a/real_time"}]}).work == {"bytes": pytest.approx(10000)}
     assert one(tmp_path, {"benchmarks": [{**row, "threads": 4}]}).work is None
 
 
-def test_items_are_no_bytes(tmp_path: Path) -> None:
+def test_items_are_not_bytes(tmp_path: Path) -> None:
     record = one(tmp_path, {"benchmarks": [{"name": "a", "real_time": 10, "items_per_second": 5.0}]})
     assert record.no_work == "items_per_second counts items, not bytes"
 
 
-def test_only_the_median_of_repetitions_that_are_no_rows_is_a_time(tmp_path: Path) -> None:
+def test_a_median_without_repetition_rows_is_a_time(tmp_path: Path) -> None:
     aggregate = {"run_name": "a", "run_type": "aggregate", "repetitions": 5, "real_time": 10}
     rows = [{**aggregate, "name": f"a_{kind}", "aggregate_name": kind} for kind in ("mean", "median", "stddev")]
     _, (mean, median, stddev) = read(tmp_path, {"benchmarks": rows})
@@ -998,6 +996,6 @@ def test_without_a_cold_time_a_batch_is_warm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "x"])
-def test_a_figure_that_is_no_time_is_refused_by_its_tag(tmp_path: Path, value: str) -> None:
+def test_an_invalid_time_is_refused_by_its_tag(tmp_path: Path, value: str) -> None:
     record = one(tmp_path, nvbench(summaries=[summary("nv/cold/time/gpu/mean", value)]))
     assert "nv/cold/time/gpu/mean" in record.refused

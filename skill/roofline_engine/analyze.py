@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from . import advice, inputs
@@ -78,10 +80,8 @@ def by_pct(entries: Iterable[Entry]) -> list[Entry]:
 
 def by_expected_gain(entries: Iterable[Entry]) -> list[Entry]:
     """Rankable entries by expected gain, then the rest by share: an entry that cannot be ranked is never dropped."""
-    return sorted(
-        by_pct(entries),
-        key=lambda entry: (0, -(entry.expected_e2e_gain_pct or 0.0)) if entry.rankable else (1, -(entry.pct_gpu_time or 0.0)),
-    )
+    last = float("inf")
+    return sorted(by_pct(entries), key=lambda entry: -(entry.expected_e2e_gain_pct or 0.0) if entry.rankable else last)
 
 
 def find_sources(path: str) -> Sources:
@@ -147,9 +147,13 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     reader.drop_ambiguous(shapes, topn)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
-    gfx = report.peaks.gfx or env.device.gfx
-    counters = _read_counters(sources.counters, topn, gfx, env) if sources.counters else None
-    run = Run(topn, env, config, shapes, report.peaks, counters)
+    counters = None
+    if sources.counters:
+        from .counters.read import CounterSet
+
+        counters = CounterSet(sources.counters, topn.rows, report.peaks.gfx or env.device.gfx, env.rocm_version)
+    neighbors = lru_cache(maxsize=None)(partial(advice.find_neighbors, topn.rows))
+    run = Run(topn, env, config, shapes, report.peaks, counters, neighbors)
     for row in head:
         builder = EntryBuilder(run, row)
         report.entries.append(builder.build())
@@ -160,12 +164,6 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
 
 
 T = TypeVar("T")
-
-
-def _read_counters(paths: Sequence[str], topn: TopN, gfx: str | None, env: Env) -> CounterSet:
-    from .counters.read import CounterSet
-
-    return CounterSet(paths, topn.rows, gfx, env.rocm_version)
 
 
 class _Reader:
@@ -254,16 +252,12 @@ class _Reader:
 
     def drop_ambiguous(self, shapes: dict[str, list[dict[str, object]]], topn: TopN) -> None:
         """Report shapes for a kernel that no row names, and drop those that several rows name."""
-        counts: dict[str, int] = {}
-        for row in topn.rows:
-            for name in {row.name, row.short_name}:
-                counts[name] = counts.get(name, 0) + 1
+        counts = Counter(name for row in topn.rows for name in {row.name, row.short_name})
         for name in list(shapes):
-            count = counts.get(name, 0)
-            if count == 0:
+            if counts[name] == 0:
                 self._refuse([f"{inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}"])
-            elif count > 1:
-                self._refuse([f"{inputs.SHAPES_NAME}: {count} rows are named {printable(name)[:60]}: not used"])
+            elif counts[name] > 1:
+                self._refuse([f"{inputs.SHAPES_NAME}: {counts[name]} rows are named {printable(name)[:60]}: not used"])
                 del shapes[name]
 
 
@@ -292,27 +286,16 @@ class Case(NamedTuple):
     launches: float | None = None  # its launches, where given
 
 
-class Run:
+class Run(NamedTuple):
     """What every entry of one run needs."""
 
-    def __init__(
-        self,
-        topn: TopN,
-        env: Env,
-        config: ModelConfig | None,
-        shapes: dict[str, list[dict[str, object]]],
-        peaks: Peaks,
-        counters: CounterSet | None = None,
-    ) -> None:
-        self.topn, self.env, self.config, self.shapes, self.peaks = topn, env, config, shapes, peaks
-        self.counters = counters
-        self._neighbors: list[Row] | None = None
-
-    def neighbors(self) -> list[Row]:
-        """The small kernels of the profile; only a saturated entry asks, and a long profile has many names to look at."""
-        if self._neighbors is None:
-            self._neighbors = advice.find_neighbors(self.topn.rows)
-        return self._neighbors
+    topn: TopN
+    env: Env
+    config: ModelConfig | None
+    shapes: dict[str, list[dict[str, object]]]
+    peaks: Peaks
+    counters: CounterSet | None
+    neighbors: Callable[[], list[Row]]  # the small kernels; only a saturated entry asks, and a long profile has many names
 
 
 class EntryBuilder:

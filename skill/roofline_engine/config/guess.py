@@ -33,11 +33,11 @@ def find_context(env: Env) -> tuple[float, list[float], Note]:
     return mean, [env.isl, env.isl + env.osl], note(f"context {mean:g} = isl + osl/2")
 
 
-def _named_dtype(name: str, key: str) -> Dtype:
+def _named_dtype(name: object, key: str = "") -> Dtype:
     try:
         return parse_dtype(name)
     except ValueError as error:
-        raise CannotModelError(f"{key}: {error}") from None
+        raise CannotModelError(f"{key}: {error}" if key else str(error)) from None
 
 
 class ShapeGuess:
@@ -131,15 +131,12 @@ class ShapeGuess:
             n = cols if k == rows else rows
             return op, {"M": m, "N": n, "K": k, "dtype": matrices[0][1], "weight_dtype": weight}
         self._note(source)
-        numel = 1
-        for size in first:
-            numel *= size
         if op == "elementwise":
             if any(tensor != tensors[0] for tensor in tensors):
                 self._note("the Top-N's tensors differ in shape or dtype: which are read and which are written is unknown")
                 return None
-            return op, {"numel": numel, "inputs": len(tensors), "outputs": 1, "dtype": dtype}
-        return op, {"rows": numel // first[-1], "cols": first[-1], "dtype": dtype}
+            return op, {"numel": math.prod(first), "inputs": len(tensors), "outputs": 1, "dtype": dtype}
+        return op, {"rows": math.prod(first[:-1]), "cols": first[-1], "dtype": dtype}
 
     def _tensors(self) -> list[tuple[list[int], Dtype]]:
         """(logical shape, dtype) of each tensor; lists that cannot be read are ignored, an unknown dtype is refused."""
@@ -160,10 +157,7 @@ class ShapeGuess:
             if not sizes:
                 self._note("a shape of the Top-N is not a list of sizes: its tensors are not used")
                 return []
-            try:
-                dtype = parse_dtype(name)
-            except ValueError as error:
-                raise CannotModelError(str(error)) from None
+            dtype = _named_dtype(name)
             if dtype.pack != 1 and dtype.peak:  # the stored shape holds several values an element
                 sizes[-1] *= dtype.pack
                 dtype = parse_dtype(dtype.peak)
@@ -202,14 +196,16 @@ class ShapeGuess:
             self._note("tensor parallelism is missing: 1 assumed")
         return self.env.tensor_parallel or 1
 
+    def _model_dtype(self) -> Dtype | None:
+        return _named_dtype(self.env.model_dtype, "model_dtype") if self.env.model_dtype else None
+
     def _unquantized_dtype(self, operand: str) -> Dtype:
         """The model's own dtype, for an operand that a weight quantization does not convert."""
         if self.config.dtype is not None:
             return self.config.dtype
-        if self.env.model_dtype:
-            named = _named_dtype(self.env.model_dtype, "model_dtype")
-            if named.value_bits >= 16:
-                return named
+        named = self._model_dtype()
+        if named is not None and named.value_bits >= 16:
+            return named
         raise CannotModelError(f"the dtype of {operand} is unknown: config.json has no torch_dtype")
 
     # Norms.
@@ -241,8 +237,8 @@ class ShapeGuess:
         tp, ep = self._tensor_parallel(), env.expert_parallel or 1
         hidden, inter, experts = config.hidden or 0, config.moe_inter or 0, config.experts or 0
         if ep > 1:
-            share = f"{experts // ep} of {experts} experts are here"
-            share = share if experts % ep == 0 else f"{experts} experts over {ep} devices"
+            even = experts % ep == 0
+            share = f"{experts // ep} of {experts} experts are here" if even else f"{experts} experts over {ep} devices"
             raise CannotModelError(
                 f"moe without shapes under expert parallelism: {share}, the tokens routed to them are unknown"
             )
@@ -301,16 +297,12 @@ class ShapeGuess:
         """A kernel name says fp4 where the model is mxfp4: the same values, and the scales are part of the operand."""
         if spelled is None:
             return None
-        if self.env.model_dtype:
-            model = _named_dtype(self.env.model_dtype, "model_dtype")
-            return model if model.peak == spelled.peak else spelled
-        stored = self.config.weight_dtype
+        stored = self._model_dtype() or self.config.weight_dtype
         return stored if stored is not None and stored.peak == spelled.peak else spelled
 
     def _weight_dtype(self) -> Dtype:
         """The experts' dtype: the config's, which knows the scales and the excluded modules, unless the run says otherwise."""
-        stored, quantization = self.config.weight_dtype, self.config.quantization
-        named = _named_dtype(self.env.model_dtype, "model_dtype") if self.env.model_dtype else None
+        stored, quantization, named = self.config.weight_dtype, self.config.quantization, self._model_dtype()
         if quantization is not None and quantization.dtype is not None:
             if stored is None:
                 raise CannotModelError(
@@ -362,7 +354,6 @@ class ShapeGuess:
         if config.index_topk is not None:
             mean, low_end, high_end = (min(size, config.index_topk) for size in (mean, low_end, high_end))
             self._note(f"sparse: at most index_topk = {config.index_topk} tokens are read")
-        kv = self._cache_dtype()
         return {
             "batch": batch,
             "n_q_heads": heads // tp,
@@ -370,8 +361,8 @@ class ShapeGuess:
             "rope_dim": mla.rope_dim,
             "seq_len": mean,
             "seq_len_range": [low_end, high_end],
+            "kv_dtype": self._cache_dtype(),
             "dtype": self._unquantized_dtype("queries"),
-            "kv_dtype": kv,
         }
 
     def _attention(self, tokens: float) -> dict[str, object]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..units import whole
+from ..files import Problems
+from ..units import Dtype, parse_dtype, whole
 
 #: Kinds of layer that run an attention kernel over a KV cache.
 ATTENTION = ("full", "sliding", "chunked", "sparse", "compressed", "unstated")
@@ -49,8 +50,9 @@ _LLAMA4_FULL = 4
 class Keys:
     """The keys of one config, each checked when it is read. A null counts as missing."""
 
-    def __init__(self, data: Mapping[str, object], problems: list[str]) -> None:
-        self.data, self.problems = data, problems
+    def __init__(self, data: object, problems: Problems) -> None:
+        self.data: Mapping[str, object] = data if isinstance(data, Mapping) else {}
+        self.problems = problems
 
     def first(self, *keys: str) -> str | None:
         """The first of ``keys`` that the config has."""
@@ -59,35 +61,35 @@ class Keys:
     def size(self, *keys: str, minimum: int = 1) -> int | None:
         """The value of the first of ``keys`` that the config has; a wrong value is None, and no later key replaces it."""
         key = self.first(*keys)
-        if key is None:
-            return None
-        try:
-            return whole(self.data[key], f"config.json: {key}", minimum=minimum)
-        except ValueError as error:
-            self.wrong(str(error))
-            return None
+        return None if key is None else self.problems.attempt(whole, self.data[key], f"config.json: {key}", minimum=minimum)
 
     def count(self, *keys: str) -> int | None:
         return self.size(*keys, minimum=0)
+
+    def dtype(self, *keys: str) -> Dtype | None:
+        key = self.first(*keys)
+        try:
+            return None if key is None else parse_dtype(self.data[key])
+        except ValueError as error:
+            self.wrong(f"{key}: {error}")
+            return None
 
     def text(self, key: str) -> str:
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
     def group(self, key: str) -> Keys:
-        value = self.data.get(key)
-        return Keys(value if isinstance(value, Mapping) else {}, self.problems)
+        return Keys(self.data.get(key), self.problems)
 
-    def wrong(self, line: str) -> None:
+    def wrong(self, text: str) -> None:
         """Keep one line about what cannot be used."""
-        if line not in self.problems:
-            self.problems.append(line)
+        self.problems.add(f"config.json: {text}")
 
 
 def number_of_layers(keys: Keys) -> int | None:
     layers = keys.size("num_hidden_layers", "n_layer", "num_layers")
     if layers is not None and layers > _MOST_LAYERS:
-        keys.wrong(f"config.json: num_hidden_layers is {layers}, expected at most {_MOST_LAYERS}")
+        keys.wrong(f"num_hidden_layers is {layers}, expected at most {_MOST_LAYERS}")
         return None
     return layers
 
@@ -102,10 +104,10 @@ def attention_kinds(keys: Keys, layers: int | None) -> list[str] | None:
         return _named(keys, "hybrid_override_pattern", pattern, _CHARACTERS, layers)
     if layers is None:
         return None
-    for key, other in (("full_attention_interval", "linear"), ("attn_layer_period", "mamba")):
-        if keys.first(key):
-            offset = keys.count("attn_layer_offset") if key == "attn_layer_period" else None
-            return _every(keys.size(key), layers, other, offset)
+    if keys.first("full_attention_interval"):
+        return _every(keys.size("full_attention_interval"), layers, "linear")
+    if keys.first("attn_layer_period"):
+        return _every(keys.size("attn_layer_period"), layers, "mamba", keys.count("attn_layer_offset"))
     linear = keys.group("linear_attn_config")  # Kimi-Linear: the numbers of the full layers, from 1
     full = linear.data.get("full_attn_layers")
     if isinstance(full, list):
@@ -123,7 +125,7 @@ def attention_kinds(keys: Keys, layers: int | None) -> list[str] | None:
 def _listed(keys: Keys, key: str, names: Mapping[object, str], layers: int | None) -> list[str] | None:
     value = keys.data[key]
     if not isinstance(value, list):
-        keys.wrong(f"config.json: {key} is {value!r:.40}, expected a list with an item a layer")
+        keys.wrong(f"{key} is {value!r:.40}, expected a list with an item a layer")
         return None
     return _named(keys, key, value, names, layers)
 
@@ -134,7 +136,7 @@ def _named(keys: Keys, key: str, items: object, names: Mapping[object, str], lay
         return None
     unknown = [item for item in listed if isinstance(item, (list, dict)) or item not in names]
     if unknown:
-        keys.wrong(f"config.json: {key}: the layer kind {unknown[0]!r:.40} is unknown, so the list is not used")
+        keys.wrong(f"{key}: the layer kind {unknown[0]!r:.40} is unknown, so the list is not used")
         return None
     return [names[item] for item in listed]
 
@@ -144,7 +146,7 @@ def one_a_layer(keys: Keys, key: str, items: object, layers: int | None) -> list
     listed = list(items) if isinstance(items, (list, str)) else []
     extra = max(keys.count(name) or 0 for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"))
     if not listed or (layers is not None and not layers <= len(listed) <= layers + extra):
-        keys.wrong(f"config.json: {key} has {len(listed)} layers, num_hidden_layers says {layers}")
+        keys.wrong(f"{key} has {len(listed)} layers, num_hidden_layers says {layers}")
         return None
     return listed[:layers]
 
@@ -162,7 +164,7 @@ def _chunked(keys: Keys, layers: int) -> list[str] | None:
         return _listed(keys, "no_rope_layers", {1: "chunked", 0: "full"}, layers)
     if keys.text("model_type").startswith("llama4"):
         return _every(keys.size("no_rope_layer_interval") or _LLAMA4_FULL, layers, "chunked")
-    keys.wrong("config.json: attention_chunk_size is given, but not which layers use it")
+    keys.wrong("attention_chunk_size is given, but not which layers use it")
     return ["unstated"] * layers
 
 
@@ -194,7 +196,7 @@ def _sliding(keys: Keys, layers: int) -> list[str] | None:
         return None if first is None else ["full" if index < first else "sliding" for index in range(layers)]
     if model in _ALL_SLIDING:
         return ["sliding"] * layers
-    keys.wrong("config.json: sliding_window is given, but not which layers use it")
+    keys.wrong("sliding_window is given, but not which layers use it")
     return ["unstated"] * layers
 
 
@@ -224,11 +226,9 @@ def _numbers(keys: Keys) -> set[int] | None:
         return None
     value = keys.data[key]
     items = value.split(",") if isinstance(value, str) else value
-    try:
-        return {whole(item, f"config.json: {key}", minimum=0) for item in items} if isinstance(items, list) else None
-    except ValueError as error:
-        keys.wrong(str(error))
+    if not isinstance(items, list):
         return None
+    return keys.problems.attempt(lambda: {whole(item, f"config.json: {key}", minimum=0) for item in items})
 
 
 def _rule(keys: Keys) -> Callable[[int], bool] | None:
@@ -247,13 +247,11 @@ def _rule(keys: Keys) -> Callable[[int], bool] | None:
         return lambda index: index >= start and (last is None or index <= last) and (index + 1) % every == 0
     dense = keys.data.get("mlp_only_layers") or []
     if not isinstance(dense, list):
-        keys.wrong(f"config.json: mlp_only_layers is {dense!r:.40}, expected a list of layers")
+        keys.wrong(f"mlp_only_layers is {dense!r:.40}, expected a list of layers")
         return None
-    steps = [
-        (keys.size(name) if keys.first(name) else 1) for name in ("decoder_sparse_step", "moe_layer_freq")
-    ]  # qwen2_moe, qwen3_moe: (layer + 1) % step; deepseek: layer % frequency
+    # qwen2_moe, qwen3_moe: (layer + 1) % step; deepseek: layer % frequency
+    sparse, frequency = (keys.size(name) if keys.first(name) else 1 for name in ("decoder_sparse_step", "moe_layer_freq"))
     first = keys.count("first_k_dense_replace") if keys.first("first_k_dense_replace") else 0
-    sparse, frequency = steps
     if sparse is None or frequency is None or first is None:
         return None
     return lambda index: index not in dense and index >= first and (index + 1) % sparse == 0 and index % frequency == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..files import Problems
 from ..units import Dtype, parse_dtype
 from . import layers as layer
 from .layers import Keys
@@ -99,7 +100,7 @@ def read(data: object) -> ModelConfig | None:
         if tables:
             raise ValueError(f"config.json: a table of models ({', '.join(tables)[:60]}), expected the config of one")
         return None
-    problems: list[str] = []
+    problems = Problems()
     keys = Keys(text, problems)
     total = layer.number_of_layers(keys)
     kinds = layer.attention_kinds(keys, total)
@@ -130,7 +131,7 @@ def read(data: object) -> ModelConfig | None:
     config = _moe(keys, config, flags)
     scheme = keys.data.get("quantization_config") or data.get("quantization_config") or data.get("compression_config")
     quantization = None if scheme is None else read_quantization(scheme, keys, total)
-    return _weights(keys, config, quantization, flags)._replace(problems=tuple(problems))
+    return _weights(keys, config, quantization, flags)._replace(problems=tuple(dict.fromkeys(problems.lines)))
 
 
 def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -153,15 +154,8 @@ def _holds_models(value: Mapping[str, object]) -> bool:
 
 def _dtype(top: Keys, keys: Keys) -> Dtype | None:
     """The model's own dtype, which a quantization leaves to the modules it excludes."""
-    for where in (keys, top):
-        key = where.first("dtype", "torch_dtype")
-        if key is not None:
-            try:
-                return parse_dtype(where.data[key])
-            except ValueError as error:
-                keys.wrong(f"config.json: {key}: {error}")
-                return None
-    return None
+    names = ("dtype", "torch_dtype")
+    return keys.dtype(*names) if keys.first(*names) else top.dtype(*names)
 
 
 def _head_dim(keys: Keys, hidden: int | None, heads: int | None, mla: Mla | None) -> int | None:
@@ -173,7 +167,7 @@ def _head_dim(keys: Keys, hidden: int | None, heads: int | None, mla: Mla | None
     if hidden is None or heads is None:
         return None
     if hidden % heads:
-        keys.wrong(f"config.json: no head_dim, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
+        keys.wrong(f"no head_dim, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
         return None
     return hidden // heads
 
@@ -181,12 +175,7 @@ def _head_dim(keys: Keys, hidden: int | None, heads: int | None, mla: Mla | None
 def _mla(keys: Keys) -> Mla | None:
     if keys.first("kv_lora_rank") is None:
         return None
-    return Mla(
-        keys.size("kv_lora_rank"),
-        keys.size("qk_rope_head_dim"),
-        keys.size("qk_nope_head_dim"),
-        keys.size("q_lora_rank"),
-    )
+    return Mla(*map(keys.size, ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "q_lora_rank")))
 
 
 def _attention(keys: Keys, kind: str, count: int, base: Attention) -> Attention:
@@ -228,7 +217,7 @@ def _nas(keys: Keys, config: ModelConfig) -> ModelConfig:
     blocks = keys.data.get("block_configs")
     if not isinstance(blocks, list) or not blocks:
         return config
-    attentions = [Keys(block if isinstance(block, Mapping) else {}, keys.problems).group("attention").data for block in blocks]
+    attentions = [Keys(block, keys.problems).group("attention").data for block in blocks]
     count = sum(not block.get("no_op") and not block.get("replace_with_linear") for block in attentions)
     kinds = {repr(block) for block in blocks}
     why = f"block_configs: {len(blocks)} layers of {len(kinds)} kinds, {count} with attention: one layer is not all layers"
@@ -270,15 +259,13 @@ def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
     if keys.text("model_type").startswith("llama4"):  # Llama4TextMoe: one, of the experts' width
         return 1, inter
     key = keys.first("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
-    count = keys.count(key) if key else None
-    if count is None and key is not None:
+    count = keys.count(key) if key else 0
+    if count is None:
         return None, None
-    whole = keys.first("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
-    if whole is not None:  # the width of all of them in one MLP (qwen2_moe, nemotron_h)
-        width = keys.count(whole)
-        if not width:
-            return (None, None) if width is None else (0, None)
-        return 1, width
+    all_in_one = keys.first("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    if all_in_one is not None:  # the width of all of them in one MLP (qwen2_moe, nemotron_h)
+        width = keys.count(all_in_one)
+        return (None, None) if width is None else (1, width) if width else (0, None)
     if keys.first("shared_intermediate_size"):
         width = keys.count("shared_intermediate_size")
         return (count or 1, width) if width else (0, None)
@@ -287,12 +274,7 @@ def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
 
 def _weights(keys: Keys, config: ModelConfig, quantization: Quantization | None, flags: list[bool] | None) -> ModelConfig:
     """The dtypes: of the experts (or the MLP), of what feeds them, and of the excluded parts."""
-    expert = None
-    if keys.first("expert_dtype"):
-        try:
-            expert = parse_dtype(keys.data["expert_dtype"])
-        except ValueError as error:
-            keys.wrong(f"config.json: expert_dtype: {error}")
+    expert = keys.dtype("expert_dtype")
     if quantization is None:
         return config._replace(weight_dtype=expert if keys.first("expert_dtype") else config.dtype)
     inside = frozenset(range(config.layers)) if config.layers else frozenset()
@@ -312,7 +294,7 @@ def _weights(keys: Keys, config: ModelConfig, quantization: Quantization | None,
         if extents == {"all"}:
             dtype, activations = config.dtype, None
         elif extents != {"none"}:
-            keys.wrong("config.json: quantization_config excludes some of the experts: the weights' width differs by layer")
+            keys.wrong("quantization_config excludes some of the experts: the weights' width differs by layer")
             dtype = None
     return config._replace(
         weight_dtype=dtype, activation_dtype=activations, kv_dtype=quantization.kv, quantization=quantization, excluded=excluded

@@ -5,6 +5,7 @@ A width here moves every figure by 2x or more, so a scheme that is not understoo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -47,18 +48,18 @@ class Quantization(NamedTuple):
 def read(data: object, keys: Keys, layers: int | None) -> Quantization:
     """Read ``quantization_config`` (or a ``compression_config``) of a model with ``layers``; problems go to ``keys``."""
     if not isinstance(data, Mapping):
-        keys.wrong(f"config.json: quantization_config is {type(data).__name__}, expected an object")
+        keys.wrong(f"quantization_config is {type(data).__name__}, expected an object")
         return Quantization("unknown", None)
     inner = Keys(data, keys.problems)
     method = (inner.text("quant_method") or inner.text("quant_algo") or "").lower()
     rules = _rules(inner)
     scheme = _read_scheme(inner, method, rules)
     if scheme is None:
-        keys.wrong(f"config.json: quantization_config: {method or 'no quant_method'}: the weights' width is unknown")
+        keys.wrong(f"quantization_config: {method or 'no quant_method'}: the weights' width is unknown")
         return Quantization(method, None)
     excluded, refused = find_parts(rules, layers)
     if refused:
-        keys.wrong(f"config.json: quantization_config: the rule {refused[0]!r:.60} is not understood: the width is unknown")
+        keys.wrong(f"quantization_config: the rule {refused[0]!r:.60} is not understood: the width is unknown")
         scheme = scheme._replace(dtype=None)
     return scheme._replace(excluded=excluded)
 
@@ -71,7 +72,7 @@ def _rules(keys: Keys) -> list[str]:
         if isinstance(value, list):
             rules += [item for item in value if isinstance(item, str)]
         elif value is not None:
-            keys.wrong(f"config.json: quantization_config: {key} is {value!r:.40}, expected a list of modules")
+            keys.wrong(f"quantization_config: {key} is {value!r:.40}, expected a list of modules")
     dynamic = keys.data.get("dynamic")  # GPTQModel: a rule that starts with "-:" leaves its modules alone
     if isinstance(dynamic, Mapping):
         rules += ["re:" + str(rule)[2:] for rule in dynamic if str(rule).startswith("-:")]
@@ -105,7 +106,7 @@ def _fp8(keys: Keys) -> Quantization:
         return Quantization("fp8", fp8, fp8)
     sizes = _positive(block)
     if not sizes:
-        keys.wrong(f"config.json: quantization_config: weight_block_size is {block!r:.40}, expected two sizes")
+        keys.wrong(f"quantization_config: weight_block_size is {block!r:.40}, expected two sizes")
         return Quantization("fp8", None, fp8)
     return Quantization("fp8", add_scales(fp8, scale, sizes), fp8, block=sizes)
 
@@ -117,21 +118,21 @@ def _positive(value: object) -> tuple[int, ...]:
 
 def add_scales(dtype: Dtype, scale_bits: float, block: Sequence[int]) -> Dtype:
     """Return ``dtype`` with its share of one scale of ``scale_bits`` per block."""
-    values = 1
-    for size in block:
-        values *= size
-    return dtype._replace(bits=dtype.value_bits + scale_bits / values)
+    return dtype._replace(bits=dtype.value_bits + scale_bits / math.prod(block))
+
+
+def _add_group_scales(dtype: Dtype, scale_bits: float, group: int | None) -> tuple[Dtype, tuple[int, ...]]:
+    """Return ``dtype`` with one scale per group of a row, and the block; -1 is a scale per row, which weighs nothing."""
+    return (add_scales(dtype, scale_bits, (group,)), (group,)) if group and group > 0 else (dtype, ())
 
 
 def _grouped_int(keys: Keys, method: str) -> Quantization | None:
     bits, group = keys.size("bits", "w_bit"), keys.size("group_size", "q_group_size", minimum=-1)
     if bits not in (4, 8):
         return None
-    dtype = parse_dtype(f"int{bits}")
-    if not group or group < 0:  # -1: a scale per row
-        return Quantization(method, dtype)
     zero = keys.data.get("zero_point") is True or keys.data.get("sym") is False
-    return Quantization(method, add_scales(dtype, _SCALE_16 + (bits if zero else 0), (group,)), block=(group,))
+    dtype, block = _add_group_scales(parse_dtype(f"int{bits}"), _SCALE_16 + (bits if zero else 0), group)
+    return Quantization(method, dtype, block=block)
 
 
 def _compressed(keys: Keys, rules: list[str]) -> Quantization | None:
@@ -185,10 +186,8 @@ def _modelopt(keys: Keys) -> Quantization | None:
     if algorithm not in _MODELOPT:
         return None
     weights, activations = _MODELOPT[algorithm]
-    dtype, block = parse_dtype(weights), _positive(None)
     group = keys.size("group_size", minimum=-1)
-    if weights == "int4" and group and group > 0:
-        dtype, block = add_scales(dtype, _SCALE_16, (group,)), (group,)
+    dtype, block = _add_group_scales(parse_dtype(weights), _SCALE_16, group if weights == "int4" else None)
     narrow = keys.text("kv_cache_quant_algo").upper() == "FP8" or keys.group("kv_cache_scheme").data.get("num_bits") == 8
     kv = parse_dtype("fp8") if narrow else None
     return Quantization("modelopt", dtype, parse_dtype(activations) if activations else None, kv, block)
@@ -213,10 +212,9 @@ def _quark_tensor(keys: Keys) -> Dtype | None:
     if name == "fp4" and group == 32:
         return parse_dtype("mxfp4")
     try:
-        dtype = parse_dtype(name)
+        return _add_group_scales(parse_dtype(name), _SCALE_16, group)[0]
     except ValueError:
         return None
-    return add_scales(dtype, _SCALE_16, (group,)) if group and group > 0 else dtype
 
 
 #: Modules as families of models name them; a rule covers a part when it covers one of its names.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -202,18 +203,13 @@ class CounterSet:
         self.gfx = gfx
         self.degraded: list[Degradation] = []
         self._files: list[CounterFile] = []
-        self._stems: dict[str, int] = {}
-        for row in rows:
-            self._stems[stem(row.name)] = self._stems.get(stem(row.name), 0) + 1
+        self._stems = Counter(stem(row.name) for row in rows)
         for path in paths:
             label = printable(os.path.basename(path))
             try:
                 file = read(path, gfx, rocm)
-            except ValueError as error:
-                self._refuse(label, str(error))
-                continue
             except Exception as error:  # a bug of the engine must not cost the analysis
-                self._refuse(label, f"{type(error).__name__}: {error}")
+                self._refuse(label, str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}")
                 continue
             if gfx is not None and file.is_nvidia == gfx.startswith("gfx"):
                 self._refuse(label, f"{file.source} is not of this device ({gfx})")
@@ -233,7 +229,7 @@ class CounterSet:
             return exact[0]
         base = stem(name)
         near = [kernel for kernel in file.kernels if stem(kernel.name) == base and _is_cut_name(kernel.name, name)]
-        return near[0] if len(near) == 1 and self._stems.get(base) == 1 else None
+        return near[0] if len(near) == 1 and self._stems[base] == 1 else None
 
     def assess(self, entry: Entry, work: Work, peaks: Peaks, *, conflict: bool, shapes: int) -> tuple[Entry, list[Note]]:
         """Assess the entry by its counters where they hold, else by its model; the notes say what was counted.

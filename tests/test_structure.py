@@ -18,6 +18,9 @@ from support.tool import ROOT
 
 PACKAGES = {"roofline_engine": ROOT / "skill" / "roofline_engine", "pytest_roofline": ROOT / "pytest_roofline"}
 
+#: Modules of both packages, ``__init__`` included. A module is one idea, and a reader should be able to keep the list in mind.
+MAX_MODULES = 115
+
 #: The layers of pytest_roofline, top first. A module imports from its own layer and from lower ones; the longest entry that
 #: starts its name gives its layer.
 LAYERS = (
@@ -182,6 +185,10 @@ def test_every_module_has_a_layer() -> None:
 def test_the_engine_does_not_import_the_plugin() -> None:
     edges = [edge for edge in IMPORTS if edge.importer.startswith("roofline_engine")]
     assert [edge for edge in edges if edge.imported.startswith("pytest_roofline")] == []
+
+
+def test_the_number_of_modules_is_limited() -> None:
+    assert len(MODULES) <= MAX_MODULES
 
 
 def test_no_module_decides_by_searching_in_a_text() -> None:

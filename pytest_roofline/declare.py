@@ -175,18 +175,14 @@ def build_work(values: Mapping[str, Any]) -> Work | None:
         ValueError: for what is missing, unknown or no number.
     """
     given = {key: value for key, value in values.items() if value is not None}
+    if not isinstance(given.get("op", ""), str):
+        raise ValueError(f"op is {given['op']!r:.40}, expected a name such as gemm")
     if "bytes" in given or "flops" in given:
         return _work_from_totals(given)
-    op = given.pop("op", None)
-    if op is None:
-        if given:
-            raise ValueError(
-                f"{', '.join(sorted(given))}: these need op= (such as gemm, rmsnorm or attn_decode), or give bytes="
-            )
-        return None
-    if not isinstance(op, str):
-        raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
-    return work(op, **given)
+    if given and "op" not in given:
+        keys = ", ".join(sorted(given))
+        raise ValueError(f"{keys}: these need op= (such as gemm, rmsnorm or attn_decode), or give bytes=")
+    return work(**given) if given else None
 
 
 def _work_from_totals(given: dict[str, Any]) -> Work:
@@ -205,8 +201,6 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
         if amount:
             raise ValueError("flops= without dtype=: each dtype has its own peak. Add dtype=")
         dtype = "uint8"  # nothing is computed, so no peak is used
-    if not isinstance(op, str):
-        raise ValueError(f"op is {op!r:.40}, expected a name such as gemm")
     op = op_name(op)
     coarse = op_class(op)
     if engine is None:

@@ -176,7 +176,7 @@ class _Watch:
         name = func.__name__
         label = f"{func.__module__}.{name}"
         if name in _KNOWN and func.__module__ == "numpy":
-            return self._known(func, label, args, options)
+            return self._known(func, args, options)
         before, first = len(self.traces), next(self._number)
         result = call(func, args, options)
         results, has_inner = self.arrays(result), len(self.traces) > before
@@ -189,26 +189,23 @@ class _Watch:
             self.add(label, self.arrays([args, options]), results)
         return self.result(result)
 
-    def _known(self, func: Any, label: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def _known(self, func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         given, named = self._bare(list(args)), self._bare(dict(options))
         result = func(*given, **named)
-        target = named.get("out")
-        reads = self.arrays([given, {key: item for key, item in named.items() if key != "out"}])
-        writes = self.arrays([result] if target is None else [target])
-        build: Callable[[], OpSpec | None] | None = None
         name, used = func.__name__, _NONE
+        build: Callable[[], OpSpec | None] | None = None
+        target = given.pop(0) if name == "copyto" else named.pop("out", None)
+        reads, writes = self.arrays([given, named]), self.arrays(result if target is None else target)
         if name == "copyto":
-            mask = given[3] if len(given) > 3 else named.get("where")
-            reads, writes, target = self.arrays([*given[1:], named.get("where")]), self.arrays(given[:1]), given[0]
-            build, used = partial(move, writes[0]), self._part(masked_parts, mask, [*reads, *writes])
-        elif name in ("concatenate", "where") and writes:
-            build = partial(move, writes[0])
+            used = self._part(masked_parts, given[2] if len(given) > 2 else named.get("where"), [*reads, *writes])
+        if name in ("copyto", "concatenate", "where"):
+            build = partial(move, writes[0]) if writes else None
         elif name == "einsum" and given and isinstance(given[0], str):
             build = partial(einsum, given[0], reads, writes)
-        elif name not in ("concatenate", "where") and len(reads) == 2:
+        elif len(reads) == 2:
             build = partial(contraction, reads, writes)
-        self.add(label, reads, writes, build, target, used)
-        return options["out"] if target is not None and "out" in options else self.result(result)
+        self.add(f"numpy.{name}", reads, writes, build, target, used)
+        return self.result(result) if options.get("out") is None else options["out"]
 
     def method(self, name: str, array: Any, *args: Any, **options: Any) -> Any:
         base = self.bare(array)
@@ -229,7 +226,7 @@ class _Watch:
         return self.result(result)
 
     def dot(self, array: Any, other: Any, out: Any = None) -> Any:
-        return self._known(self.np.dot, "numpy.dot", (array, other), {} if out is None else {"out": out})
+        return self._known(self.np.dot, (array, other), {"out": out})
 
     def fill(self, array: Any, value: Any) -> None:
         base = self.bare(array)

@@ -257,8 +257,8 @@ def _per_axis(value: Any, dims: int) -> list[int]:
 
 
 def convolution(call: Call) -> OpSpec:
-    source, weight, out = call["input"], call["weight"], call.writes[0]
-    spec = _convolution(call, source, weight, out, "data" if call.get("transposed") else "forward")
+    direction = "data" if call.get("transposed") else "forward"
+    spec = _convolution(call, call["input"], call["weight"], call.writes[0], direction)
     if call.get("bias") is None or spec.op is None:
         return spec
     return spec._replace(parameters={**spec.parameters, "bias": True})
@@ -269,7 +269,7 @@ def _convolution(call: Call, source: Any, weight: Any, out: Any, direction: str)
     if source.dtype.is_complex:
         return _COMPLEX
     dims = weight.dim() - 2
-    large, small = (out, source) if call.get("transposed", False) else (source, out)
+    large, small = (out, source) if call.get("transposed") else (source, out)
     parameters = {
         "batch": large.shape[0],
         "in_channels": large.shape[1],
@@ -286,14 +286,18 @@ def _convolution(call: Call, source: Any, weight: Any, out: Any, direction: str)
     spec = OpSpec(f"conv{dims}d", parameters, charged=(source, weight))
     if direction == "data":
         return spec
-    axes = zip(parameters["input"], parameters["kernel"], parameters["stride"], parameters["padding"], parameters["dilation"])
-    met = [positions_met(*axis, outputs) for axis, outputs in zip(axes, small.shape[2:])]
-    return spec._replace(parts=_parts_met(large, met))
+    windows = [parameters[name] for name in ("kernel", "stride", "padding", "dilation")]
+    return spec._replace(parts=_parts_met(large, *windows, small.shape[2:]))
 
 
-def _parts_met(source: Any, met: Sequence[int]) -> dict[int, Part]:
-    """Return the part of an input of which windows meet so many positions along each axis; empty where they meet all."""
-    if list(met) == list(source.shape[-len(met) :]):
+def _parts_met(source: Any, *windows: Sequence[int]) -> dict[int, Part]:
+    """Return the part of an input that windows meet; empty where they meet all.
+
+    windows: kernel, stride, padding, dilation and number along each axis.
+    """
+    sizes = source.shape[-len(windows[0]) :]
+    met = [positions_met(*axis) for axis in zip(sizes, *windows)]
+    if met == list(sizes):
         return {}
     nbytes = float(math.prod(source.shape[: -len(met)]) * math.prod(met) * source.element_size())
     return {id(source): Part(nbytes, Unknown((*met, *source.shape, *source.stride())), True)}
@@ -301,16 +305,14 @@ def _parts_met(source: Any, met: Sequence[int]) -> dict[int, Part]:
 
 def convolution_backward(call: Call) -> list[OpSpec]:
     grad, source, weight = call["grad_output"], call["input"], call["weight"]
-    by_data, by_weight, by_bias = call["output_mask"]
+    products = (("forward" if call.get("transposed") else "data", weight), ("weight", source))
     grads = list(call.writes)
     specs = []
-    if by_data:
-        spec = _convolution(call, source, weight, grad, "forward" if call.get("transposed") else "data")
-        specs.append(spec._replace(charged=(grad, weight), reads=(grad, weight), writes=(grads.pop(0),)))
-    if by_weight:
-        spec = _convolution(call, source, weight, grad, "weight")
-        specs.append(spec._replace(charged=(grad, source), reads=(grad, source), writes=(grads.pop(0),)))
-    if by_bias:
+    for is_wanted, (direction, operand) in zip(call["output_mask"], products):
+        if is_wanted:
+            spec = _convolution(call, source, weight, grad, direction)
+            specs.append(spec._replace(charged=(grad, operand), reads=(grad, operand), writes=(grads.pop(0),)))
+    if call["output_mask"][2]:
         bias = grads.pop(0)
         spec = _reduce(bias.numel(), grad.numel() // bias.numel(), grad, bias)
         specs.append(spec._replace(reads=(grad,), writes=(bias,)))
@@ -394,9 +396,8 @@ def pool(dims: int) -> Builder:
         kernel = _per_axis(call["kernel_size"], dims)
         stride = _per_axis(call.get("stride") or kernel, dims)
         padding, dilation = _per_axis(call.get("padding", 0), dims), _per_axis(call.get("dilation", 1), dims)
-        axes = zip(source.shape[-dims:], kernel, stride, padding, dilation, out.shape[-dims:])
-        met = [positions_met(*axis) for axis in axes]
-        return _reduce(1, math.prod(kernel) * out.numel(), source, out)._replace(parts=_parts_met(source, met))
+        parts = _parts_met(source, kernel, stride, padding, dilation, out.shape[-dims:])
+        return _reduce(1, math.prod(kernel) * out.numel(), source, out)._replace(parts=parts)
 
     return build
 
@@ -614,10 +615,9 @@ def spec_builder(name: str, tags: Sequence[Any]) -> Callable[[Call], OpSpec | li
     return lambda call: UNKNOWN
 
 
-_FLASH = "_scaled_dot_product_{}"
-_BACKENDS = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
-_ATTENTION = [_FLASH.format(name) for name in (*_BACKENDS, "fused_attention_overrideable", "attention_math")]
-_ATTENTION_BACKWARD = [_FLASH.format(name + "_backward") for name in (*_BACKENDS, "fused_attention_overrideable")]
+#: Prefix of attention that torch did not take apart: one operation forward, and one backward.
+FUSED = "_scaled_dot_product"
+_SDPA = ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
 
 #: By the operation's name, without the underscore of its in-place form.
 TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
@@ -632,8 +632,8 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
     "linear": linear,
     **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), convolution),
     "convolution_backward": convolution_backward,
-    **dict.fromkeys(_ATTENTION, attention),
-    **dict.fromkeys(_ATTENTION_BACKWARD, attention_backward),
+    **{f"{FUSED}_{name}": attention for name in (*_SDPA, "attention_math")},
+    **{f"{FUSED}_{name}_backward": attention_backward for name in _SDPA},
     **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), softmax),
     "native_layer_norm": norm("layernorm", "weight", "bias"),
     "_fused_rms_norm": norm("rmsnorm", "weight"),
@@ -738,8 +738,6 @@ def _fits_cross_entropy(values: Mapping[str, Any]) -> bool:
     return has_indices and values.get("weight") is None and not values.get("label_smoothing")
 
 
-#: Prefix of attention that torch did not take apart: one operation forward, and one backward.
-FUSED = "_scaled_dot_product"
 _RMS_NORM = Composite(
     "rms_norm",
     ("input", "normalized_shape", "weight", "eps"),

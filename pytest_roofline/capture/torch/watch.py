@@ -310,7 +310,7 @@ class Watch:
         try:
             for tensor in tensors:
                 self._storages.number(tensor, is_new)
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError:
             raise ValueError(f"{label} on {unsupported(tensors) or 'a tensor without a storage'}") from None
 
     def _regions(self, label: str, tensors: Sequence[Any], regions: dict[int, Region], *, is_new: bool = False) -> None:
@@ -318,14 +318,12 @@ class Watch:
         try:
             for tensor in tensors:
                 if type(tensor) is not torch.Tensor and has_own_dispatch(tensor):
-                    break
+                    raise NotImplementedError
                 regions[id(tensor)] = self._storages.region(tensor, is_new)
-            else:
-                return
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError:
             if not unsupported(tensors):
                 raise
-        raise ValueError(f"{label} on {unsupported(tensors)}")
+            raise ValueError(f"{label} on {unsupported(tensors)}") from None
 
     def _composite_call(self, composite: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Return a function that is recorded as a whole with its inputs; None where it is not."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from roofline_engine.check import COMPARABLE
 
+from .report.columns import list_some
 from .row import GateOutcome, Row
 
 #: Kinds of --roofline-fail-on, and of --fail-on in ``roofline annotate``.
@@ -140,5 +141,4 @@ def list_gaps(rows: Collection[Row], gates: Gates, baseline: Path | None, matche
 
 
 def _names(rows: Collection[Row]) -> str:
-    names = [row.entry.short_name for row in rows]
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return list_some([row.entry.short_name for row in rows], _NAMED)

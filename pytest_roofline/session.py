@@ -37,7 +37,7 @@ from .report import write_reports
 from .report.document import Document, properties
 from .report.terminal import lines, title
 from .row import Row
-from .testcase import CallOutcome, Cases, HookError, benchmark, group, parameters
+from .testcase import CallOutcome, Cases, HookError, Parameters, benchmark, group
 from .timing.devices import loaded
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
@@ -180,7 +180,7 @@ class Session:
             try:
                 if marker.args:
                     raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-                read_declaration(marker.kwargs, parameters(node), "marker")
+                read_declaration(marker.kwargs, Parameters(node), "marker")
             except ValueError as error:
                 errors.append(f"{node.nodeid}: roofline marker: {error}")
         if errors:
@@ -197,7 +197,7 @@ class Session:
         for position, item in enumerate(items):
             name, marker = group(item), item.get_closest_marker("roofline")
             start = position if name is None else starts.setdefault(name, position)
-            leads = name is not None and marker is not None and is_baseline(marker.kwargs, parameters(item))
+            leads = name is not None and marker is not None and is_baseline(marker.kwargs, Parameters(item))
             order.append((start, 0, position) if leads else (position, 1, position))
         items[:] = [items[position] for *_, position in sorted(order)]
         if self.settings.time is not None and items:
@@ -217,7 +217,7 @@ class Session:
         """Return the ``roofline`` fixture of a test."""
         marker = item.get_closest_marker("roofline")
         captures = self.settings.capture and not self.cases.says_work(item)
-        recorder = Recorder(parameters(item), marker.kwargs if marker else {}, captures=captures)
+        recorder = Recorder(Parameters(item), marker.kwargs if marker else {}, captures=captures)
         return item.stash.setdefault(_recorder_key, recorder)
 
     @pytest.hookimpl(tryfirst=True)
@@ -242,7 +242,7 @@ class Session:
         ):
             result = yield
         try:
-            params = parameters(item)
+            params = Parameters(item)
             returned = cases_of_returned(figures, params, item.name)
             rows = self._rows(item, outcome._replace(returned=returned, watched=watched))
             self._export(item, rows)

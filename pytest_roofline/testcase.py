@@ -181,7 +181,7 @@ class Cases:
         )
         if name is None:
             return case
-        params, siblings = dict(parameters(item)), self._group_baselines.setdefault(name, {})
+        params, siblings = dict(Parameters(item)), self._group_baselines.setdefault(name, {})
         if case.baseline is None and not declaration.baseline:
             case = dataclasses.replace(case, baseline=_pick_baseline(list(siblings.values()), params, declaration, kind))
         if declaration.baseline and measurement is not None:
@@ -203,7 +203,7 @@ class Cases:
         declaration, problem = self._explicit(item, fixture_call)
         declaration, problem = _add_captured(declaration, problem, captured)
         if declaration.work is None:
-            test, params = _function_name(item), parameters(item)
+            test, params = _function_name(item), Parameters(item)
             guessed, guess_problem = declare.first_declaration(
                 (("names", lambda: declare.guess_keywords(test, params)),), params
             )
@@ -212,7 +212,7 @@ class Cases:
 
     def _explicit(self, item: pytest.Item, fixture_call: Declaration | None) -> tuple[Declaration, str]:
         """Return what the author or the user declares: fixture, marker, hook, ``[tool.roofline.work]``, extra_info."""
-        params = parameters(item)
+        params = Parameters(item)
         declaration = declare.merge(fixture_call, self._marked(item))
         if declaration.work is not None:
             return declaration, ""
@@ -228,7 +228,7 @@ class Cases:
 
     def _marked(self, item: pytest.Item) -> Declaration | None:
         marker = item.get_closest_marker("roofline")
-        return declare.read_declaration(marker.kwargs, parameters(item), "marker") if marker is not None else None
+        return declare.read_declaration(marker.kwargs, Parameters(item), "marker") if marker is not None else None
 
     def says_work(self, item: pytest.Item) -> bool:
         """Return whether a marker or a glob declares the work of a test, so that capture is not needed."""
@@ -236,9 +236,8 @@ class Cases:
             marked = self._marked(item)
         except ValueError:  # reported when the row is made
             return True
-        return (marked is not None and marked.work is not None) or declare.find_keywords(
-            self.settings.work, item.nodeid
-        ) is not None
+        keywords = declare.find_keywords(self.settings.work, item.nodeid)
+        return keywords is not None or (marked is not None and marked.work is not None)
 
     def has_benchmark_time(self, item: pytest.Item, codspeed_before: int) -> bool:
         """Return whether the benchmark of a test has its time, so that one more call cannot change the time."""
@@ -325,8 +324,11 @@ def _function_name(item: pytest.Item) -> str:
     return getattr(item, "originalname", None) or item.name
 
 
-class _Parameters(Mapping[str, Any]):
-    """The parametrize arguments of a test as the test gets them: for a parametrized fixture, the value it returned."""
+class Parameters(Mapping[str, Any]):
+    """The parametrize arguments of a test as the test gets them.
+
+    For a parametrized fixture: the value that it returned, once it is set up.
+    """
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -342,11 +344,6 @@ class _Parameters(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._params)
-
-
-def parameters(item: pytest.Item) -> Mapping[str, Any]:
-    """Return the parametrize arguments of a test, with the values of fixtures once those are set up."""
-    return _Parameters(item)
 
 
 def benchmark(item: pytest.Item) -> Any:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from roofline_engine.peaks import Device
 
+from .machine import read_text
+
 #: Returns a module by its name, None where it is not installed.
 Import = Callable[[str], Any]
 #: The folder of the Linux kernel's compute driver for AMD GPUs (KFD): one folder a node.
@@ -186,11 +188,12 @@ def _amd_gpu(root: Path, node: Path) -> _AmdGpu | None:
     banks = [_properties(path) for path in sorted((node / "mem_banks").glob("*/properties"))]
     memory = next((bank for bank in banks if bank.get("heap_type") in (1, 2)), {})  # frame buffer, public or private
     clock, memory_clock = keys.get("max_engine_clk_fcompute"), memory.get("mem_clk_max")  # MHz
+    product = read_text(root / f"sys/class/drm/renderD{keys.get('drm_render_minor', 0)}/device/product_name")
     return _AmdGpu(
         uuid=f"GPU-{keys.get('unique_id', 0):016x}",
         device=Device(
             gfx=f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}",
-            device_name=_product_name(root, keys.get("drm_render_minor", 0)),
+            device_name=product.strip() or None,  # server boards carry it; other boards have an empty file or none
             cu_count=simds // per_unit if per_unit else None,
             memory_bytes=float(memory["size_in_bytes"]) if memory.get("size_in_bytes") else None,
             clock_khz=clock * 1e3 if clock else None,
@@ -200,22 +203,9 @@ def _amd_gpu(root: Path, node: Path) -> _AmdGpu | None:
     )
 
 
-def _product_name(root: Path, minor: int) -> str | None:
-    """Return the product's name, which server boards carry; other boards have an empty file or none."""
-    try:
-        name = (root / f"sys/class/drm/renderD{minor}/device/product_name").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return name.strip() or None
-
-
 def _properties(path: Path) -> dict[str, int]:
     """Read lines of ``key number``; a file that this process may not read has none."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    pairs = (line.split() for line in text.splitlines())
+    pairs = (line.split() for line in read_text(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
@@ -249,8 +239,8 @@ def _from_driver_files(root: Path, environ: Mapping[str, str]) -> Gpu | None:
     """Read the NVIDIA driver's file of each GPU, which has the product's name, the key of the peak table."""
     gpus = []
     for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        gpus.append({key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)})
+        pairs = (line.partition(":") for line in read_text(path).splitlines())
+        gpus.append({key.strip(): value.strip() for key, _, value in pairs})
     first = first_visible(environ.get("CUDA_VISIBLE_DEVICES"), len(gpus))
     if isinstance(first, str):
         first = next((at for at, gpu in enumerate(gpus) if gpu.get("GPU UUID", "").startswith(first)), None)

@@ -50,13 +50,13 @@ def this_machine(root: Path = Path("/"), cpus: set[int] | None = None) -> Machin
 
 def cpu_model(root: Path = Path("/")) -> str | None:
     """Return the CPU's model name; None where the system gives the CPU no such name."""
-    text = _read(root / "proc/cpuinfo")
+    text = read_text(root / "proc/cpuinfo")
     return _cpuinfo(text, "model name") if text else platform.processor() or None
 
 
 def _cpu_name(root: Path) -> str:
     """Return the model name or what comes nearest to one."""
-    text = _read(root / "proc/cpuinfo")
+    text = read_text(root / "proc/cpuinfo")
     for key in ("model name", "Model", "uarch", "cpu model"):
         name = _cpuinfo(text, key)
         if name:
@@ -73,20 +73,20 @@ def _cpuinfo(text: str, key: str) -> str | None:
 
 def clock_mhz(root: Path = Path("/")) -> float | None:
     """Return the fastest clock of any core at this moment; None where the system does not say."""
-    text = _read(root / "proc/cpuinfo")
+    text = read_text(root / "proc/cpuinfo")
     clocks = [float(value) for value in re.findall(r"(?m)^cpu MHz\s*:\s*([\d.]+)", text)]
     for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
-        khz = _read(path).strip()
+        khz = read_text(path).strip()
         clocks += [int(khz) / 1e3] if khz.isdigit() else []
     return max((value for value in clocks if value > 0), default=None)
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Return the memory available without paging: the system's figure, or less under a container's limit."""
-    available = re.search(r"(?m)^MemAvailable:\s*(\d+) kB", _read(root / "proc/meminfo"))
+    available = re.search(r"(?m)^MemAvailable:\s*(\d+) kB", read_text(root / "proc/meminfo"))
     total = _memory_total(root)
     limits = [int(available[1]) * 1024] if available else [total // 2] if total else []
-    most, used = (_read(root / f"sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    most, used = (read_text(root / f"sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
     if most.isdigit():
         limits.append(max(0, int(most) - (int(used) if used.isdigit() else 0)))
     return min(limits, default=None)
@@ -94,7 +94,7 @@ def available_bytes(root: Path = Path("/")) -> int | None:
 
 def isa_flags(root: Path = Path("/")) -> set[str]:
     """Return the CPU's instruction-set extensions as the system lists them."""
-    flags = re.search(r"(?m)^(?:flags|Features|isa)\s*:\s*(.*)$", _read(root / "proc/cpuinfo"))
+    flags = re.search(r"(?m)^(?:flags|Features|isa)\s*:\s*(.*)$", read_text(root / "proc/cpuinfo"))
     return set(flags[1].lower().split()) if flags else set()
 
 
@@ -109,15 +109,16 @@ def _data_caches(root: Path, cpus: set[int]) -> dict[int, list[int]]:
     by_level: dict[int, dict[str, int]] = {}
     for cpu in cpus:
         for index in (root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
-            size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size").strip())
-            level = _read(index / "level").strip()
-            if size and level.isdigit() and _read(index / "type").strip() in ("Unified", "Data"):
+            size = re.fullmatch(r"(\d+)([KMG]?)", read_text(index / "size").strip())
+            level = read_text(index / "level").strip()
+            if size and level.isdigit() and read_text(index / "type").strip() in ("Unified", "Data"):
                 nbytes = int(size[1]) * 1024 ** " KMG".index(size[2] or " ")
-                by_level.setdefault(int(level), {})[_read(index / "shared_cpu_list").strip() or str(cpu)] = nbytes
+                by_level.setdefault(int(level), {})[read_text(index / "shared_cpu_list").strip() or str(cpu)] = nbytes
     return {level: list(sizes.values()) for level, sizes in by_level.items()}
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file of the system; empty where this process cannot read it."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -132,12 +133,12 @@ def _affinity() -> set[int]:
 
 def _quota(root: Path) -> int | None:
     """Return the whole cores of a container's CPU quota (``cpu.max``: microseconds of CPU time per period)."""
-    quota, _, period = _read(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
+    quota, _, period = read_text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
     return max(1, math.ceil(int(quota) / int(period))) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def _memory_total(root: Path) -> int | None:
-    total = re.search(r"(?m)^MemTotal:\s*(\d+) kB", _read(root / "proc/meminfo"))
+    total = re.search(r"(?m)^MemTotal:\s*(\d+) kB", read_text(root / "proc/meminfo"))
     if total:
         return int(total[1]) * 1024
     try:

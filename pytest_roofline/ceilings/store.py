@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
@@ -98,11 +98,11 @@ class Ceilings:
     """The ceilings of one machine."""
 
     machine: Machine
-    method: str  # carm, numpy or memory
-    date: str  # UTC, ISO 8601
-    clock_mhz: float | None  # of the cores just after the measurement; None where the system does not say
-    call_s: float  # the cost of an empty call, seconds
-    items: tuple[Ceiling, ...]
+    method: Text  # carm, numpy or memory
+    date: Text  # UTC, ISO 8601
+    clock_mhz: Positive | None  # of the cores just after the measurement; None where the system does not say
+    call_s: Positive  # the cost of an empty call, seconds
+    items: Annotated[tuple[Ceiling, ...], Field(alias="ceilings")]  # the key in a file
     notes: tuple[str, ...] = ()  # refused ceilings with the reason, and remarks
 
     def axes(self) -> dict[str, Ceiling]:
@@ -178,24 +178,11 @@ class Ceilings:
             raise ValueError(f"a JSON {type(data).__name__}, expected an object")
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
-        return cls(
-            machine=_read(Machine, data, "machine"),
-            method=_read(Text, data, "method"),
-            date=_read(Text, data, "date"),
-            clock_mhz=_read(Positive | None, data, "clock_mhz"),
-            call_s=_read(Positive, data, "call_s"),
-            items=_read(tuple[Ceiling, ...], data, "ceilings"),
-            notes=_read(tuple[str, ...], {"notes": [], **data}, "notes"),
-        )
-
-
-def _read(kind: Any, data: Mapping[str, object], key: str) -> Any:
-    """Return the value of a key. Raises ValueError, which names the key, for a value of another type."""
-    try:
-        return TypeAdapter(kind).validate_python(data.get(key))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, (key, *first['loc'])))}: {first['msg']}") from None
+        try:
+            return TypeAdapter(cls).validate_python(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _larger(one: Ceiling, other: Ceiling) -> Ceiling:

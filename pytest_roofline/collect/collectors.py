@@ -151,9 +151,8 @@ class PythonFile:
 def _is_report(node: ast.expr) -> bool:
     """Return whether an expression is ``perf_report(...)``, from any module."""
     called = node.func if isinstance(node, ast.Call) else None
-    return (isinstance(called, ast.Attribute) and called.attr == "perf_report") or (
-        isinstance(called, ast.Name) and called.id == "perf_report"
-    )
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return name == "perf_report"
 
 
 def _always(block: _Block) -> Iterator[ast.stmt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from roofline_engine.check import Overhead
@@ -91,6 +91,11 @@ def distinct_labels(
 def _common_prefix(one: str, other: str) -> int:
     """Count the characters that two names share at their beginning."""
     return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+
+
+def list_some(names: Sequence[str], most: int) -> str:
+    """Join the first names by commas and count the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 #: Statuses that a reader must not miss.

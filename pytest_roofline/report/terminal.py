@@ -15,7 +15,7 @@ from roofline_engine.units import printable, quantity
 from ..evaluate import IDLE, NO_DEVICE_SYNC, SHARED_WORKERS
 from ..gate import TEST_KINDS, skipped_rows
 from ..row import Row
-from .columns import ALARMS, COLUMNS, describe_overhead, distinct_labels, duration
+from .columns import ALARMS, COLUMNS, describe_overhead, distinct_labels, duration, list_some
 
 if TYPE_CHECKING:
     from .document import Document
@@ -88,9 +88,8 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"launch overhead: {document.name(row)}: {describe_overhead(overhead)}")
     untimed = [row for row in document.rows if row.measurement is None and row.entry.modeled]
     if untimed and verbosity >= 0:
-        shown = [f"{document.name(row)} ({_work(row)})" for row in untimed[: None if is_full else _SOME]]
-        more = f" and {len(untimed) - len(shown)} more" if len(untimed) > len(shown) else ""
-        yield Line(f"work without a time: {', '.join(shown)}{more}")
+        works = [f"{document.name(row)} ({_work(row)})" for row in untimed]
+        yield Line(f"work without a time: {list_some(works, len(works) if is_full else _SOME)}")
     idle = sum(has_note(row.entry.notes, "idle") for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE.text}", _CAUTION)
@@ -216,8 +215,7 @@ def _unmatched(document: Document) -> Iterator[Line]:
     kernels, tests = document.unmatched()
     for what, names in (("predictions without a test", kernels), ("tests without a prediction", tests)):
         if names:
-            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            yield Line(f"{what}: {', '.join(printable(name) for name in names[:_LISTED])}{more}")
+            yield Line(f"{what}: {list_some([printable(name) for name in names], _LISTED)}")
 
 
 def _sources(document: Document, *, with_notes: bool) -> Iterator[Line]:

@@ -85,11 +85,7 @@ def by_expected_gain(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def find_sources(path: str) -> Sources:
-    """Find the files of a run at ``path``, a directory or a Top-N file.
-
-    Raises:
-        ValueError: when the Top-N is missing.
-    """
+    """Find the files of a run at ``path``, a directory or a Top-N file. Raises ValueError when the Top-N is missing."""
     is_folder = os.path.isdir(path)
     folder = path if is_folder else os.path.dirname(os.path.abspath(path))
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []

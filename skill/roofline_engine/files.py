@@ -132,8 +132,7 @@ def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]
 
     A row that is not as wide as the header is named and left out, never shifted or filled.
 
-    Raises:
-        ValueError: when no line is a header.
+    Raises ValueError when no line is a header.
     """
     lines = text.splitlines(keepends=True)
     header: list[str] = []
@@ -181,8 +180,7 @@ def condense(problems: Iterable[str]) -> tuple[str, ...]:
 def write_whole(path: str, content: str | bytes) -> None:
     """Write ``content``, text as UTF-8, to a temporary sibling and rename it onto ``path``.
 
-    Raises:
-        OSError: when the folder cannot be written, or ``path`` is a directory or a symbolic link.
+    Raises OSError when the folder cannot be written, or ``path`` is a directory or a symbolic link.
     """
     if os.path.islink(path) or os.path.isdir(path):
         kind = "symbolic link" if os.path.islink(path) else "directory"

@@ -158,8 +158,7 @@ def read_topn(data: object, label: str) -> TopN:
     A share that a row lacks is computed from the times of the list. A row without a share is named in ``problems`` and left
     out, since its weight is unknown.
 
-    Raises:
-        ValueError: when the document has no list of kernels.
+    Raises ValueError when the document has no list of kernels.
     """
     problems = Problems()
     top: Mapping[str, object] = data if isinstance(data, Mapping) else {}
@@ -252,11 +251,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
 
 
 def read_env(data: object, label: str) -> Env:
-    """Read env_report.json; other keys are ignored.
-
-    Raises:
-        ValueError: when it is not an object.
-    """
+    """Read env_report.json; other keys are ignored. Raises ValueError when it is not an object."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object with gfx, model_dtype and workload")
     problems = Problems()
@@ -296,8 +291,7 @@ def read_env(data: object, label: str) -> Env:
 def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, object]]], list[str]]:
     """Read shapes.json: kernel name to the captured cases. A single case needs no list.
 
-    Raises:
-        ValueError: when it is not an object.
+    Raises ValueError when it is not an object.
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object of kernel name to list of cases")
@@ -333,8 +327,7 @@ def read_topn_csv(text: str, label: str) -> TopN:
 
     Shares are copied, never renormalized, since a list may be cut.
 
-    Raises:
-        ValueError: when it lists no kernels but API calls, domains or copies, or nothing.
+    Raises ValueError when it lists no kernels but API calls, domains or copies, or nothing.
     """
     table = read_table(text, label, lambda header: "Name" in header and len(header) > 2)
     name_at = table.column("Name")
@@ -418,8 +411,7 @@ TARGETS_SCHEMA = "roofline-targets/1"
 def read_targets(path: str) -> dict[tuple[str, str, str, str], Target]:
     """Read the file of ``roofline ledger calibrate --out``: targets by device without its vendor, op, axis and dtype.
 
-    Raises:
-        ValueError: naming the file, the row and what was expected; no part of a bad file is used.
+    Raises ValueError, which names the file, the row and what was expected; no part of a bad file is used.
     """
     label = printable(path)
     data = read_json(path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
-from .fields import Entry, Note, show
+from .fields import ByteModel, Entry, Note, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
 
@@ -122,7 +122,6 @@ def _verdict(entry: Entry) -> str:
 def _verdicts(entries: Sequence[Entry]) -> str:
     rows = [["#", "kernel", "GPU time", "verdict", "roof", "% roof", "limiter", "headroom", "end to end", "route"]]
     for number, entry in enumerate(entries, 1):
-        gain = _range(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %")
         ratio = entry.roofline_pct_raw if entry.suspect else entry.roofline_pct
         rows.append(
             [
@@ -134,7 +133,7 @@ def _verdicts(entries: Sequence[Entry]) -> str:
                 _percent(ratio, entry.roofline_pct_range) + (" impossible" if entry.suspect else ""),
                 entry.bound_type,
                 _speedup(entry),
-                gain,
+                _range(entry.expected_e2e_gain_pct, entry.expected_e2e_gain_pct_range, ".2f", " %"),
                 entry.route,
             ]
         )
@@ -181,7 +180,8 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
     if entry.bytes_est is not None and entry.flops_est is not None:
         work = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
         if entry.arithmetic_intensity is not None:
-            work += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {_or_unknown(entry.ridge_point)}"
+            ridge = "unknown" if entry.ridge_point is None else f"{entry.ridge_point:.4g}"
+            work += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {ridge}"
         facts.append(work)
     if entry.achieved_bw_bytes_s is not None and entry.achieved_flops is not None:
         facts.append(
@@ -199,7 +199,7 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
         stage = f"stage {entry.stage} ({_STAGES[entry.stage]})"
         facts.append(f"basis: {entry.measurement_basis}, {stage}, {entry.confidence} confidence")
     if len(entry.byte_models) > 1:
-        facts.append("byte models: " + "; ".join(_model(entry, at) for at in range(len(entry.byte_models))))
+        facts.append("byte models: " + "; ".join(_model(entry, model) for model in entry.byte_models))
     facts.append(f"route: {entry.route} ({ROUTES[entry.route]})")
     facts += [f"lever: {text(lever)}" for lever in (*entry.byte_reduction_levers, *entry.host_side_levers)]
     facts += _notes(entry.notes)
@@ -237,14 +237,9 @@ def _notes(notes: Sequence[Note]) -> list[str]:
     return [text(line) for line in (*units, *remarks, *sharper)]
 
 
-def _or_unknown(value: float | None) -> str:
-    return f"{value:.4g}" if value is not None else "unknown"
-
-
-def _model(entry: Entry, at: int) -> str:
-    model = entry.byte_models[at]
+def _model(entry: Entry, model: ByteModel) -> str:
     remark = " infeasible" if model.feasible is False else " listed only" if model.feasible and not model.in_range else ""
-    used = " (the figure)" if at == 0 else ""
+    used = " (the figure)" if model is entry.byte_models[0] else ""
     share = ""
     if entry.bytes_est and entry.hbm_util is not None:
         share = f", {100 * entry.hbm_util * model.bytes / entry.bytes_est:.1f} % of peak"

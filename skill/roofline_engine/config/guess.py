@@ -48,11 +48,7 @@ class ShapeGuess:
         self.notes: list[Note] = []
 
     def parameters(self) -> tuple[str, dict[str, object]]:
-        """Return the op and the parameters of its work model.
-
-        Raises:
-            CannotModelError: with the reason.
-        """
+        """Return the op and the parameters of its work model. Raises CannotModelError with the reason."""
         own = self._from_estimate() or self._from_tensors()
         if own:
             return own

@@ -89,8 +89,7 @@ class ModelConfig(NamedTuple):
 def read(data: object) -> ModelConfig | None:
     """Read a parsed config.json; None when it is not a transformer's (no hidden size, flat or nested).
 
-    Raises:
-        ValueError: for a table of several models.
+    Raises ValueError for a table of several models.
     """
     if not isinstance(data, Mapping):
         return None

@@ -54,18 +54,15 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     problems = Problems(table.problems)
     if not table.rows or (not details and len(table.rows) == 1):
         raise ValueError(f"{label}: a header without a launch")
-    dispatches, volta = _details(table, problems) if details else _raw(table, problems)
+    dispatches = _details(table, problems) if details else _raw(table, problems)
+    capability_at = table.column("CC")
+    capabilities = set() if capability_at is None else {cells[capability_at].strip() for _, cells in table.rows} - {""}
     source = f"ncu {'details' if details else 'raw'} page"
-    kernels = tuple(_measure(group, source, volta) for group in group_dispatches(dispatches, skip))
+    kernels = tuple(_measure(group, source, capabilities == {_VOLTA}) for group in group_dispatches(dispatches, skip))
     if not kernels:
         raise ValueError(f"{label}: it has no launch of a kernel")
-    return CounterFile(label, source, None, kernels, condense(problems.lines), _archs(table), is_nvidia=True)
-
-
-def _archs(table: Table) -> tuple[str, ...]:
-    at = table.column("CC")
-    capabilities = {cells[at].strip() for _, cells in table.rows} if at is not None else set()
-    return tuple(sorted(architecture(cc) for cc in capabilities if cc))
+    archs = tuple(sorted(map(architecture, capabilities)))
+    return CounterFile(label, source, None, kernels, condense(problems.lines), archs, is_nvidia=True)
 
 
 def _wanted(name: str) -> bool:
@@ -74,8 +71,8 @@ def _wanted(name: str) -> bool:
     )
 
 
-def _raw(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
-    name_at, cc_at, grid_at = table.column("Kernel Name"), table.column("CC"), table.column("Grid Size")
+def _raw(table: Table, problems: Problems) -> list[Dispatch]:
+    name_at, grid_at = table.column("Kernel Name"), table.column("Grid Size")
     assert name_at is not None
     units_line, units = table.rows[0]
     if units[name_at].strip():
@@ -92,23 +89,21 @@ def _raw(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
                 values[name] = value
         grid = cells[grid_at] if grid_at is not None else ""
         dispatches.append(_dispatch(cells[name_at], values, grid))
-    volta = cc_at is not None and all(cells[cc_at].strip() == _VOLTA for _, cells in table.rows[1:])
-    return dispatches, volta
+    return dispatches
 
 
-def _details(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
+def _details(table: Table, problems: Problems) -> list[Dispatch]:
     id_at, name_at, metric_at = table.column("ID"), table.column("Kernel Name"), table.column("Metric Name")
-    unit_at, value_at, cc_at = table.column("Metric Unit"), table.column("Metric Value"), table.column("CC")
-    grid_at = table.column("Grid Size")
+    unit_at, value_at, grid_at = table.column("Metric Unit"), table.column("Metric Value"), table.column("Grid Size")
     if id_at is None or unit_at is None or value_at is None or metric_at is None or name_at is None:
         raise ValueError(f"{table.label}: expected the columns ID, Kernel Name, Metric Name, Metric Unit and Metric Value")
-    metrics = [_LABELS.get(cells[metric_at].strip(), cells[metric_at].strip()) for _, cells in table.rows]
     decimal = _decimal_comma((cells[value_at] for _, cells in table.rows), table.label)
-    keys = [
-        at for at in (table.column("Process ID"), table.column("Device"), id_at, name_at) if at is not None
-    ]  # an ID per process
+    # An ID is of one process.
+    keys = [at for at in (table.column("Process ID"), table.column("Device"), id_at, name_at) if at is not None]
     launches: dict[tuple[str, ...], tuple[str, dict[str, float], str]] = {}
-    for (line, cells), metric in zip(table.rows, metrics):
+    for line, cells in table.rows:
+        metric = cells[metric_at].strip()
+        metric = _LABELS.get(metric, metric)
         grid = cells[grid_at] if grid_at is not None else ""
         _, values, _ = launches.setdefault(tuple(cells[at] for at in keys), (cells[name_at], {}, grid))
         if _wanted(metric):
@@ -116,15 +111,14 @@ def _details(table: Table, problems: Problems) -> tuple[list[Dispatch], bool]:
             value = problems.attempt(_cell, cells[value_at], cells[unit_at], where, decimal)
             if value is not None:
                 values.setdefault(metric, value)
-    volta = cc_at is not None and all(cells[cc_at].strip() == _VOLTA for _, cells in table.rows)
-    return [_dispatch(name, values, grid) for name, values, grid in launches.values()], volta
+    return [_dispatch(name, values, grid) for name, values, grid in launches.values()]
 
 
 def _dispatch(name: str, values: dict[str, float], grid: str) -> Dispatch:
     t_s: float | None = values.get(_TIME)
     if t_s is None and values.get(_CYCLES) and values.get(_CLOCK):
         t_s = values[_CYCLES] / values[_CLOCK]
-    return Dispatch(clean_name(name), values, t_s if t_s else None, grid)
+    return Dispatch(clean_name(name), values, t_s or None, grid)
 
 
 def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
@@ -133,8 +127,7 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
     ``1.234`` alone is ambiguous, but where no number has a comma it is a decimal point: a locale of decimal commas
     would have written one somewhere.
 
-    Raises:
-        ValueError: when some numbers show one and some the other.
+    Raises ValueError when some numbers show one and some the other.
     """
     comma = point = ""
     commas = False
@@ -150,8 +143,7 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
         grouped_by_three = re.match(r"\d{1,3}(\D\d{3})+$", text) is not None and other not in text
         if grouped_by_three and text.count(mark) == 1:
             continue  # "1,234" and "1.234" alone are ambiguous
-        decimal = mark if not grouped_by_three else other
-        if decimal == ",":
+        if (other if grouped_by_three else mark) == ",":
             comma = comma or cell
         else:
             point = point or cell
@@ -178,11 +170,7 @@ def _cell(text: str, unit: str, what: str, decimal_comma: bool | None) -> float:
 
 
 def factor(unit: str) -> float:
-    """What one of ``unit`` is in bytes, seconds, counts, percent or 1/s.
-
-    Raises:
-        ValueError: for a unit that is not known.
-    """
+    """What one of ``unit`` is in bytes, seconds, counts, percent or 1/s. Raises ValueError for a unit that is not known."""
     text = unit.strip()
     if text in ("", "%"):
         return 1.0

@@ -41,8 +41,7 @@ _NOT_COUNTERS = (
 class Available(NamedTuple):
     """``rocprofv3 --list-avail``: the counters of each GPU by architecture, and whether the list was cut."""
 
-    label: str
-    counters: dict[str, frozenset[str]]
+    counters: dict[str, set[str]]
     cut: bool
 
 
@@ -52,8 +51,7 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     gfx, rocm: the architecture and ROCm's version where the caller knows them; else they are read from the files next to it
     (sysinfo.csv of rocprof-compute, agent_info.csv of rocprofv3). skip: warm-up dispatches of each kernel to leave out.
 
-    Raises:
-        ValueError: with one line that names the file, the place, and why it cannot be read.
+    Raises ValueError with one line that names the file, the place, and why it cannot be read.
     """
     label = printable(os.path.basename(path))
     archs, listed_rocm = _read_context(path)
@@ -120,8 +118,7 @@ def list_avail(text: str, label: str) -> Available:
             counters.setdefault(arch, set()).add(value)
     if not counters:
         raise ValueError(f"{label}: Counter_Name is missing, expected the output of rocprofv3 --list-avail")
-    cut = any(line.strip() == "..." for line in text.splitlines())
-    return Available(label, {name: frozenset(names) for name, names in counters.items()}, cut)
+    return Available(counters, any(line.strip() == "..." for line in text.splitlines()))
 
 
 def is_list_avail(text: str) -> bool:
@@ -132,9 +129,8 @@ def show_available(available: Available) -> list[str]:
     """For each GPU, which of the wanted counters exist and what their absence means."""
     lines = []
     for arch, names in available.counters.items():
-        lines.append(
-            f"{printable(arch) or 'unknown gfx'}: {len(names)} counters" + (", the list is cut" if available.cut else "")
-        )
+        cut = ", the list is cut" if available.cut else ""
+        lines.append(f"{printable(arch) or 'unknown gfx'}: {len(names)} counters{cut}")
         for purpose, wanted in WANTED.items():
             if ("gfx950" in purpose) != (arch == "gfx950"):
                 continue
@@ -149,8 +145,7 @@ def show_available(available: Available) -> list[str]:
 def check_copy(counters: CounterFile, nbytes: float, kernel: str | None) -> tuple[bool, str]:
     """Check that a copy of ``nbytes`` in total is counted within 2 %; return whether it is, and the line to print.
 
-    Raises:
-        ValueError: when it is unclear which kernel is the copy.
+    Raises ValueError when it is unclear which kernel is the copy.
     """
     copy = _pick_kernel(counters, kernel)
     counted = copy.bytes.get("hbm")
@@ -246,13 +241,9 @@ class CounterSet:
         source = for_bytes or for_flops
         if source is None:
             return by_model, []
-        launches = entry.launches_per_unit
-        counted = _counted_work(
-            work,
-            for_bytes.counts.bytes["hbm"] * launches if for_bytes else None,
-            sum(for_flops.counts.flops.values()) * launches if for_flops else None,
-        )
-        basis = "counters" if for_bytes and for_flops else "mixed"
+        nbytes = for_bytes.counts.bytes["hbm"] * entry.launches_per_unit if for_bytes else None
+        flops = sum(for_flops.counts.flops.values()) * entry.launches_per_unit if for_flops else None
+        counted = _counted_work(work, nbytes, flops)
         try:
             by_counters = assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and for_bytes is None)
             why = _find_impossible(by_counters, for_bytes, for_flops)
@@ -261,7 +252,10 @@ class CounterSet:
         if why:
             self._refuse(source.label, why, entry.name)
             return by_model, []
-        return by_counters._replace(measurement_basis=basis), _notes(entry, work, for_bytes, for_flops, matches)
+        basis = "counters" if for_bytes and for_flops else "mixed"
+        notes = [_figure_note("bytes", "B", "re-reads", for_bytes, nbytes, work.bytes)]
+        notes.append(_figure_note("FLOPs", "FLOP", "padding or recomputation is in it", for_flops, flops, work.flops))
+        return by_counters._replace(measurement_basis=basis), [*notes, *_other_notes(entry, matches)]
 
     def _first(self, entry: Entry, matches: Sequence[_Match], doubt: Callable[[_Match], str | None]) -> _Match | None:
         """The first file without a doubt (None: it has nothing to say). Doubts are reported only where no file holds."""
@@ -373,21 +367,17 @@ def _counted_work(work: Work, nbytes: float | None, flops: float | None) -> Work
     return work._replace(candidates=models)
 
 
-def _notes(
-    entry: Entry, work: Work, for_bytes: _Match | None, for_flops: _Match | None, matches: Sequence[_Match]
-) -> list[Note]:
+def _figure_note(name: str, unit: str, more: str, match: _Match | None, counted: float | None, model: float) -> Note:
+    if match is None or counted is None:
+        return note(f"{name}: from the model, since no counters of them hold")
+    line = f"{name} counted: {quantity(counted, unit)}, mean of {match.counts.dispatches} dispatches ({match.label})"
+    if model > 0:
+        line += f", {counted / model:.3g} of the model's" + (f" ({more})" if counted > _MORE * model else "")
+    return note(line)
+
+
+def _other_notes(entry: Entry, matches: Sequence[_Match]) -> list[Note]:
     notes = []
-    for name, match, unit, model in (("bytes", for_bytes, "B", work.bytes), ("FLOPs", for_flops, "FLOP", work.flops)):
-        if match is None:
-            notes.append(note(f"{name}: from the model, since no counters of them hold"))
-            continue
-        counted = (match.counts.bytes["hbm"] if unit == "B" else sum(match.counts.flops.values())) * entry.launches_per_unit
-        line = f"{name} counted: {quantity(counted, unit)}, mean of {match.counts.dispatches} dispatches ({match.label})"
-        if model > 0:
-            line += f", {counted / model:.3g} of the model's"
-            if counted > _MORE * model:
-                line += " (re-reads)" if unit == "B" else " (padding or recomputation is in it)"
-        notes.append(note(line))
     for match in matches:
         t_ms = match.counts.t_s * 1e3 if match.counts.t_s else None
         if t_ms and entry.t_ms and abs(t_ms / entry.t_ms - 1) > _NOTED_TIME:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import advice, inputs
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
@@ -169,22 +169,22 @@ class _Reader:
         self._sources = sources
         self.errors: list[Degradation] = []
 
-    def _refuse(self, problems: Iterable[object], level: str = "L5") -> None:
+    def _refuse(self, *problems: object, level: str = "L5") -> None:
         self.errors += [Degradation(level, str(problem)) for problem in problems]
 
-    def _read(self, path: str | None, parse: Callable[[object, str], T]) -> T | None:
-        """Parse a JSON file; None where it is not given or not understood."""
+    def _read(self, path: str | None, parse: Callable[[Any, str], T], load: Callable[[str], object] = read_json) -> T | None:
+        """Parse a file; None where it is not given or not understood."""
         try:
-            return None if path is None else parse(read_json(path), printable(os.path.basename(path)))
+            return None if path is None else parse(load(path), printable(os.path.basename(path)))
         except ValueError as error:
-            self._refuse([error])
+            self._refuse(error)
             return None
 
     def env(self) -> Env:
         if self._sources.env is None:
-            self._refuse([f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown"], "L1")
+            self._refuse(f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown", level="L1")
         env = self._read(self._sources.env, inputs.read_env) or Env()
-        self._refuse(env.problems)
+        self._refuse(*env.problems)
         return env
 
     def peaks(self, env: Env) -> Peaks:
@@ -195,7 +195,7 @@ class _Reader:
         try:
             return peaks._replace(targets=inputs.read_targets(self._sources.targets))
         except (OSError, ValueError) as error:
-            self._refuse([f"targets not used: {error}"])
+            self._refuse(f"targets not used: {error}")
             return peaks
 
     def _rated_peaks(self, env: Env) -> Peaks:
@@ -204,46 +204,40 @@ class _Reader:
             try:
                 files = open_peaks(path, sources.peaks_device)
                 if files.table is None:
-                    self._refuse(["peaks.md is missing: peaks are null unless the device's properties give them"], "L1")
+                    self._refuse("peaks.md is missing: peaks are null unless the device's properties give them", level="L1")
                 break
             except CeilingsError as error:  # the shipped table stands without them
-                self._refuse([f"peaks: {error}"], "L1")
+                self._refuse(f"peaks: {error}", level="L1")
             except (OSError, ValueError) as error:  # no other table stands in for the one that was named
-                self._refuse([f"peaks: {error}"], "L1")
+                self._refuse(f"peaks: {error}", level="L1")
                 break
         try:
             peaks = files.rated(env.device)
         except Exception as error:  # a user's table may hold anything
-            self._refuse([f"peaks: {error}"], "L1")
+            self._refuse(f"peaks: {error}", level="L1")
             return Peaks(gfx=env.device.gfx, source="derived", note="the peak table could not be read (L1)")
         try:
             peaks, refused = files.lay_over(peaks)
-            self._refuse([f"peaks: {line}" for line in refused], "L1")
+            self._refuse(*(f"peaks: {line}" for line in refused), level="L1")
         except ValueError as error:
-            self._refuse([f"peaks: {error}"], "L1")
+            self._refuse(f"peaks: {error}", level="L1")
         return peaks
 
     def config(self) -> ModelConfig | None:
         config = self._read(self._sources.config, _parse_config)
-        self._refuse(config.problems if config else ())
+        self._refuse(*(config.problems if config else ()))
         return config
 
     def shapes(self) -> dict[str, list[dict[str, object]]]:
         shapes, problems = self._read(self._sources.shapes, inputs.read_shapes) or ({}, [])
-        self._refuse(problems)
+        self._refuse(*problems)
         return shapes
 
     def topn(self) -> TopN | None:
         path = self._sources.topn
-        if path.lower().endswith(".csv"):
-            try:
-                topn: TopN | None = inputs.read_topn_csv(read_text(path), printable(os.path.basename(path)))
-            except ValueError as error:
-                self._refuse([error])
-                return None
-        else:
-            topn = self._read(path, inputs.read_topn)
-        self._refuse(topn.problems if topn else ())
+        is_csv = path.lower().endswith(".csv")
+        topn = self._read(path, inputs.read_topn_csv, read_text) if is_csv else self._read(path, inputs.read_topn)
+        self._refuse(*(topn.problems if topn else ()))
         return topn
 
     def drop_ambiguous(self, shapes: dict[str, list[dict[str, object]]], topn: TopN) -> None:
@@ -251,9 +245,9 @@ class _Reader:
         counts = Counter(name for row in topn.rows for name in {row.name, row.short_name})
         for name in list(shapes):
             if counts[name] == 0:
-                self._refuse([f"{inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}"])
+                self._refuse(f"{inputs.SHAPES_NAME}: no kernel of the Top-N is named {printable(name)[:60]}")
             elif counts[name] > 1:
-                self._refuse([f"{inputs.SHAPES_NAME}: {counts[name]} rows are named {printable(name)[:60]}: not used"])
+                self._refuse(f"{inputs.SHAPES_NAME}: {counts[name]} rows are named {printable(name)[:60]}: not used")
                 del shapes[name]
 
 
@@ -490,26 +484,23 @@ class EntryBuilder:
             raise ValueError(
                 f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(captured)))})"
             )
+        first, launches, is_known = cases[0].work, 1.0, True
+        layers = config.layers_of(first.op, per_step) if config is not None and per_step else None
         if captured:
             (launches,) = captured
-            return self._unit(launches, f"{_show_launches(launches)} (shapes.json)")
-        first = cases[0].work
-        if first.launches is not None:
-            return self._unit(first.launches, "one launch, one stage of one layer")
-        layers = config.layers_of(first.op, per_step) if config is not None else None
-        if per_step and layers:
+            unit = f"{_show_launches(launches)} (shapes.json)"
+        elif first.launches is not None:
+            launches, unit = first.launches, "one launch, one stage of one layer"
+        elif per_step and layers and per_step >= layers and per_step % layers == 0:
             launches = per_step / layers
-            if launches >= 1 and launches == int(launches):
-                return self._unit(launches, f"one of {layers} layers, {_show_launches(launches)}")
-            self._note(f"{per_step:g} launches a step do not divide over {layers} layers")
-        if first.op != "moe":
-            return self._unit(1, "one launch (assumed)")
-        self._unit(1, "one launch (assumed): a whole MoE layer may take several, give launches or stage in shapes.json")
-        return 1, False
-
-    def _unit(self, launches: float, text: str) -> tuple[float, bool]:
-        self.notes.insert(0, note(f"unit: {text}", "unit"))
-        return launches, True
+            unit = f"one of {layers} layers, {_show_launches(launches)}"
+        else:
+            if per_step and layers:
+                self._note(f"{per_step:g} launches a step do not divide over {layers} layers")
+            unit, is_known = "one launch (assumed)", first.op != "moe"
+            unit += "" if is_known else ": a whole MoE layer may take several, give launches or stage in shapes.json"
+        self.notes.insert(0, note(f"unit: {unit}", "unit"))
+        return launches, is_known
 
 
 def _show_launches(count: float) -> str:

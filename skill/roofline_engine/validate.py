@@ -398,19 +398,17 @@ def _check_ranking(key: str, listed: object, entries: list[Mapping[str, object]]
     for entry in sorted(entries, key=lambda entry: _standing(key, entry), reverse=True):
         best_last.setdefault(str(entry.get(label)), []).append(entry)
     order = [best_last[str(item)].pop() for item in listed]
+    standings = [_standing(key, entry) for entry in order]
+    if standings == sorted(standings):
+        return []
     if key == "ranking_by_pct":
-        values = [finite(entry.get("pct_gpu_time")) or 0.0 for entry in order]
-        return [] if values == sorted(values, reverse=True) else [f"{key} is not in the order of pct_gpu_time"]
+        return [f"{key} is not in the order of pct_gpu_time"]
     if not all("rankable" in entry for entry in order):
         return []  # an artifact from before rankable was a field
-    rankable = [bool(entry["rankable"]) for entry in order]
-    if rankable != sorted(rankable, reverse=True):
+    unranked = [is_last for is_last, _ in standings]
+    if unranked != sorted(unranked):
         return [f"{key} puts an entry that is not rankable before one that is"]
-    gains = [finite(entry.get("expected_e2e_gain_pct")) or 0.0 for entry in order if entry["rankable"]]
-    shares = [finite(entry.get("pct_gpu_time")) or 0.0 for entry in order if not entry["rankable"]]
-    if gains != sorted(gains, reverse=True) or shares != sorted(shares, reverse=True):
-        return [f"{key} is not in the order of gain, then of pct_gpu_time"]
-    return []
+    return [f"{key} is not in the order of gain, then of pct_gpu_time"]
 
 
 def _standing(key: str, entry: Mapping[str, object]) -> tuple[bool, float]:

@@ -95,7 +95,11 @@ def read(data: object) -> ModelConfig | None:
         return None
     text = _language_model(data)
     if text is None:
-        tables = [str(key) for key, value in data.items() if isinstance(value, Mapping) and _holds_models(value)]
+        tables = [
+            str(key)
+            for key, value in data.items()
+            if isinstance(value, Mapping) and any(map(_is_model, (value, *value.values())))
+        ]
         if tables:
             raise ValueError(f"config.json: a table of models ({', '.join(tables)[:60]}), expected the config of one")
         return None
@@ -145,10 +149,6 @@ def _language_model(data: Mapping[str, object]) -> Mapping[str, object] | None:
 
 def _is_model(value: object) -> bool:
     return isinstance(value, Mapping) and any(key in value for key in ("hidden_size", "n_embd", "d_model"))
-
-
-def _holds_models(value: Mapping[str, object]) -> bool:
-    return _is_model(value) or any(_is_model(item) for item in value.values())
 
 
 def _dtype(top: Keys, keys: Keys) -> Dtype | None:

@@ -16,7 +16,7 @@ from roofline_engine.ops import work
 from ..timing.devices import loaded
 from ..values import raised
 from .restore import assign, attributes, present_items, replaced, restored_generators, unwrap_partial, variable_holders
-from .trace import CapturedWork, OpTrace, Part, Region, Strided, Unknown, resize, strided, total, unknown_view
+from .trace import CapturedWork, OpTrace, Part, Region, Strided, Unknown, resize, strided, total, unknown_part
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
 MOST_OPERATIONS = 10_000
@@ -171,14 +171,14 @@ class _Watch:
             return self.result(result)
         return out[0] if len(out) == 1 else out
 
-    def function(self, call: Callable[..., Any], func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def function(self, run: Callable[[], Any], func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Run one of numpy's functions: with a model, or made of others, which are recorded instead."""
         name = func.__name__
         label = f"{func.__module__}.{name}"
         if name in _KNOWN and func.__module__ == "numpy":
-            return self._known(func, args, options)
+            return self.known(func, args, options)
         before, first = len(self.traces), next(self._number)
-        result = call(func, args, options)
+        result = run()
         results, has_inner = self.arrays(result), len(self.traces) > before
         fresh = [array for array in results if not 0 <= self.number(array) < first]
         unrecorded = any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh)
@@ -189,7 +189,7 @@ class _Watch:
             self.add(label, self.arrays([args, options]), results)
         return self.result(result)
 
-    def _known(self, func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def known(self, func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         given, named = self._bare(list(args)), self._bare(dict(options))
         result = func(*given, **named)
         name, used = func.__name__, _NONE
@@ -221,12 +221,9 @@ class _Watch:
             if key is not None:
                 used[id(base)] = self._part(taken_part, base, self._bare(key), axis, results[0].size)
             elif name == "compress":
-                used[id(base)] = some_elements(base, results[0].size)
+                used[id(base)] = unknown_part(results[0].nbytes)
             self.add(f"ndarray.{name}", [base], results, partial(move, results[0]), used=used)
         return self.result(result)
-
-    def dot(self, array: Any, other: Any, out: Any = None) -> Any:
-        return self._known(self.np.dot, (array, other), {"out": out})
 
     def fill(self, array: Any, value: Any) -> None:
         base = self.bare(array)
@@ -259,8 +256,9 @@ class _Watch:
         result = original(*self._bare(list(args)), **self._bare(options))
         if type(result) is not self.np.ndarray or self.number(result) >= 0:
             return self.result(result)
-        reads = self.arrays(self._bare(given)) if name.startswith(("as", "arr")) else []
-        if name != "empty" and (reads or name not in ("array", "asarray", "asanyarray", "ascontiguousarray")):
+        copies = name.startswith(("as", "arr"))
+        reads = self.arrays(self._bare(given)) if copies else []
+        if name != "empty" and (reads or not copies):
             self.add(f"numpy.{name}", reads, [result], lambda: move(result))
         self.region(result, is_new=True)
         return self.result(result)
@@ -374,15 +372,14 @@ def _subclass(np: Any, watch: _Watch) -> Any:
         return watch.ufunc(ufunc, method, inputs, out, options)
 
     def array_function(self: Any, func: Any, types: Any, args: Any, options: Any) -> Any:
-        call = partial(np.ndarray.__array_function__, self)
-        return watch.function(lambda func, args, options: call(func, types, args, options), func, args, options)
+        return watch.function(lambda: np.ndarray.__array_function__(self, func, types, args, options), func, args, options)
 
     space: dict[str, Any] = {
         "__array_ufunc__": array_ufunc,
         "__array_function__": array_function,
         "__getitem__": lambda self, key: watch.get(self, key),
         "__setitem__": lambda self, key, value: watch.set(self, key, value),
-        "dot": lambda self, other, out=None: watch.dot(self, other, out),
+        "dot": lambda self, other, out=None: watch.known(np.dot, (self, other), {"out": out}),
         "fill": lambda self, value: watch.fill(self, value),
     }
     for name in (*_MOVES, *_REDUCES, *_OTHERS):
@@ -520,11 +517,6 @@ def _dtype(writes: Sequence[Any], reads: Sequence[Any]) -> str:
 MOST_READ = 1 << 22
 
 
-def some_elements(array: Any, elements: int, *, exact: bool = True) -> Part:
-    """Return a part of so many elements, unknown which."""
-    return Part(float(elements * array.itemsize), unknown_view(), exact)
-
-
 def masked_parts(np: Any, mask: Any, arrays: Sequence[Any]) -> dict[int, Part]:
     """Return, by ``id``, the part of each array that a mask selects; empty without an array as the mask."""
     if not isinstance(mask, np.ndarray):
@@ -544,11 +536,11 @@ def indexed_part(np: Any, base: Any, key: Any, elements: int) -> Part:
     keys = key if isinstance(key, (list, tuple)) else [key]
     kinds = {one.dtype.kind for one in keys if isinstance(one, np.ndarray) and one.ndim}
     if kinds == {"b"}:
-        return some_elements(base, elements)  # a mask selects each element once
+        return unknown_part(elements * base.itemsize)  # a mask selects each element once
     if not isinstance(key, tuple):
         return taken_part(np, base, key, 0, elements)
     if base.size > MOST_READ:
-        return some_elements(base, elements, exact=False)
+        return unknown_part(elements * base.itemsize, exact=False)
     return _part_of_places(np, base, np.arange(base.size).reshape(base.shape)[key], 1)
 
 
@@ -556,7 +548,7 @@ def taken_part(np: Any, base: Any, key: Any, axis: Any, elements: int) -> Part:
     """Return the part of the rows along an axis that ``key`` selects; without an axis, of the elements."""
     keys = np.asarray(key)
     if keys.dtype.kind not in "iu" or keys.size > MOST_READ:
-        return some_elements(base, elements, exact=keys.dtype.kind == "b")
+        return unknown_part(elements * base.itemsize, exact=keys.dtype.kind == "b")
     length = base.size if axis is None else base.shape[axis]
     return _part_of_places(np, base, keys % length, base.size // length)
 

@@ -40,48 +40,6 @@ class TimedCall(NamedTuple):
     captured: CapturedWork | None = None
 
 
-class _Observer:
-    """Collects the times that timers return."""
-
-    def __init__(self, work: Callable[[Callable[[], Any]], CapturedWork] | None, before: Callable[[], None] | None) -> None:
-        self.calls: list[TimedCall] = []
-        self.work, self.before = work, before
-        self.paused = False  # while the work of a timed function is captured
-
-    def wrap(self, read: Callable[..., TimedCall | None]) -> Callable[..., Any]:
-        """Return a wrapper of a timer, whose caller gets the timer's own result in any case.
-
-        read: makes a ``TimedCall`` of the timer's result and arguments.
-        """
-
-        def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            if self.paused:
-                return original(*args, **kwargs)
-            if self.before is not None:
-                self.before()
-            result = original(*args, **kwargs)
-            try:
-                timed = read(result, original, *args, **kwargs)
-            except Exception:  # a version with other arguments or results
-                timed = None
-            if timed is not None:
-                self.calls.append(self._with_work(timed))
-            return result
-
-        return call
-
-    def _with_work(self, timed: TimedCall) -> TimedCall:
-        """Capture the work from one more call: at once, before the caller goes on and changes what was timed."""
-        if self.work is None or timed.fn is None:
-            return timed
-        self.paused = True
-        try:
-            return timed._replace(captured=self.work(timed.fn))
-        finally:
-            self.paused = False
-
-
 @contextmanager
 def observe_timers(
     namespaces: Iterable[MutableMapping[str, Any]] = (),
@@ -91,19 +49,46 @@ def observe_timers(
     """Yield a list that fills with what is timed inside the block; each caller gets its own result, untouched.
 
     namespaces: globals in which a name may be bound to a timer (``from triton.testing import do_bench``).
-    work: captures the work of a timed function; called before the caller gets its time.
+    work: captures the work of a timed function; called before the caller gets its time, and changes what was timed.
     before: called before a time is taken.
 
     What Triton and torch time for themselves, such as an autotuner's candidates, is not observed.
     """
-    observer, spaces = _Observer(work, before), tuple(namespaces)
+    calls: list[TimedCall] = []
+    is_capturing = False
+
+    def observe(read: Callable[..., TimedCall | None], original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a timer; ``read`` makes a ``TimedCall`` of its result and arguments."""
+        nonlocal is_capturing
+        __tracebackhide__ = True
+        if is_capturing:
+            return original(*args, **kwargs)
+        if before is not None:
+            before()
+        result = original(*args, **kwargs)
+        try:
+            timed = read(result, original, *args, **kwargs)
+        except Exception:  # a version with other arguments or results
+            timed = None
+        if timed is None:
+            return result
+        if timed.fn is not None and work is not None:
+            is_capturing = True
+            try:
+                timed = timed._replace(captured=work(timed.fn))
+            finally:
+                is_capturing = False
+        calls.append(timed)
+        return result
+
+    spaces = tuple(namespaces)
     triton, torch = loaded("triton.testing"), loaded("torch.utils.benchmark.utils.timer")
     with ExitStack() as stack:
         for name in _BENCHES if triton is not None else ():
-            stack.enter_context(replaced(triton, name, observer.wrap(partial(_read_bench, name)), spaces))
+            stack.enter_context(replaced(triton, name, partial(observe, partial(_read_bench, name)), spaces))
         for name in _TIMERS if torch is not None else ():
-            stack.enter_context(replaced(torch.Timer, name, observer.wrap(partial(_read_timer, name))))
-        yield observer.calls
+            stack.enter_context(replaced(torch.Timer, name, partial(observe, partial(_read_timer, name))))
+        yield calls
 
 
 def _read_bench(name: str, result: Any, original: Callable[..., Any], *args: Any, **kwargs: Any) -> TimedCall | None:

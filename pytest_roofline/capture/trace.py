@@ -63,11 +63,6 @@ class Unknown(NamedTuple):
 View = Strided | Listed | Unknown
 
 
-def unknown_view() -> Unknown:
-    """Return a view of unknown bytes that is equal to no other view."""
-    return Unknown(("unique", next(_number)))
-
-
 def strided(start: int, width: int, dims: Iterable[tuple[int, int]]) -> tuple[View, int]:
     """Return the view of elements of ``width`` bytes over dimensions of (size, stride in bytes), and its distinct bytes.
 
@@ -198,6 +193,11 @@ class Part(NamedTuple):
         if self.view is None or self.nbytes >= region.nbytes:
             return region
         return region._replace(nbytes=self.nbytes, view=self.view)
+
+
+def unknown_part(nbytes: float, *, exact: bool = True) -> Part:
+    """Return a part of so many bytes, unknown which: its view is equal to no other."""
+    return Part(float(nbytes), Unknown(("unique", next(_number))), exact)
 
 
 class OpTrace(NamedTuple):

@@ -18,7 +18,7 @@ import torch.nn.functional as functional
 from roofline_engine.fields import Note, note
 from roofline_engine.ops.matmul import positions_met
 
-from ..trace import UNKNOWN_ROWS, Listed, Part, Region, Unknown, unknown_view
+from ..trace import UNKNOWN_ROWS, Listed, Part, Region, Unknown, unknown_part
 
 #: More elements than these of an index or a mask are not read.
 MOST_READ = 1 << 22
@@ -449,24 +449,17 @@ def find_flat(call: Call, table: Any) -> Part:
     """Find the elements of ``take`` and ``put``, which see their table as one row."""
     index = call["index"]
     if not table.is_contiguous():
-        return Part(float(min(index.numel() * table.element_size(), _nbytes(table))), unknown_view(), False)
+        return unknown_part(min(index.numel() * table.element_size(), _nbytes(table)), exact=False)
     return _rows_part(call, table.view(-1), [0], [index])
-
-
-def find_indexed(call: Call, table: Any) -> Part:
-    return _indexed_part(call, table, call["indices"])
-
-
-def find_masked(call: Call, table: Any) -> Part:
-    return _indexed_part(call, table, [call["mask"].expand_as(table)])
 
 
 def _all(table: Any) -> Part:
     return Part(float(_nbytes(table)), None, True)
 
 
-def _indexed_part(call: Call, table: Any, indices: Any) -> Part:
-    """Return the part of a table that ``table[indices]`` uses; a mask stands for the places where it is true."""
+def find_indexed(call: Call, table: Any) -> Part:
+    """Find what ``table[indices]`` uses; a mask stands for the places where it is true."""
+    indices = call["indices"] if "indices" in call.values else [call["mask"].expand_as(table)]
     dims: list[int] = []
     places = []
     at = 0
@@ -475,7 +468,7 @@ def _indexed_part(call: Call, table: Any, indices: Any) -> Part:
             at += 1
         elif index.dtype in (torch.bool, torch.uint8):
             if not call.can_read(index):
-                return Part(float(_nbytes(table)), unknown_view(), False)
+                return unknown_part(_nbytes(table), exact=False)
             dims += range(at, at + index.dim())
             places += index.nonzero().unbind(-1)
             at += index.dim()
@@ -491,7 +484,7 @@ def _rows_part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[An
     rest = [at for at in range(table.dim()) if at not in dims]
     inner, width = math.prod(table.shape[at] for at in rest), table.element_size()
     looked_up = math.prod(torch.broadcast_shapes(*(index.shape for index in indices)))
-    bound = Part(float(min(looked_up * inner * width, _nbytes(table))), unknown_view(), False)
+    bound = unknown_part(min(looked_up * inner * width, _nbytes(table)), exact=False)
     if looked_up > MOST_READ or not all(call.can_read(index) for index in indices):
         return bound
     try:
@@ -560,7 +553,7 @@ def scatter(find: PartFinder, source: str = "", *, adds: bool = False) -> Builde
             spec = spec._replace(reads=(*others, table) if computes else others, parts={id(table): part})
         else:
             spec = elementwise(call) if computes else copy_elements(call, out.numel())
-            unchanged = Part(_nbytes(table) - part.nbytes, unknown_view(), part.exact)
+            unchanged = unknown_part(_nbytes(table) - part.nbytes, exact=part.exact)
             spec = spec._replace(parts={} if computes else {id(table): unchanged})
         if computes:
             numel = values.numel() if isinstance(values, torch.Tensor) else changed
@@ -572,16 +565,16 @@ def scatter(find: PartFinder, source: str = "", *, adds: bool = False) -> Builde
 
 def masked_scatter(call: Call) -> OpSpec:
     """Write as many of the values, from the first on, as the mask has places."""
-    spec, source = scatter(find_masked)(call), call["source"]
-    part = find_masked(call, call["self"])
+    spec, source = scatter(find_indexed)(call), call["source"]
+    part = find_indexed(call, call["self"])
     nbytes = int(part.nbytes) // call["self"].element_size() * source.element_size()
-    return spec._replace(parts={**spec.parts, id(source): Part(float(nbytes), unknown_view(), part.exact)})
+    return spec._replace(parts={**spec.parts, id(source): unknown_part(nbytes, exact=part.exact)})
 
 
 def slice_scatter(call: Call) -> OpSpec:
     """Copy a table with one part from another tensor."""
-    table, source = call["self"], call["src"]
-    unchanged = Part(float((table.numel() - source.numel()) * table.element_size()), unknown_view(), True)
+    table = call["self"]
+    unchanged = unknown_part((table.numel() - call["src"].numel()) * table.element_size())
     return copy_elements(call, call.writes[0].numel())._replace(parts={id(table): unchanged})
 
 
@@ -592,7 +585,7 @@ def nll_loss(call: Call) -> OpSpec:
     rows = int((target != call.get("ignore_index", -100)).sum()) if can_read else target.numel()
     if not rows:
         return UNKNOWN._replace(notes=(note("every row is ignored"),))
-    part = Part(float(rows * scores.element_size()), unknown_view(), can_read)
+    part = unknown_part(rows * scores.element_size(), exact=can_read)
     return _with_part(_reduce(1, rows, scores, call.writes[0])._replace(parts={id(scores): part}), part)
 
 
@@ -660,7 +653,7 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
     "scatter": scatter(find_elements, "src"),
     **dict.fromkeys(("scatter_add", "scatter_reduce"), scatter(find_elements, "src", adds=True)),
     "put": scatter(find_flat, "source"),
-    "masked_fill": scatter(find_masked),
+    "masked_fill": scatter(find_indexed),
     "masked_scatter": masked_scatter,
     **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter"), slice_scatter),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), nll_loss),

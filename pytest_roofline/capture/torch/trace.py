@@ -159,8 +159,7 @@ class DecomposedAttention(NamedTuple):
 
 def merge_backward(traces: Sequence[OpTrace], decomposed: Sequence[DecomposedAttention]) -> list[OpTrace]:
     """Replace each backward pass that ran as several operations by one, in the place of its first step."""
-    merged: dict[int, OpTrace] = {}
-    dropped: set[int] = set()
+    merged: list[OpTrace | None] = list(traces)
     for item in decomposed:
         if not item.steps:
             continue
@@ -168,10 +167,11 @@ def merge_backward(traces: Sequence[OpTrace], decomposed: Sequence[DecomposedAtt
         inner = {region.storage for step in steps for region in step.writes}
         reads = dict.fromkeys(region for step in steps for region in step.reads if region.storage not in inner)
         writes = dict.fromkeys(region for step in steps for region in step.writes)
-        dropped.update(item.steps)
         name = "scaled_dot_product_attention backward"
+        for at in item.steps:
+            merged[at] = None
         merged[item.steps[0]] = OpTrace(name, tuple(reads), tuple(writes), work=item.work, launches=len(steps))
-    return [merged.get(at, trace) for at, trace in enumerate(traces) if at not in dropped or at in merged]
+    return [trace for trace in merged if trace is not None]
 
 
 class Storages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .peaks_audit import clock_of, engine_clock, faults_in_use
 from .peaks_table import Block, Table, normalize_name, unit_counts
@@ -84,6 +84,18 @@ class Peaks(NamedTuple):
         if engine == "matrix" and name in self.flops:
             return f"matrix.{name}", self.flops[name]
         return (f"vector.{name}", self.vector[name]) if name in self.vector else (f"{engine}.{name}", None)
+
+    @property
+    def compute_axes(self) -> tuple[str, ...]:
+        """The compute axes with a known peak."""
+        return (*(f"matrix.{dtype}" for dtype in self.flops), *(f"vector.{dtype}" for dtype in self.vector))
+
+    def rated(self, axis: str) -> float | None:
+        """Return the rated figure of ``memory`` or ``matrix.bf16``; None where unknown."""
+        engine, dot, dtype = axis.partition(".")
+        if not dot:
+            return self.hbm_bw_bytes_s
+        return (self.flops if engine == "matrix" else self.vector).get(dtype)
 
     def highest(self, axis: str) -> float | None:
         """Return the rate of ``memory`` or ``matrix.bf16`` at the full bus or the highest clock; None where unknown."""
@@ -186,8 +198,7 @@ def _at_run_clock(table: Table | None, peaks: Peaks, run_khz: float) -> Peaks:
         peaks = peaks._replace(note=join_sentences(f"run_clock_khz {run_khz:g} not used: {reason}", peaks.note))
         if peaks.confidence == "low" and not peaks.low_axes:
             return peaks
-        compute = (*(f"matrix.{dtype}" for dtype in peaks.flops), *(f"vector.{dtype}" for dtype in peaks.vector))
-        return peaks._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *compute))))
+        return peaks._replace(confidence="low", low_axes=tuple(dict.fromkeys((*peaks.low_axes, *peaks.compute_axes))))
     what = f"FLOP/s at the {run / 1e6:g} MHz of the run, rated at {rated:g} (matrix) and {vector:g} (vector)"
     factors = {"matrix": run / 1e6 / rated, "vector": run / 1e6 / vector}
     flops = {dtype: rate * factors[clock_of(f"matrix.{dtype}")] for dtype, rate in peaks.flops.items()}
@@ -217,12 +228,8 @@ def _rated_peaks(table: Table | None, device: Device) -> Peaks:
 def _product_peaks(table: Table, blocks: list[Block], device: Device, gfx: str | None, mig: tuple[int, float] | None) -> Peaks:
     if len(blocks) > 1:
         blocks = _matching(blocks, device) or blocks
-    block = blocks[0]
-    arch = block.text("gfx")
-    if len(blocks) > 1:
-        default = table.defaults.get(arch or "")
-        use = default.text("use") if default else None
-        block = next((item for item in blocks if item.id == use), block)
+    arch = blocks[0].text("gfx")
+    block = _default_product(table.defaults.get(arch or ""), blocks)
     peaks = peaks_of_block(table, block)
     if len(blocks) > 1:
         peaks = _with_agreement(table, peaks, blocks, f"the name is shared by {_ids(blocks)}")
@@ -243,15 +250,14 @@ def _product_peaks(table: Table, blocks: list[Block], device: Device, gfx: str |
 def _architecture_peaks(table: Table, device: Device, gfx: str, unlisted: str) -> Peaks:
     listed = table.of_arch(gfx)
     has_keys = device.cu_count is not None or device.memory_bytes is not None
-    blocks = _matching(listed, device) if has_keys else listed
+    blocks = _matching(listed, device)
     default = table.defaults.get(gfx)
     doubts = [unlisted] if unlisted else []
     if len(blocks) == 1 and has_keys:
         return _with_doubts(peaks_of_block(table, blocks[0]), doubts)
     if blocks and default:
-        use = default.text("use")
-        block = next((item for item in blocks if item.id == use), blocks[0])
-        peaks = peaks_of_block(table, default if block.id == use else block, base=block)
+        block = _default_product(default, blocks)
+        peaks = peaks_of_block(table, default if block.id == default.text("use") else block, base=block)
         if len(blocks) > 1:
             what = f"{gfx} {'with these keys' if has_keys else 'alone'} is {_ids(blocks)}"
             peaks = _with_agreement(table, peaks, blocks, what)
@@ -270,6 +276,12 @@ def _architecture_peaks(table: Table, device: Device, gfx: str, unlisted: str) -
     else:
         reason = f"{gfx} alone is {_ids(blocks)}: add device_name"
     return _derive_peaks(table, device, gfx, reason)
+
+
+def _default_product(default: Block | None, blocks: Sequence[Block]) -> Block:
+    """Return the product that the default of the architecture uses, where it is one of the blocks; else the first."""
+    use = default.text("use") if default else None
+    return next((block for block in blocks if block.id == use), blocks[0])
 
 
 def _ids(blocks: Sequence[Block]) -> str:
@@ -310,17 +322,17 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
         for source in blocks:
             for dtype, line in source.figures(prefix):
                 rated[dtype] = source.value(line)
-                limit = line.field("max")
-                if limit and limit != "unknown":
-                    highest[dtype] = source.value(line, limit)
+                limit = source.limit(line, "max")
+                if limit:
+                    highest[dtype] = limit
         return rated, highest
 
     flops, flops_max = rates("matrix.")
     vector, vector_max = rates("vector.")
-    memory = block.line("hbm_bw_bytes_s") or base.line("hbm_bw_bytes_s")
     owner = block if block.line("hbm_bw_bytes_s") else base
-    bandwidth = owner.value(memory) if memory and memory.value != "unknown" else None
-    limit = memory.field("limit") if memory else None
+    memory = owner.known("hbm_bw_bytes_s")
+    bandwidth = owner.value(memory) if memory else None
+    limit = owner.limit(memory, "limit") if memory else None
     counts = unit_counts(base)
     confidence = base.text("confidence") or "low"
     notes = [line.value for line in block.lines if line.key == "note"]
@@ -330,7 +342,7 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
         product=base.id if block is base else None,
         gfx=base.text("gfx"),
         hbm_bw_bytes_s=bandwidth,
-        hbm_bw_limit_bytes_s=owner.value(memory, limit) if memory and limit and limit != "unknown" else bandwidth,
+        hbm_bw_limit_bytes_s=limit or bandwidth,
         flops=flops,
         flops_max=flops_max,
         vector=vector,
@@ -357,13 +369,9 @@ def _with_agreement(table: Table, peaks: Peaks, blocks: Sequence[Block], what: s
     """
     products = [peaks_of_block(table, block) for block in blocks]
     peaks = _with_limits(peaks, [peaks, *products])
-    axes = {"memory": [item.hbm_bw_bytes_s for item in products]}
-    for prefix, name in (("matrix.", "flops"), ("vector.", "vector")):
-        for dtype in getattr(peaks, name):
-            axes[prefix + dtype] = [getattr(item, name).get(dtype) for item in products]
     low = []
-    for axis, values in axes.items():
-        known = [value for value in values if value]
+    for axis in ("memory", *peaks.compute_axes):
+        known = [rate for rate in (item.rated(axis) for item in products) if rate]
         if not known or max(known) > (1 + AGREEMENT) * min(known):
             low.append(axis)
     if not low and peaks.confidence == "high":
@@ -407,18 +415,12 @@ def _partition(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:
 
 
 def _scale_peaks(peaks: Peaks, compute: float, memory: float) -> Peaks:
-    def scale(rates: Mapping[str, float]) -> dict[str, float]:
-        return {dtype: rate * compute for dtype, rate in rates.items()}
-
-    return peaks._replace(
-        flops=scale(peaks.flops),
-        flops_max=scale(peaks.flops_max),
-        vector=scale(peaks.vector),
-        vector_max=scale(peaks.vector_max),
-        hbm_bw_bytes_s=peaks.hbm_bw_bytes_s * memory if peaks.hbm_bw_bytes_s else None,
-        hbm_bw_limit_bytes_s=peaks.hbm_bw_limit_bytes_s * memory if peaks.hbm_bw_limit_bytes_s else None,
-        l2_bytes=peaks.l2_bytes * memory if peaks.l2_bytes else None,
-    )
+    changes: dict[str, Any] = {}
+    for name in ("flops", "flops_max", "vector", "vector_max"):
+        changes[name] = {dtype: rate * compute for dtype, rate in getattr(peaks, name).items()}
+    for name in ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes"):
+        changes[name] = (getattr(peaks, name) or 0.0) * memory or None
+    return peaks._replace(**changes)
 
 
 def _split_mig(name: str) -> tuple[str, tuple[int, float] | None]:
@@ -457,11 +459,10 @@ def _derive_peaks(table: Table | None, device: Device, gfx: str | None, reason: 
     limited = _limited_products(table, gfx)
     if rates and device.cu_count and clock_hz and not limited:
         units = device.cu_count * (2 if is_rdna else 1)  # RDNA reports work-group processors
-        for prefix, out in (("matrix.", flops), ("vector.", vector)):
-            for dtype, line in rates.figures(prefix):
-                rate = units * clock_hz * rates.value(line)
-                if FLOPS_BOUNDS[0] <= rate <= FLOPS_BOUNDS[1]:
-                    out[dtype] = rate
+        for dtype, line in rates.figures():
+            rate = units * clock_hz * rates.value(line)
+            if FLOPS_BOUNDS[0] <= rate <= FLOPS_BOUNDS[1]:
+                (flops if line.key.startswith("matrix.") else vector)[dtype] = rate
     if bandwidth or flops or vector:
         how = "derived from the device's properties"
         how += f", compute left out: {limited} of this architecture are cut below their units and clock" if limited else ""

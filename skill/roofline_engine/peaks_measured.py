@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from .files import parse_json, read_text
@@ -76,12 +76,16 @@ def read_ceilings(path: str, device: str | None = None) -> Overlay | None:
     header = text.split("\n", 1)[0].strip().lower().split(",")
     try:
         if head in ("{", "["):
-            return _from_json(text, label, device)
-        if "device" in header and "hbmbw" in header:
-            return _from_rocprof(text, path, label, device)
+            overlay = _from_json(text, label, device)
+        elif "device" in header and "hbmbw" in header:
+            overlay = _from_rocprof(text, path, label, device)
+        else:
+            return None
     except ValueError as error:
         raise CeilingsError(str(error)) from None
-    return None
+    if not overlay.ceilings:
+        raise CeilingsError(f"{label}: no measured figure in it")
+    return overlay
 
 
 class PeakFiles(NamedTuple):
@@ -134,13 +138,6 @@ def _from_json(text: str, label: str, device: str | None) -> Overlay:
     raise ValueError(f"{label}: unknown JSON: expected TraceLens arch, ERT roofline.json or carm benchmarks.jsonl")
 
 
-def _not_empty(ceilings: Iterable[Ceiling], label: str) -> tuple[Ceiling, ...]:
-    ceilings = tuple(ceilings)
-    if not ceilings:
-        raise ValueError(f"{label}: no measured figure in it")
-    return ceilings
-
-
 def _dtype(name: object, where: str) -> str:
     """Return the peak table's name of a dtype; ValueError names the place."""
     try:
@@ -155,25 +152,24 @@ def _dtype(name: object, where: str) -> str:
 _ROCPROF = {"hbmbw": "memory", "mallbw": "mall", "l2bw": "l2", "l1bw": "l1", "ldsbw": "lds"}
 
 
-def _rocprof_axes(column: str) -> tuple[str, ...]:
+def _rocprof_axes(column: str) -> list[str]:
     """Return the axes of a column: ``MFMABF16Flops`` is matrix.bf16, ``FP32Flops`` vector.fp32, ``MFMAF6F4Flops`` two."""
     name = column.strip().lower()
     if name in _ROCPROF:
-        return (_ROCPROF[name],)
+        return [_ROCPROF[name]]
     kind = next((end for end in ("flops", "ops") if name.endswith(end)), None)
     if kind is None:
-        return ()
+        return []
     name = name[: -len(kind)]
     engine = "matrix." if name.startswith(("mfma", "wmma")) else "vector."
     name = name[4:] if engine == "matrix." else name
     axes = []
     for spelling in ("f6", "f4") if name == "f6f4" else (name[2:] if name.startswith("mx") else name,):
         try:
-            dtype = parse_dtype(spelling)
+            axes.append(engine + _dtype(spelling, column))
         except ValueError:
             continue
-        axes.append(engine + (dtype.peak or dtype.name))
-    return tuple(axes)
+    return axes
 
 
 def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overlay:
@@ -213,7 +209,7 @@ def _from_rocprof(text: str, path: str, label: str, device: str | None) -> Overl
             )
         ceilings += [Ceiling(axis, most[0], most[2], most[1]) for axis in axes]
     gfx, narrow = _sysinfo(os.path.join(os.path.dirname(path), "sysinfo.csv"))
-    return Overlay("rocprof-compute", label, _not_empty(ceilings, label), gfx=gfx, narrow=narrow)
+    return Overlay("rocprof-compute", label, tuple(ceilings), gfx=gfx, narrow=narrow)
 
 
 def _sysinfo(path: str) -> tuple[str | None, str]:
@@ -245,7 +241,7 @@ def _from_tracelens(data: Mapping[str, object], label: str) -> Overlay:
         ceilings.append(Ceiling(f"{engine}.{_dtype(name, where)}", rate, where))
     device = data.get("name")
     named = device if isinstance(device, str) else None
-    return Overlay("TraceLens", label, _not_empty(ceilings, label), device=named, gemm=True)
+    return Overlay("TraceLens", label, tuple(ceilings), device=named, gemm=True)
 
 
 def _from_ert(data: Mapping[str, object], label: str) -> Overlay:
@@ -275,7 +271,7 @@ def _from_ert(data: Mapping[str, object], label: str) -> Overlay:
     config = meta.get("CONFIG") if isinstance(meta, dict) else None
     gpu = config.get("ERT_GPU") if isinstance(config, dict) else None
     on_gpu = str(gpu[0] if isinstance(gpu, list) and gpu else gpu).strip().lower() == "true"
-    return Overlay("ERT", label, _not_empty(ceilings, label), host=not on_gpu)
+    return Overlay("ERT", label, tuple(ceilings), host=not on_gpu)
 
 
 def _from_carm(records: list[tuple[int, object]], label: str, device: str | None) -> Overlay:
@@ -308,7 +304,7 @@ def _from_carm(records: list[tuple[int, object]], label: str, device: str | None
         value, where = repeats[len(repeats) // 2]
         if axis not in best or value > best[axis].value:
             best[axis] = Ceiling(axis, value, where, repeats[-1][0] if len(repeats) > 1 else None)
-    return Overlay("carm-roofline", label, _not_empty(best.values(), label), device=next(iter(machines), None), host=True)
+    return Overlay("carm-roofline", label, tuple(best.values()), device=next(iter(machines), None), host=True)
 
 
 def carm_figure(row: Mapping[str, object], where: str) -> tuple[str, str, float] | None:
@@ -352,7 +348,7 @@ def lay_over(peaks: Peaks, overlay: Overlay, table: Table | None) -> tuple[Peaks
     for ceiling in overlay.ceilings:
         if ceiling.axis in CACHES:
             continue
-        rated = _rated(peaks, ceiling.axis)
+        rated = peaks.rated(ceiling.axis)
         if listed and rated is None:
             unlisted.append(ceiling.axis)
             continue
@@ -373,13 +369,6 @@ def lay_over(peaks: Peaks, overlay: Overlay, table: Table | None) -> tuple[Peaks
 
 def _unit(axis: str) -> str:
     return "FLOP/s" if "." in axis else "B/s"
-
-
-def _rated(peaks: Peaks, axis: str) -> float | None:
-    engine, dot, dtype = axis.partition(".")
-    if not dot:
-        return peaks.hbm_bw_bytes_s
-    return (peaks.flops if engine == "matrix" else peaks.vector).get(dtype)
 
 
 def _highest(peaks: Peaks, axis: str, rated: float) -> float:
@@ -459,7 +448,7 @@ def _combine(peaks: Peaks, overlay: Overlay, valid: Mapping[str, Ceiling], liste
     achievable: dict[str, float] = {}
     doubtful = []
     for axis, ceiling in valid.items():
-        rated = _rated(peaks, axis)
+        rated = peaks.rated(axis)
         if rated is not None and ceiling.value <= rated:
             achievable[axis] = ceiling.value
             continue

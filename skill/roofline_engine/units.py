@@ -36,11 +36,7 @@ def number(
         result = _number_from_text(value, what)
     else:
         raise ValueError(f"{what} is {short_repr(value)}, expected a number")
-    try:
-        finite = math.isfinite(result)
-    except OverflowError:  # an int beyond the range of a double
-        finite = False
-    if not finite:
+    if finite(result) is None:
         raise ValueError(f"{what} is {short_repr(value)}, expected a finite number")
     if minimum is not None and result < minimum:
         raise ValueError(f"{what} is {short_repr(value)}, expected at least {minimum:g}")

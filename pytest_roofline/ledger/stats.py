@@ -50,21 +50,16 @@ def outcome_e2e(pair: Pair) -> str | None:
 class Tally:
     """The numbers of outcomes of one kind."""
 
-    n: int = 0
-    agrees: int = 0
-    over_promised: int = 0
-    exceeded: int = 0
+    n: int
+    agrees: int
+    over_promised: int
+    exceeded: int
 
     @classmethod
     def of(cls, outcomes: Iterable[str | None]) -> Tally:
         """Count the outcomes that are not None."""
         counts = Counter(outcomes)
-        return cls(
-            n=counts.total() - counts[None],
-            agrees=counts[AGREES],
-            over_promised=counts[OVER_PROMISED],
-            exceeded=counts[EXCEEDED],
-        )
+        return cls(n=counts.total() - counts[None], **{name: counts[name] for name in (AGREES, OVER_PROMISED, EXCEEDED)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,39 +132,25 @@ class Experience:
         bound_type: str = "unknown",
         stage: str = "",
         device: str = "",
-        without: Pair | None = None,
     ) -> float | None:
-        """Return the expected speedup for an attainable one; None before the first pair.
+        """Return the expected speedup for an attainable one; None before the first pair."""
+        return self._expect(attainable, (op, bound_type, stage, device), None)
 
-        without: a pair to leave out, so that it is not evidence for itself.
-        """
+    def of(self, pair: Pair) -> float | None:
+        """Return the expected speedup of the kernel of ``pair``, without the pair as evidence for itself."""
+        return None if pair.attainable is None else self._expect(pair.attainable.mid, pair.key, _gain(pair))
+
+    def _expect(self, attainable: float, key: tuple[str, ...], known: float | None) -> float | None:
+        """Return the expected speedup; ``known`` is the gain of a pair with this key to leave out."""
         n, total = self._n, self._sum
-        key = (op, bound_type, stage, device)
         n_group, total_group = self._groups.get(key, (0, 0.0))
-        gain = None if without is None else _gain(without)
-        if gain is not None and without is not None:
-            n, total = n - 1, total - gain
-            if without.key == key:
-                n_group, total_group = n_group - 1, total_group - gain
+        if known is not None:
+            n, total, n_group, total_group = n - 1, total - known, n_group - 1, total_group - known
         if n <= 0:
             return None
         everywhere = total / (n + PRIOR)
         here = (ENOUGH * everywhere + total_group) / (ENOUGH + n_group)
         return min(attainable, math.exp(max(0.0, here)))
-
-    def of(self, pair: Pair) -> float | None:
-        """Return the expected speedup of the kernel of ``pair``, without the pair as evidence for itself."""
-        if pair.attainable is None:
-            return None
-        op, bound_type, stage, device = pair.key
-        return self.expected(
-            pair.attainable.mid,
-            op=op,
-            bound_type=bound_type,
-            stage=stage,
-            device=device,
-            without=pair if pair.ratio is not None else None,
-        )
 
 
 def _gain(pair: Pair) -> float | None:
@@ -238,22 +219,24 @@ def propose(pairs: Iterable[Pair], q: float = 0.9) -> list[Proposal]:
         sources.setdefault(key, set()).add(pair.date or "undated")
     proposals = []
     for key, kernels in sorted(best.items()):
-        observed, n, prior = quantile(list(kernels.values()), q), len(kernels), TARGET_EFF.get(key[1])
+        device, op, axis, dtype = key
+        observed, n, prior = quantile(list(kernels.values()), q), len(kernels), TARGET_EFF.get(op)
         target, why = _move(prior, observed, n)
+        prior_text = "none" if prior is None else f"{prior:g}"
         dates = sorted(sources[key])
         period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
         proposals.append(
             Proposal(
-                device=key[0],
-                op=key[1],
-                axis=key[2],
-                dtype=key[3],
+                device=device,
+                op=op,
+                axis=axis,
+                dtype=dtype,
                 prior=prior,
                 observed=observed,
                 n=n,
                 target_eff=target,
                 why=why,
-                source=f"ledger, {period}: {q:g} quantile {observed:.4g} of {n} kernels, prior {_or_none(prior)}",
+                source=f"ledger, {period}: {q:g} quantile {observed:.4g} of {n} kernels, prior {prior_text}",
             )
         )
     return proposals
@@ -267,10 +250,6 @@ def _move(prior: float | None, observed: float, n: int) -> tuple[float | None, s
     if observed <= prior:
         return None, "not over the prior, which stays: a target that is not reached may be reachable"
     return round(prior + n / (n + ENOUGH) * (observed - prior), 4), f"{n} kernels against a prior that counts as {ENOUGH}"
-
-
-def _or_none(value: float | None) -> str:
-    return "none" if value is None else f"{value:g}"
 
 
 def document(proposals: Iterable[Proposal], q: float) -> dict[str, Any]:

@@ -68,11 +68,7 @@ class Interval:
 
     @classmethod
     def parse(cls, text: str, what: str) -> Interval:
-        """Read ``1.4``, ``1.30-1.51`` or ``-0.4``; the smaller end of a range comes first.
-
-        Raises:
-            ValueError: naming ``what``, the text and what was expected.
-        """
+        """Read ``1.4``, ``1.30-1.51`` or ``-0.4``, the smaller end first. Raises ValueError naming ``what`` and the text."""
         match = _INTERVAL.fullmatch(text.strip())
         if not match:
             raise ValueError(f"{what} is {short_repr(text.strip())}, expected a number or a range such as 1.30-1.51")
@@ -80,11 +76,7 @@ class Interval:
 
     @classmethod
     def from_json(cls, value: object, what: str) -> Interval:
-        """Read a number, or a list of two: the smaller first.
-
-        Raises:
-            ValueError: naming ``what``, the value and what was expected.
-        """
+        """Read a number, or a list of two, the smaller first. Raises ValueError naming ``what`` and the value."""
         low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
         return cls._named(what, float(number(low, what)), float(number(high, what)))
 
@@ -169,25 +161,20 @@ class Pair:
         fields: dict[str, object] = {}
         for name in NAMES:
             value = getattr(self, name)
-            if name != "kernel" and value == _DEFAULTS[name]:
-                continue
             if isinstance(value, Interval):
-                value = value.low if value.low == value.high else [value.low, value.high]
-            fields[name] = value
+                fields[name] = value.low if value.low == value.high else [value.low, value.high]
+            elif value != _DEFAULTS[name]:
+                fields[name] = value
         return fields
 
     @classmethod
     def from_json(cls, data: object) -> Pair:
-        """Return the pair that ``to_json`` wrote. Other keys are ignored.
-
-        Raises:
-            ValueError: naming the field.
-        """
+        """Return the pair that ``to_json`` wrote. Other keys are ignored. Raises ValueError naming the field."""
         if not isinstance(data, dict):
             raise ValueError("expected a JSON object")
         values: dict[str, Any] = {"kernel": ""}
-        for name in data.keys() & set(NAMES):
-            value = data[name]
+        for name in NAMES:
+            value = data.get(name)
             if value is None:
                 continue
             if name in INTERVALS:
@@ -201,18 +188,17 @@ class Pair:
 
     @classmethod
     def from_text(cls, cells: Mapping[str, str]) -> Pair:
-        """Return the pair with the fields in ``cells``. An empty or missing cell is unknown; other cells are ignored.
+        """Return the pair with the fields in ``cells``, where an empty cell is unknown. Raises ValueError naming the field.
 
-        Raises:
-            ValueError: naming the field.
+        Other cells are ignored.
         """
         values: dict[str, Any] = {"kernel": ""}
         for name, text in cells.items():
-            if name in INTERVALS and text.strip():
-                values[name] = Interval.parse(text, name)
-            elif name == "noise" and text.strip():
-                values[name] = Interval.parse(text, name).mid
-            elif name in NAMES and name not in (*INTERVALS, "noise") and text:
+            if name in (*INTERVALS, "noise"):
+                if text.strip():
+                    interval = Interval.parse(text, name)
+                    values[name] = interval.mid if name == "noise" else interval
+            elif name in NAMES and text:
                 values[name] = op_name(text) if name == "op" else text
         return cls(**values)
 
@@ -289,6 +275,13 @@ class Ledger(NamedTuple):
     pairs: tuple[Pair, ...] = ()
     unread: tuple[Unread, ...] = ()
 
+    @classmethod
+    def of(cls, path: Path, rows: Iterable[Pair | Unread]) -> Ledger:
+        """Return the ledger of what the lines of a file gave."""
+        rows = list(rows)
+        pairs = tuple(row for row in rows if isinstance(row, Pair))
+        return cls(path, pairs, tuple(row for row in rows if isinstance(row, Unread)))
+
 
 def locate(root: Path) -> Path:
     """Return the ledger of the project in ``root``: ``OWN``, or a Markdown ledger of an earlier version."""
@@ -301,27 +294,30 @@ def lines_path(path: Path) -> Path:
 
 
 def read(path: Path) -> Ledger:
-    """Return the ledger; empty where the file is missing.
-
-    Raises:
-        ValueError: if the file is not a ledger.
-    """
+    """Return the ledger; empty where the file is missing. Raises ValueError if the file is not a ledger."""
     lines = lines_path(path)
     if lines != path and path.is_file() and not lines.exists():
         return read_markdown(path)
-    pairs: list[Pair] = []
-    unread: list[Unread] = []
-    for at, line in enumerate(_json_lines(lines).split(b"\n"), 1):
-        if line.strip():
-            try:
-                pairs.append(Pair.from_json(json.loads(line.decode("utf-8-sig"))))
-            except UnicodeDecodeError:
-                unread.append(Unread(at, "not UTF-8 text"))
-            except (json.JSONDecodeError, RecursionError) as error:
-                unread.append(Unread(at, f"not JSON: {error}"))
-            except ValueError as error:
-                unread.append(Unread(at, str(error)))
-    return Ledger(lines, tuple(pairs), tuple(unread))
+    rows = enumerate(_json_lines(lines).split(b"\n"), 1)
+    return Ledger.of(lines, [_read_pair(at, _from_line, line) for at, line in rows if line.strip()])
+
+
+def _read_pair(line: int, read: Callable[..., Pair], *arguments: Any) -> Pair | Unread:
+    """Return the pair that ``read`` makes of the arguments; a ValueError is why the line is not read."""
+    try:
+        return read(*arguments)
+    except ValueError as error:
+        return Unread(line, str(error))
+
+
+def _from_line(line: bytes) -> Pair:
+    try:
+        data = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    return Pair.from_json(data)
 
 
 def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callable[[str], None] | None = None) -> int:
@@ -346,13 +342,12 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
     lines.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{lines}.lock").acquire(timeout=_LOCK_S, poll_interval=0.005):
-            content = before = _json_lines(lines)
-            if once or not before:
-                known = read(path).pairs
-                if once:
-                    existing = set(known)
-                    added = [pair for pair in dict.fromkeys(added) if pair not in existing]
-                content = before or _lines(known)
+            before = _json_lines(lines)
+            known = read(path).pairs if once or not before else ()
+            if once:
+                existing = set(known)
+                added = [pair for pair in dict.fromkeys(added) if pair not in existing]
+            content = before or _lines(known)
             if added and content and not content.endswith(b"\n"):
                 content += b"\n"
             content += _lines(added)
@@ -399,30 +394,18 @@ OPS = {"attention": "attn"}
 
 
 def read_csv(path: Path) -> Ledger:
-    """Return the pairs in a CSV.
-
-    Raises:
-        ValueError: if the file is not such a table.
-    """
+    """Return the pairs in a CSV. Raises ValueError if the file is not such a table."""
     label = printable(path.name)
     reader = csv.reader(io.StringIO(read_text(str(path), _LARGEST), newline=""), strict=True)
-    pairs: list[Pair] = []
-    unread: list[Unread] = []
-    names: list[str] = []
     try:
-        for cells in reader:
-            if not names:
-                names = _header(cells, label)
-            elif any(cell.strip() for cell in cells):
-                try:
-                    pairs.append(_pair(names, [cell.strip() for cell in cells]))
-                except ValueError as error:
-                    unread.append(Unread(reader.line_num, str(error)))
+        header = next(reader, None)
+        if header is None:
+            raise ValueError(f"{label}: empty, expected a header with a column kernel")
+        names = _header(header, label)
+        rows = [_read_pair(reader.line_num, _pair, names, cells) for cells in reader if any(map(str.strip, cells))]
     except csv.Error as error:
         raise ValueError(f"{label}: line {reader.line_num}: {printable(str(error))}") from None
-    if not names:
-        raise ValueError(f"{label}: empty, expected a header with a column kernel")
-    return Ledger(path, tuple(pairs), tuple(unread))
+    return Ledger.of(path, rows)
 
 
 def _header(cells: list[str], label: str) -> list[str]:
@@ -440,7 +423,7 @@ def _header(cells: list[str], label: str) -> list[str]:
 def _pair(names: list[str], cells: list[str]) -> Pair:
     if len(cells) != len(names):
         raise ValueError(f"{len(cells)} cells, expected {len(names)}")
-    values = dict(zip(names, cells))
+    values = dict(zip(names, map(str.strip, cells)))
     return Pair.from_text({**values, "op": OPS.get(values.get("op", ""), values.get("op", ""))})
 
 
@@ -456,11 +439,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([^0-9A
 
 
 def read_markdown(path: Path) -> Ledger:
-    """Return the pairs in the Markdown ledger of an earlier version: of every table with a column ``kernel``.
-
-    Raises:
-        ValueError: if the file is not text.
-    """
+    """Return the pairs in the Markdown ledger of an earlier version. Raises ValueError if the file is not text."""
     data = _bytes(path)
     try:
         text = decode_text(data, printable(path.name))
@@ -471,12 +450,15 @@ def read_markdown(path: Path) -> Ledger:
     if heading is None:
         return Ledger(path)
     end = _NEXT_HEADING.search(text, heading.end())
-    pairs: list[Pair] = []
-    unread: list[Unread] = []
+    first = text.count("\n", 0, heading.end()) + 1
+    return Ledger.of(path, _read_tables(text[heading.end() : end.start() if end else None], first))
+
+
+def _read_tables(text: str, first: int) -> Iterator[Pair | Unread]:
+    """Yield the rows of every table with a column ``kernel``; ``first`` is the number of the first line."""
     columns: list[str] | None = None
     before: list[str] = []
-    first = text.count("\n", 0, heading.end()) + 1
-    for at, line in enumerate(text[heading.end() : end.start() if end else None].split("\n"), first):
+    for at, line in enumerate(text.split("\n"), first):
         cells = list(_cells(line))
         if not line.strip():
             columns, before = None, []
@@ -485,13 +467,9 @@ def read_markdown(path: Path) -> Ledger:
                 columns = before
             before = cells
         elif len(cells) != len(columns):
-            unread.append(Unread(at, f"{len(cells)} cells, expected {len(columns)}"))
+            yield Unread(at, f"{len(cells)} cells, expected {len(columns)}")
         else:
-            try:
-                pairs.append(Pair.from_text(dict(zip(columns, map(_unescape, cells)))))
-            except ValueError as error:
-                unread.append(Unread(at, str(error)))
-    return Ledger(path, tuple(pairs), tuple(unread))
+            yield _read_pair(at, Pair.from_text, dict(zip(columns, map(_unescape, cells))))
 
 
 def _cells(line: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ class Checker:
     ) -> None:
         self.table, self.device, self.peaks, self.predictions = table, device, peaks, predictions
         self._devices: dict[tuple[str, int | None], Peaks | str] = {}
-        self._shapes: dict[tuple[Any, ...], _Shape | str] = {}
+        self._shapes: dict[tuple[Any, ...], tuple[_Shape | None, str]] = {}
 
     def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Row]:
         """Yield the rows of one file, in their order."""
@@ -70,25 +71,22 @@ class Checker:
         peaks = self._peaks_of(record)
         if isinstance(peaks, str):
             return _refuse(source, record, Refusal(peaks, "no_peaks"))
-        shape = self._shape_of(record, peaks)
-        work = None if isinstance(shape, str) else shape.work
+        shape, no_work = self._shape_of(record, peaks)
+        work, least_s = (shape.work, shape.least_s) if shape else (None, inf)
+        entry = _evaluate(record, shape, peaks) if shape else Entry(name=record.name, launches_per_unit=record.launches)
         facts = facts_of(record)
         mismatch = find_mismatch(record, work, peaks, facts)
         measurement, baseline = times(record)
         match = self.predictions.match(record.name) if self.predictions and record.name else Match()
         prediction = match.entry.prediction._replace(matched=match.how) if match.entry else None
-        if isinstance(shape, str):
-            entry = Entry(name=record.name, launches_per_unit=record.launches)
-        else:
-            entry = _evaluate(record, shape, peaks)
         is_alone = baseline is None and prediction is None and mismatch is None
-        if is_alone and not isinstance(shape, str) and record.t_s is not None and record.t_s >= shape.least_s:
+        if is_alone and record.t_s is not None and record.t_s >= least_s:
             # Nearly all rows of a tuner's table; ``check`` would say the same.
-            outcome = _UNDER_THE_ROOF[entry.falsifiable is not False]._replace(utilisation=shape.least_s / record.t_s)
+            outcome = Check(*_UNDER_THE_ROOF[entry.falsifiable is not False], utilisation=least_s / record.t_s)
         else:
             outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
-        if isinstance(shape, str) and outcome.status == "not_checked":
-            outcome = outcome._replace(message=shape)
+        if shape is None and outcome.status == "not_checked":
+            outcome = outcome._replace(message=no_work)
         if outcome.cause == "placeholder":
             return _refuse(source, record, Refusal(f"placeholder: {outcome.decided}", "placeholder", "placeholder"))
         return Row(
@@ -119,10 +117,10 @@ class Checker:
             self._devices[key] = peaks if peaks.hbm_bw_bytes_s or peaks.flops else unknown
         return self._devices[key]
 
-    def _shape_of(self, record: RecordRow, peaks: Peaks) -> _Shape | str:
-        """Return the work of a record on its device, or why it is unknown."""
+    def _shape_of(self, record: RecordRow, peaks: Peaks) -> tuple[_Shape | None, str]:
+        """Return the work of a record on its device, or None and why it is unknown."""
         if record.work is None:
-            return record.no_work or _NO_WORK
+            return None, record.no_work or _NO_WORK
         key: tuple[Any, ...] = (id(peaks), *record.work, *record.work.values())
         try:
             shape = self._shapes.get(key)
@@ -132,9 +130,9 @@ class Checker:
         if shape is None:
             try:
                 work = build_work(record.work)
-                shape = _NO_WORK if work is None else _Shape.of(fit_to_cache(work, peaks.l2_bytes), peaks)
+                shape = (_Shape.of(fit_to_cache(work, peaks.l2_bytes), peaks) if work else None), _NO_WORK
             except ValueError as error:
-                shape = str(error)
+                shape = None, str(error)
             if len(self._shapes) >= _SHAPES:
                 self._shapes.clear()
             self._shapes[key] = shape
@@ -156,8 +154,8 @@ class _Shape(NamedTuple):
         return cls(work, roof, roof.time(nbytes, flops), roof.time(work.bytes, work.flops))
 
 
-#: The outcome of a time that the roof allows, without a baseline; by whether a time could contradict the roof at all.
-_UNDER_THE_ROOF = (Check("not_falsifiable", NOT_FALSIFIABLE), Check("not_checked", "no baseline"))
+#: Status and message of a time that the roof allows, without a baseline; by whether a time could contradict the roof at all.
+_UNDER_THE_ROOF = (("not_falsifiable", NOT_FALSIFIABLE), ("not_checked", "no baseline"))
 
 
 def _refuse(source: str, record: RecordRow, refusal: Refusal) -> Row:

@@ -210,16 +210,6 @@ def parse(text: str, label: str) -> Any:
         raise RefusedError(str(error)) from None
 
 
-def read_json_lines(source: Source) -> Iterator[tuple[int, Any]]:
-    """Yield the line number and the value of each JSON line; the value of a broken line is its RefusedError."""
-    for number, line in enumerate(source.lines(), 1):
-        if line.strip():
-            try:
-                yield number, parse(line, f"line {number}")
-            except RefusedError as error:
-                yield number, error
-
-
 def outline(text: str) -> frozenset[str]:
     """Return the paths of the keys in a JSON text, such as ``.benchmarks[].stats``; the text may be cut off anywhere."""
     if text.lstrip()[:1] not in ("{", "["):

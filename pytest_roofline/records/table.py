@@ -44,14 +44,6 @@ class Column(NamedTuple):
     default: Any = REQUIRED  # the value when the file has no such column
 
 
-class Rate(NamedTuple):
-    """A column that prints a rate."""
-
-    name: str
-    axis: str  # memory or compute
-    base: float  # B/s or FLOP/s of one
-
-
 class Table:
     """Named columns and their rows."""
 
@@ -67,8 +59,7 @@ class Table:
     def place(self, *names: str) -> int:
         """Return the index of the column with the first of ``names`` that the file has.
 
-        Raises:
-            RefusedError: when the file has none of them, or has one of them twice.
+        Raises RefusedError when the file has none of them, or has one of them twice.
         """
         place = self.find(*names)
         if place is None:
@@ -111,18 +102,19 @@ class Table:
         return values
 
     def timing(
-        self, column: str, unit: float, rates: Iterable[Rate] = (), text_of: Callable[[str], str] | None = None
+        self, column: str, unit: float, rates: Mapping[str, tuple[str, float]], text_of: Callable[[str], str] | None = None
     ) -> Callable[[Fields], dict[str, Any]]:
         """Return a function that reads a row's time and printed rates, as fields of its RecordRow.
 
         Args:
             column: the column of the time.
             unit: seconds of one.
-            rates: columns of rates; those that the file lacks are skipped.
+            rates: values as of ``RATES``, by column; columns that the file lacks are skipped.
             text_of: takes the number out of a cell of the time.
         """
-        place, name = self.place(column), self.names[self.place(column)]
-        printed = [(at, rate.axis, rate.base) for rate in rates if (at := self.find(rate.name)) is not None]
+        place = self.place(column)
+        name = self.names[place]
+        printed = [(at, *rates[rate]) for rate in rates if (at := self.find(rate)) is not None]
 
         def values(fields: Fields) -> dict[str, Any]:
             text = fields[place] if text_of is None else text_of(fields[place])
@@ -183,55 +175,45 @@ def table_of(rows: Sequence[Mapping[str, object]], label: str) -> Table:
 
 def read_csv(source: Source) -> Table:
     """Return the table of a CSV or Markdown file; the header shows the separator. Raises RefusedError without a header."""
-    lines = _Lines(source)
-    header, above = "", 0
-    for line in lines:
-        above += 1
-        if line.strip():
-            header = line
-            break
-    names = [printable(name) for name in split_header(header)]
+    lines = source.lines()
+    above, header = next(((at, line) for at, line in enumerate(lines, 1) if line.strip()), (0, ""))
+    names = [printable(name) for name in split_header(header.replace("\0", _REPLACED))]
     if len(names) < 2:
         raise RefusedError(f"{source.label}: no header line with columns, expected a CSV file")
     return Table(source.label, names, _csv_rows(lines, separator(header), len(names), above))
 
 
-class _Lines:
-    """The lines of a file. A NUL is replaced and remembered, since versions of Python's reader treat it differently."""
-
-    def __init__(self, source: Source) -> None:
-        self._lines = source.lines()
-        self.has_nul = False
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        if "\0" in line:
-            self.has_nul = True
-            line = line.replace("\0", "\ufffd")
-        return line
+#: Instead of a NUL, which versions of Python's reader treat differently.
+_REPLACED = "\ufffd"
 
 
-def _csv_rows(lines: _Lines, mark: str, width: int, above: int) -> Iterator[tuple[str, Fields, str]]:
+def _csv_rows(lines: Iterator[str], mark: str, width: int, above: int) -> Iterator[tuple[str, Fields, str]]:
+    has_nul = False  # in the lines of the row
+
+    def without_nul() -> Iterator[str]:
+        nonlocal has_nul
+        for text in lines:
+            if "\0" in text:
+                has_nul, text = True, text.replace("\0", _REPLACED)
+            yield text
+
     if mark == "|":
-        rows = csv.reader(map(bare_row, lines), delimiter="|", quoting=csv.QUOTE_NONE, skipinitialspace=True)
+        rows = csv.reader(map(bare_row, without_nul()), delimiter="|", quoting=csv.QUOTE_NONE, skipinitialspace=True)
     else:
-        rows = csv.reader(lines, delimiter=mark, strict=True)
+        rows = csv.reader(without_nul(), delimiter=mark, strict=True)
     line = 0
     while True:
         try:
             for fields in rows:
                 where, line = f"line {line + above + 1}", rows.line_num
-                if len(fields) == width and not lines.has_nul:
+                if len(fields) == width and not has_nul:
                     yield where, fields, ""
                 elif fields:  # neither an empty line nor the rule of a Markdown table
-                    yield where, fields, _problem(fields, width, lines.has_nul, mark)
-                lines.has_nul = False
+                    yield where, fields, _problem(fields, width, has_nul, mark)
+                has_nul = False
             return
         except csv.Error as error:
-            where, line, lines.has_nul = f"line {line + above + 1}", rows.line_num, False
+            where, line, has_nul = f"line {line + above + 1}", rows.line_num, False
             if "field larger" in str(error):  # an open quote swallowed the next rows
                 yield where, (), f"not a CSV row: {error}; nothing after it is read"
                 return
@@ -295,6 +277,11 @@ def flag(text: str, column: str) -> bool:
     if low in _FALSE:
         return False
     raise ValueError(f"{column} is {text[:_SHOWN]!r}, expected true or false" if low else f"{column} is empty")
+
+
+def sizes(**names: str) -> tuple[Column, ...]:
+    """Return columns that every row of a format fills with a size, by field."""
+    return tuple(Column(field, (name,), size) for field, name in names.items())
 
 
 @lru_cache(maxsize=1024)

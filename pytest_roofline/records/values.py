@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roofline_engine.check import Claim
@@ -32,12 +32,12 @@ def seconds(value: object, key: str, unit: str) -> float:
     return t_s
 
 
-def maybe_seconds(value: object, key: str, unit: str) -> tuple[float | None, tuple[str, ...]]:
+def maybe_seconds(row: Mapping[str, Any], key: str, unit: str = "ms") -> tuple[float | None, tuple[str, ...]]:
     """Return a time that a row can do without: None when it is missing, with a note when it is not usable."""
-    if value is None:
+    if row.get(key) is None:
         return None, ()
     try:
-        return seconds(value, key, unit), ()
+        return seconds(row[key], key, unit), ()
     except ValueError as error:
         return None, (str(error),)
 
@@ -51,31 +51,43 @@ def ratio(value: object) -> float | None:
 
 
 def build_row(
-    row: str,
-    value: object,
+    where: str,
+    row: Mapping[str, Any],
     key: str,
-    unit: str,
-    work: tuple[Mapping[str, Any] | None, str] = (None, ""),
+    unit: str = "ms",
     *,
+    work: tuple[Mapping[str, Any] | None, str],
     baseline: tuple[str, float | None] = ("unknown", None),
+    speedup: float | None = None,
     clock: str = "device-event",
     **fields: Any,
 ) -> RecordRow:
     """Return the record of a row, refused without a time.
 
     Args:
-        row: its place in the file.
-        value: the time; ``key`` is its key and ``unit`` its unit.
+        where: its place in the file.
+        row: the values of the row; ``key`` is the one of its time and ``unit`` the unit.
         work: the keywords of its work, or None and the reason.
         baseline: its kind and its time.
+        speedup: over the baseline, for a row that does not give the baseline's time.
         clock: as of Measurement.
         fields: other fields of the RecordRow.
     """
-    fields.update(row=row, work=work[0], no_work=work[1], baseline_kind=baseline[0], baseline_t_s=baseline[1], clock=clock)
+    kind, baseline_t_s = baseline
+    if baseline_t_s is not None:
+        speedup = None
+    fields.update(row=where, work=work[0], no_work=work[1], clock=clock, baseline_t_s=baseline_t_s, speedup=speedup)
+    fields["baseline_kind"] = kind if baseline_t_s is not None or speedup is not None else "unknown"
     try:
-        return RecordRow(t_s=seconds(value, key, unit), placeholder_time=value == 1, **fields)
+        return RecordRow(t_s=seconds(row.get(key), key, unit), placeholder_time=row[key] == 1, **fields)
     except ValueError as error:
         return RecordRow(refused=str(error), refused_code="time", **fields)
+
+
+def verdict_of(values: Iterable[bool | None]) -> bool | None:
+    """Return whether an output is right by several checks: wrong when one fails, unknown when none was made."""
+    verdicts = [value for value in values if value is not None]
+    return all(verdicts) if verdicts else None
 
 
 def label(value: object) -> str:

@@ -43,17 +43,14 @@ class Tally:
         self.total += 1
         if self._keep:
             (self._rows if row.refusal is None else self._refused).append(row.to_checked_dict())
-        if row.refusal is not None:
-            kind = row.refusal.code
-            self.reasons[kind] += 1
-            self.causes.update([row.refusal.cause] if row.refusal.cause else [])
-            self._add_example("refused", kind, row)
-            return
         status, cause = row.check.status, row.check.cause
-        self.counts[status] += 1
+        if row.refusal is not None:
+            self._count(self.reasons, "refused", row.refusal.code, row)
+            cause = row.refusal.cause
+        else:
+            self.counts[status] += 1
         if row.mismatch:
-            self.claims[row.mismatch.cause] += 1
-            self._add_example("claim", row.mismatch.cause, row)
+            self._count(self.claims, "claim", row.mismatch.cause, row)
             cause = cause or row.mismatch.cause
         if cause:
             self.causes[cause] += 1
@@ -66,10 +63,10 @@ class Tally:
             insort(self._overhead, (-overhead.share, self.total, row))
             del self._overhead[_OF_A_KIND:]
 
-    def _add_example(self, what: str, kind: str, row: Row) -> None:
-        examples = self._examples.setdefault((what, kind), [])
-        if len(examples) < _OF_A_KIND:
-            examples.append(row)
+    def _count(self, counter: Counter[str], what: str, kind: str, row: Row) -> None:
+        counter[kind] += 1
+        if counter[kind] <= _OF_A_KIND:
+            self._examples.setdefault((what, kind), []).append(row)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of ``--json``."""
@@ -114,8 +111,7 @@ class Tally:
         from roofline_engine.report import code, table  # imports the whole analysis
         from roofline_engine.report import text as plain_text
 
-        parts = ["# Records against the roof"]
-        parts.append(table(self.statuses()))
+        parts = ["# Records against the roof", table(self.statuses())]
         if self._worst:
             head = ["row", "kernel", "time", "of the peak", "status", "cause"]
             rows = [
@@ -131,17 +127,15 @@ class Tally:
             ]
             parts += ["## Worst rows", table([head, *rows])]
         if self.claims:
-            parts.append("## Printed rates that differ")
-            lines = [
-                f"- {cause}, {count} rows; for example {plain_text(_place(self._examples['claim', cause][0]))}: "
-                f"{plain_text(_describe(self._examples['claim', cause][0]))}"
-                for cause, count in self.claims.most_common()
-            ]
-            parts.append("\n".join(lines))
+            lines = []
+            for cause, count in self.claims.most_common():
+                row = self._examples["claim", cause][0]
+                lines.append(f"- {cause}, {count} rows; for example {plain_text(_place(row))}: {plain_text(_describe(row))}")
+            parts += ["## Printed rates that differ", "\n".join(lines)]
         if self.reasons:
-            parts.append("## Refused")
-            parts.append("\n".join(f"- {REFUSED_CODES.get(kind, kind)}: {count}" for kind, count in self.reasons.most_common()))
-        parts += [plain_text(line) for line in self.errors]
+            lines = [f"- {REFUSED_CODES.get(kind, kind)}: {count}" for kind, count in self.reasons.most_common()]
+            parts += ["## Refused", "\n".join(lines)]
+        parts += map(plain_text, self.errors)
         return "\n\n".join(parts) + "\n"
 
     def commands(self) -> Iterator[str]:

@@ -12,12 +12,13 @@ from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.units import parse_dtype
 
 from ..source import RecordRow, RefusedError
-from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, flag, is_right, size
+from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, flag, is_right, size, sizes
+from ..values import verdict_of
 
 #: The gfx of parts with so many compute units, for older files without a gfx column: MI300X, MI308X and MI355X.
 _GFX_OF_UNITS = {304: "gfx942", 80: "gfx942", 256: "gfx950"}
 #: ``bw`` of a tuner is GB/s.
-_RATES = (Rate("tflops", *RATES["tflops"]), Rate("bw", *RATES["gb/s"]))
+_RATES = {"tflops": RATES["tflops"], "bw": RATES["gb/s"]}
 _TIMED: dict[str, Any] = {"clock": "device-event", "cache": "cold"}
 
 
@@ -87,9 +88,7 @@ _NAMED_DTYPES = (
     ("bf16gemm", "bf16"),
 )
 _GEMM = (
-    Column("M", ("M",), size),
-    Column("N", ("N",), size),
-    Column("K", ("K",), size),
+    *sizes(M="M", N="N", K="K"),
     Column("dtype", ("dtype", "q_dtype_w"), dtype, ""),
     Column("out_dtype", ("outdtype", "out_dtype"), dtype, "bf16"),
     Column("batch", ("B", "batch"), size, ABSENT),
@@ -141,11 +140,7 @@ def _read_gemms(table: Table) -> Iterator[RecordRow]:
 #: aiter's MoE tuner rejects a kernel with a larger share of wrong elements (FmoeTuner's errRatio).
 _MOST_WRONG_MOE = 0.5
 _MOE = (
-    Column("tokens", ("token",), size),
-    Column("hidden", ("model_dim",), size),
-    Column("inter", ("inter_dim",), size),
-    Column("experts", ("expert",), size),
-    Column("top_k", ("topk",), size),
+    *sizes(tokens="token", hidden="model_dim", inter="inter_dim", experts="expert", top_k="topk"),
     Column("gated", ("use_g1u1",), flag, True),
 )
 #: Both or none: the dtype of the activations does not give the dtype of the weights.
@@ -167,13 +162,13 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
         work = {"op": "moe", **shape(fields)}
         device, notes = part(fields)
-        verdicts = [right(fields[place], "") for place in errors]
+
         record = RecordRow(
             row=where,
             name=" + ".join(clean(fields[place]) for place in kernels if fields[place].strip()),
             work=work,
             known_mistakes=mistakes_of(work),
-            correct=False if False in verdicts else True if True in verdicts else None,
+            correct=verdict_of(right(fields[place], "") for place in errors),
             notes=notes,
             **timing(fields),
             **device,
@@ -208,9 +203,7 @@ def _mark_copied(record: RecordRow, counts: list[int]) -> None:
 
 _TIME = re.compile(rf"(?:(?P<backend>.*\S)\s+)?(?P<unit>{'|'.join(map(re.escape, TIMES))})", re.I)
 _MLA = (
-    Column("batch", ("batch",), size),
-    Column("n_q_heads", ("nhead",), size),
-    Column("seq_len", ("ctx",), size),
+    *sizes(batch="batch", n_q_heads="nhead", seq_len="ctx"),
     Column("seq_q", ("mtp", "decode_qlen"), size, 1),
     Column("dtype", ("dtype", "q_dtype_w", "q_dtype"), dtype),
 )
@@ -237,7 +230,7 @@ def _read_op_tests(table: Table) -> Iterator[RecordRow]:
         if column:
             backend, unit = column
             prefix = f"{backend} " if backend else ""
-            rates = [Rate(prefix + rate, *base) for rate, base in RATES.items()]
+            rates = {prefix + rate: base for rate, base in RATES.items()}
             backends.append((clean(backend), table.timing(name, unit, rates)))
     if not backends:
         raise RefusedError(f"{table.label}: no column of a time such as us or ck us")

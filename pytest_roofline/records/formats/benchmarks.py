@@ -8,6 +8,7 @@ from typing import Any
 
 from roofline_engine.check import Mistake
 from roofline_engine.units import number, quantity
+from roofline_engine.work import Work
 
 from ... import declare
 from ...declare import Declaration
@@ -21,7 +22,7 @@ _Work = tuple["dict[str, Any] | None", str]  # keywords, or None and why
 
 
 def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
-    """Return the document and its list ``benchmarks``."""
+    """Return the document and its list ``benchmarks``. Raises RefusedError without one."""
     whole = source.json()
     listed = whole.get("benchmarks") if isinstance(whole, dict) else None
     if not isinstance(listed, list):
@@ -31,10 +32,6 @@ def _benchmarks(source: Source) -> tuple[dict[str, Any], list[Any]]:
 
 # pytest-benchmark, every schema since 2015. Times are seconds. Work comes from the row that a run with ``--roofline`` left in
 # ``extra_info.roofline``, or from totals under known keys of ``extra_info``. Names of tests are not used.
-
-
-def _is_pytest_benchmark(sample: Sample) -> bool:
-    return ".benchmarks[].stats" in sample.keys
 
 
 def _read_pytest_benchmark(source: Source) -> Iterator[RecordRow]:
@@ -49,17 +46,20 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     except ValueError as error:
         return RecordRow(row=where, name=name, refused=str(error), refused_code="time")
     extra = mapping(item.get("extra_info"))
-    declared, no_work = _declaration(extra)
-    work: dict[str, Any] | None = None
+    declared, work, no_work = None, None, ""
     known_mistakes: tuple[Mistake, ...] = ()
-    if declared is not None and declared.work is not None:
-        work, known_mistakes = _keywords(declared)
-    elif not no_work:
-        try:
+    try:
+        if isinstance(extra.get("roofline"), Mapping):
+            declared = _declaration(extra["roofline"])
+            if declared.work is None:
+                no_work = "extra_info.roofline has no work"
+            else:
+                work, known_mistakes = _keywords(declared.work)
+        else:
             keywords = declare.read_extra_info(extra)
             work, no_work = check_work(keywords) if keywords else (None, "extra_info has no bytes")
-        except ValueError as error:
-            no_work = str(error)
+    except ValueError as error:
+        no_work = str(error)
     return RecordRow(
         row=where,
         name=(declared and declared.kernel) or name,
@@ -79,21 +79,16 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
     )
 
 
-def _declaration(extra: Mapping[str, Any]) -> tuple[Declaration | None, str]:
-    """Return what the row of a run with ``--roofline`` declares, or None and the reason."""
-    if not isinstance(extra.get("roofline"), Mapping):
-        return None, ""
+def _declaration(row: Mapping[str, Any]) -> Declaration:
+    """Return what the row of a run with ``--roofline`` declares. Raises ValueError."""
     try:
-        declared = declaration_in(extra["roofline"])
+        return declaration_in(row)
     except ValueError as error:
-        return None, f"extra_info.roofline: {error}"
-    return declared, "" if declared.work is not None else "extra_info.roofline has no work"
+        raise ValueError(f"extra_info.roofline: {error}") from None
 
 
-def _keywords(declared: Declaration) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
+def _keywords(work: Work) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
     """Return the work of a row by its primary byte model; the other models are known wrong counts."""
-    work = declared.work
-    assert work is not None
     keywords = {
         "op": work.op,
         "bytes": work.bytes,
@@ -134,20 +129,17 @@ def _run_name(row: Mapping[str, Any]) -> str:
 
 
 def _google_row(row: Mapping[str, Any], where: str, repeated: set[str]) -> RecordRow:
-    name = label(row.get("name"))
-    refused = _google_refusal(row, repeated)
+    name, unit = label(row.get("name")), row.get("time_unit", "ns")
+    refused, code = _google_refusal(row, repeated), "summary" if row.get("run_type") == "aggregate" else "not_timed"
+    if not refused and not (isinstance(unit, str) and unit.lower() in TIMES):
+        refused, code = f"time_unit is {short_repr(unit)}, expected ns, us, ms or s", "time"
     if refused:
-        code = "summary" if row.get("run_type") == "aggregate" else "not_timed"
         return RecordRow(row=where, name=name, refused=refused, refused_code=code)
-    unit = row.get("time_unit", "ns")
-    if not isinstance(unit, str) or unit.lower() not in TIMES:
-        refused = f"time_unit is {short_repr(unit)}, expected ns, us, ms or s"
-        return RecordRow(row=where, name=name, refused=refused, refused_code="time")
     unit = unit.lower()
     work, notes = _google_work(row, name, unit)
     return build_row(
         where,
-        row.get("real_time"),
+        row,
         "real_time",
         unit,
         name=_run_name(row),
@@ -206,11 +198,6 @@ _RATE = "nv/cold/bw/global/bytes_per_second"
 _TRAFFIC = ("nv/gmem/reads/", "nv/gmem/writes/")
 #: The rate is the declared bytes over the mean, both doubles.
 _ROUNDING = 1e-6
-_Summaries = Mapping[str, tuple[str, Any]]  # hint and value by tag
-
-
-def _is_nvbench(sample: Sample) -> bool:
-    return ".meta.version.nvbench" in sample.keys
 
 
 def _read_nvbench(source: Source) -> Iterator[RecordRow]:
@@ -229,23 +216,23 @@ def _read_nvbench(source: Source) -> Iterator[RecordRow]:
 def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: Mapping[str, Any]) -> RecordRow:
     name = f"{benchmark} {label(state.get('name'))}".strip()
     product = label(device.get("name")) or None
-    summaries = _summaries(state.get("summaries"))
-    tag = next((tag for tag in _NVBENCH_TIMES if tag in summaries), None)
+    values, traffic = _summaries(state.get("summaries"))
+    tag = next((tag for tag in _NVBENCH_TIMES if tag in values), None)
     if state.get("is_skipped"):
         refused = f"skipped: {label(state.get('skip_reason')) or 'no reason given'}"
         return RecordRow(row=where, name=name, device=product, refused=refused)
     if tag is None:
         return RecordRow(row=where, name=name, device=product, refused=f"no time: none of {', '.join(_NVBENCH_TIMES)}")
     clock, cache = _NVBENCH_TIMES[tag]
-    work, notes = _nvbench_work(summaries)
+    work, notes = _nvbench_work(values, traffic)
     with suppress(ValueError):
         bus = number(device.get("global_memory_bus_bandwidth"), "global_memory_bus_bandwidth", above=0.0)
         notes += (f"the device's own bus clock and width give {quantity(bus, 'B/s')}",)
     # CPU Time, of the same launches until the device is done.
-    wall = summaries.get(tag.replace("/gpu/", "/cpu/"), ("", None))[1] if "/cold/" in tag else None
+    wall_s = maybe_seconds(values, "nv/cold/time/cpu/mean", "s")[0] if "/cold/" in tag else None
     return build_row(
         where,
-        summaries[tag][1],
+        values,
         tag,
         "s",
         name=name,
@@ -253,35 +240,36 @@ def _nvbench_row(state: Mapping[str, Any], benchmark: str, where: str, device: M
         device=product,
         units=count(device.get("number_of_sms")),
         clock=clock,
-        wall_s=maybe_seconds(wall, tag, "s")[0],
+        wall_s=wall_s,
         cache=cache,
-        rounds=count(summaries.get(tag.partition("/time/")[0] + "/sample_size", ("", None))[1]),
+        rounds=count(values.get(tag.partition("/time/")[0] + "/sample_size")),
         notes=(*notes, "a mean"),
     )
 
 
-def _summaries(listed: Any) -> _Summaries:
-    """Return the summaries of a state. The file has numbers as strings, so that no digit is lost."""
-    summaries: dict[str, tuple[str, Any]] = {}
+def _summaries(listed: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of a state by tag, and those that are declared bytes. The file has numbers as strings."""
+    values, traffic = dict[str, Any](), dict[str, Any]()
     for summary in map(mapping, items(listed)):
-        values = map(mapping, items(summary.get("data")))
-        value = next((item.get("value") for item in values if item.get("name") == "value"), None)
+        tag, data = summary.get("tag"), map(mapping, items(summary.get("data")))
+        value = next((item.get("value") for item in data if item.get("name") == "value"), None)
         if isinstance(value, str):
             with suppress(ValueError):
                 value = number(value, "value")
-        if isinstance(summary.get("tag"), str):
-            summaries[summary["tag"]] = (label(summary.get("hint")), value)
-    return summaries
+        if isinstance(tag, str):
+            values[tag] = value
+            if tag.startswith(_TRAFFIC) and summary.get("hint") == "bytes":
+                traffic[tag] = value
+    return values, traffic
 
 
-def _nvbench_work(summaries: _Summaries) -> tuple[_Work, tuple[str, ...]]:
-    declared = [value for tag, (hint, value) in summaries.items() if tag.startswith(_TRAFFIC) and hint == "bytes"]
+def _nvbench_work(values: Mapping[str, Any], traffic: Mapping[str, Any]) -> tuple[_Work, tuple[str, ...]]:
     notes: tuple[str, ...] = (NO_FLOPS,)
     try:
-        nbytes = sum(number(value, "nv/gmem", minimum=0) for value in declared)
-        if _RATE in summaries:
-            mean = number(summaries["nv/cold/time/gpu/mean"][1], "nv/cold/time/gpu/mean", above=0.0)
-            moved = number(summaries[_RATE][1], _RATE, above=0.0) * mean
+        nbytes = sum(number(value, "nv/gmem", minimum=0) for value in traffic.values())
+        if _RATE in values:
+            mean = number(values["nv/cold/time/gpu/mean"], "nv/cold/time/gpu/mean", above=0.0)
+            moved = number(values[_RATE], _RATE, above=0.0) * mean
             if not nbytes or abs(moved / nbytes - 1) >= _ROUNDING:
                 nbytes = round(moved)
                 notes += ("bytes are the rate times the time",)
@@ -295,6 +283,8 @@ def _nvbench_work(summaries: _Summaries) -> tuple[_Work, tuple[str, ...]]:
     return work, notes if work[0] else ()
 
 
-PYTEST_BENCHMARK = DocumentFormat("pytest-benchmark JSON", _is_pytest_benchmark, _read_pytest_benchmark)
+PYTEST_BENCHMARK = DocumentFormat(
+    "pytest-benchmark JSON", lambda sample: ".benchmarks[].stats" in sample.keys, _read_pytest_benchmark
+)
 GOOGLE_BENCHMARK = DocumentFormat("google-benchmark JSON", _is_google_benchmark, _read_google_benchmark)
-NVBENCH = DocumentFormat("nvbench JSON", _is_nvbench, _read_nvbench)
+NVBENCH = DocumentFormat("nvbench JSON", lambda sample: ".meta.version.nvbench" in sample.keys, _read_nvbench)

@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from roofline_engine.files import read_text
 from roofline_engine.ops import work
 from roofline_engine.units import Dtype, parse_dtype, whole, wider_dtype
 
-from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, outline, parse, read_json_lines
-from ..table import RATES, TIMES, Fields, Rate, Table, TableFormat, clean, dtype, flag, real, size
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, outline, parse
+from ..table import RATES, TIMES, Fields, Table, TableFormat, clean, dtype, flag, real, size
 from ..values import NO_FLOPS, build_row, check_work, label, mapping, maybe_seconds, ratio, short_repr
 from .aiter import mistakes_of
 
@@ -53,8 +53,7 @@ class _Cells:
 def _read_benchmarks(table: Table) -> Iterator[RecordRow]:
     routine, backend = table.place("routine"), table.find("backend")
     table.place("tb_per_sec")
-    rates = (Rate("tflops", *RATES["tflops"]), Rate("tb_per_sec", *RATES["tb_per_sec"]))
-    timing = table.timing("median_time", TIMES["ms"], rates)
+    timing = table.timing("median_time", TIMES["ms"], {name: RATES[name] for name in ("tflops", "tb_per_sec")})
     places = {name.lower(): table.every(name) for name in table.names}
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
@@ -185,15 +184,15 @@ def _is_trace(sample: Sample) -> bool:
 
 def _read_traces(source: Source) -> Iterator[RecordRow]:
     definitions = Definitions(source.path.parent)
-    for number, line in read_json_lines(source):
-        where = f"line {number}"
-        if isinstance(line, RefusedError):
-            yield RecordRow(row=where, refused=str(line), refused_code="row")
-        elif not isinstance(line, dict):
-            refused = "expected an object with definition, workload and evaluation"
-            yield RecordRow(row=where, refused=refused, refused_code="row")
-        else:
-            yield _trace(line, where, definitions)
+    for number, line in enumerate(source.lines(), 1):
+        if line.strip():
+            where = f"line {number}"
+            try:
+                trace = parse(line, where)
+                problem = "" if isinstance(trace, dict) else "expected an object with definition, workload and evaluation"
+            except RefusedError as error:
+                problem = str(error)
+            yield RecordRow(row=where, refused=problem, refused_code="row") if problem else _trace(trace, where, definitions)
 
 
 def _trace(line: Mapping[str, Any], where: str, definitions: Definitions) -> RecordRow:
@@ -214,16 +213,15 @@ def _trace(line: Mapping[str, Any], where: str, definitions: Definitions) -> Rec
         refused = refused if evaluation else "no time: a workload that was not evaluated"
         return RecordRow(row=where, work=work[0], no_work=work[1], refused=refused, correct=correct, **fields)
     times = mapping(evaluation.get("performance"))
-    baseline, problem = maybe_seconds(times.get("reference_latency_ms"), "reference_latency_ms", "ms")
+    baseline, problem = maybe_seconds(times, "reference_latency_ms")
     fields["notes"] += problem
     return build_row(
         where,
-        times.get("latency_ms"),
+        times,
         "latency_ms",
-        "ms",
-        work,
+        work=work,
         baseline=("reference", baseline),
-        speedup=ratio(times.get("speedup_factor")) if baseline is None else None,
+        speedup=ratio(times.get("speedup_factor")),
         correct=True,
         **fields,
     )
@@ -237,8 +235,7 @@ _LARGEST = 2_000_000
 _MOST_FILES = 5_000
 #: A ``definitions`` folder is looked for in so many levels above the traces, which lie in a folder per op type.
 _LEVELS_ABOVE = 3
-#: Works kept by workload: many solutions run the same ones.
-_MOST_WORKS = 4096
+
 #: More bytes than any memory holds.
 _MOST_BYTES = 1e18
 #: Ops that read as much of an input as the data says.
@@ -261,34 +258,26 @@ class Definitions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._by_path: dict[Path, Mapping[str, Any]] = {}
+        self._read = cache(_definition)
         self._by_name: dict[str | None, Mapping[str, Any]] = {}
-        self._works: dict[object, Answer] = {}
 
     def work(self, name: str | None, workload: Mapping[str, Any]) -> Answer:
         """Return as ``work_of_definition`` does, with the reason also when the definition is missing or wrong."""
-        inputs = workload.get("inputs")
-        key = (name, repr(workload.get("axes")), tuple(inputs) if isinstance(inputs, dict) else None)
-        if key not in self._works:
-            if len(self._works) >= _MOST_WORKS:
-                self._works.clear()
-            try:
-                self._works[key] = work_of_definition(self.find(name), workload)
-            except (ValueError, OverflowError) as error:
-                self._works[key] = (None, str(error)), ()
-        return self._works[key]
+        try:
+            return work_of_definition(self.find(name), workload)
+        except (ValueError, OverflowError) as error:
+            return (None, str(error)), ()
 
     def find(self, name: str | None) -> Mapping[str, Any]:
         """Return the definition of a name; for traces that name none, the ``definition.json`` next to them.
 
-        Raises:
-            ValueError: when it is missing.
+        Raises ValueError when it is missing.
         """
         if name not in self._by_name:
             # Most files are named after their definition, so those are read first.
             paths = sorted(self._paths, key=lambda path: path.stem != name) if name else [self._folder / "definition.json"]
-            read = (self._read(path) for path in paths)
-            self._by_name[name] = next((one for one in read if name is None or one.get("name") == name), {})
+            definitions = map(self._read, paths)
+            self._by_name[name] = next((one for one in definitions if name is None or one.get("name") == name), {})
         if not self._by_name[name]:
             missing = f"definition {short_repr(name)}" if name else "definition.json (the trace names no definition)"
             raise ValueError(f"shapes are not known: {missing} is missing next to the traces")
@@ -302,11 +291,6 @@ class Definitions:
         for root in (self._folder, *above):
             paths += sorted(itertools.islice((root / "definitions").rglob("*.json"), _MOST_FILES))
         return paths[:_MOST_FILES]
-
-    def _read(self, path: Path) -> Mapping[str, Any]:
-        if path not in self._by_path:
-            self._by_path[path] = _definition(path)
-        return self._by_path[path]
 
 
 def _definition(path: Path) -> Mapping[str, Any]:
@@ -335,8 +319,7 @@ def work_of_definition(definition: Mapping[str, Any], workload: Mapping[str, Any
     Bytes are every input and output once. FLOPs are the engine's when it knows the op and its shapes; otherwise they stay
     unknown. When the data decides how much of an input is read, the sum would be too much, and the work is missing.
 
-    Raises:
-        ValueError: for axes, shapes and dtypes that cannot be understood.
+    Raises ValueError for axes, shapes and dtypes that cannot be understood.
     """
     kind = label(definition.get("op_type")).lower()
     sizes = _axes(mapping(definition.get("axes")), mapping(workload.get("axes")))

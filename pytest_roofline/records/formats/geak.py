@@ -7,7 +7,7 @@ the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,19 +86,18 @@ def _case_row(case: Any, where: str, task: Task) -> RecordRow:
     if not case:
         return RecordRow(row=where, refused="expected an object with sig, baseline_ms and optimized_ms", refused_code="row")
     name = label(case.get("sig")) or label(case.get("name"))
-    baseline, notes = maybe_seconds(case.get("baseline_ms"), "baseline_ms", "ms")
+    baseline, notes = maybe_seconds(case, "baseline_ms")
     workload = _same_case(task.case(name), case.get("m"))
     printed = ratio(case.get("speedup"))
     record = build_row(
         where,
-        case.get("optimized_ms"),
+        case,
         "optimized_ms",
-        "ms",
         name=name,
         work=(workload.work, workload.reason),
         rounds=count(case.get("reps")),
         baseline=("previous", baseline),
-        speedup=printed if baseline is None else None,
+        speedup=printed,
         notes=(*notes, *workload.notes),
     )
     if record.t_s is not None and baseline is not None:
@@ -147,7 +146,7 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
     refused = _not_timed(whole, result)
     if refused:
         return RecordRow(row=where, name=name, refused=refused, correct=correct)
-    baseline, notes = maybe_seconds(whole.get("baseline_ms"), "baseline_ms", "ms")
+    baseline, notes = maybe_seconds(whole, "baseline_ms")
     if whole.get("baseline_ms") == result.get(key):
         baseline = None  # this row is the baseline
     if whole.get("harness_suspect") is True:
@@ -155,12 +154,11 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
     mode, is_winner = whole.get("measurement_mode"), backend == label(whole.get("winner_backend"))
     return build_row(
         where,
-        result.get(key),
+        result,
         key,
-        "ms",
         name=name,
         work=(workload.work, workload.reason),
-        wall_s=maybe_seconds(result.get("wall_ms"), "wall_ms", "ms")[0],
+        wall_s=maybe_seconds(result, "wall_ms")[0],
         cache=mode if mode in ("cold", "warm") else "unknown",
         baseline=("reference", baseline),
         speedup=ratio(whole.get("isolated_speedup")) if is_winner and whole.get("baseline_ms") is None else None,
@@ -171,14 +169,14 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
 
 def _timed_case(whole: Mapping[str, Any], task: Task) -> Workload:
     """Return the case that was timed, when the task has only one."""
-    kind = label(whole.get("op_kind"))
+    kind, why = label(whole.get("op_kind")), ""
     if not task.cases:
-        return Workload("", None, task.problem)
-    if task.kind != kind:
-        return Workload("", None, f"the task's {META} has op_kind {task.kind or 'unknown'}, this file {kind or 'unknown'}")
-    if len(task.cases) > 1:
-        return Workload("", None, f"{META} has {len(task.cases)} cases, and this file does not say which was timed")
-    return task.cases[0]
+        why = task.problem
+    elif task.kind != kind:
+        why = f"the task's {META} has op_kind {task.kind or 'unknown'}, this file {kind or 'unknown'}"
+    elif len(task.cases) > 1:
+        why = f"{META} has {len(task.cases)} cases, and this file does not say which was timed"
+    return Workload("", None, why) if why else task.cases[0]
 
 
 def _not_timed(whole: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -226,11 +224,9 @@ def parse_task(text: str) -> Task:
     share, problem = None, ""
     if meta.get("pct_gpu_time") is not None:
         try:
-            share = number(meta["pct_gpu_time"], f"{META}: pct_gpu_time", minimum=0)
+            share = number(meta["pct_gpu_time"], f"{META}: pct_gpu_time", minimum=0, maximum=100)
         except ValueError as error:
             problem = str(error)
-        if share is not None and share > 100:
-            share, problem = None, f"{META}: pct_gpu_time is {share:g}, expected at most 100"
     kernel = label(meta.get("short_name")) or label(meta.get("kernel_name")) or label(meta.get("name"))
     cases = tuple(_workload(_Case(case, meta), at) for at, case in enumerate(_cases(meta)))
     if not cases:
@@ -241,7 +237,7 @@ def parse_task(text: str) -> Task:
 def _cases(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     listed = items(mapping(meta.get("workload")).get("cases")) or items(meta.get("cases"))
     if listed:
-        return [mapping(case) for case in listed]
+        return list(map(mapping, listed))
     buckets = [(regime, m) for regime in ("decode", "prefill") for m in items(meta.get(f"{regime}_m_buckets"))]
     if not meta.get("decode_m_buckets") and not meta.get("prefill_m_buckets"):
         buckets = [("prefill", m) for m in items(meta.get("m_buckets"))]
@@ -249,23 +245,22 @@ def _cases(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 class _Case:
-    """The values of one case, of its nested params, and of its task, in this order."""
+    """The values of one case, of its nested params, and of its task."""
 
     def __init__(self, case: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
         self.case, self.meta = case, meta
-        self.own = (case, mapping(case.get("params")))
 
     def get(self, *names: str) -> Any:
-        """Return the value under one of these names."""
-        return self._first((*self.own, self.meta), names)
+        """Return the value under one of these names, of the case before that of the task."""
+        return _pick(self.of_case(*names), first(self.meta, *names))
 
     def of_case(self, *names: str) -> Any:
         """Return the value under one of these names in the case itself."""
-        return self._first(self.own, names)
+        return _pick(first(self.case, *names), first(mapping(self.case.get("params")), *names))
 
-    @staticmethod
-    def _first(places: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Any:
-        return next((value for place in places if (value := first(place, *names)) is not None), None)
+    def shapes(self) -> Any:
+        """Return the list of shapes of the case's operands."""
+        return self.case.get("dims") or self.case.get("input_shapes")
 
 
 def _workload(case: _Case, at: int) -> Workload:
@@ -275,8 +270,7 @@ def _workload(case: _Case, at: int) -> Workload:
     try:
         if maker is not None:
             keywords = maker(case)
-        elif isinstance(kind, str) and op_name(kind) in OPS:
-            op = op_name(kind)
+        elif isinstance(kind, str) and (op := op_name(kind)) in OPS:
             keywords = _by_name(case, op, {key: (key,) for key in OPS[op].parameters})
         else:
             raise ValueError(f"op_kind is {short_repr(kind)}, expected gemm, attn, moe or an op with a work model")
@@ -317,11 +311,9 @@ def _pick(*values: Any) -> Any:
 
 def _shapes(case: _Case) -> list[list[Any]]:
     """Return the shapes of A and B, of the case or else of the task; a size may be the text M, and is None when missing."""
-    listed = case.case.get("dims") or case.case.get("input_shapes")
-    pair = (
-        listed[:2] if isinstance(listed, list) and len(listed) >= 2 else [case.meta.get(key) for key in ("a_shape", "b_shape")]
-    )
-    for shape, key in zip(pair, ("a_shape", "b_shape")):
+    listed, keys = case.shapes(), ("a_shape", "b_shape")
+    pair = listed[:2] if isinstance(listed, list) and len(listed) >= 2 else [case.meta.get(key) for key in keys]
+    for shape, key in zip(pair, keys):
         if shape is not None and not (isinstance(shape, list) and 2 <= len(shape) <= 3):
             raise ValueError(f"{key} is {short_repr(shape)}, expected two sizes, or three with a batch")
     return [shape or [None, None] for shape in pair]
@@ -418,12 +410,11 @@ _KINDS = {"gemm": _gemm, "moe": _moe, "attn": _attention}
 
 def _by_name(case: _Case, op: str, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     """Return an op with the parameters that the case has under one of their names."""
-    work: dict[str, Any] = {"op": op} | {key: case.get(*names[key]) for key in names if case.get(*names[key]) is not None}
+    work = {"op": op} | {key: value for key in names if (value := case.get(*names[key])) is not None}
     parameters = OPS[op].parameters
     missing = [key for key in names if parameters.get(key) is ... and key not in work]
     if missing:
-        has_shapes = case.case.get("dims") or case.case.get("input_shapes")
-        hint = "; its list of shapes does not say which size is which" if has_shapes else ""
+        hint = "; its list of shapes does not say which size is which" if case.shapes() else ""
         raise ValueError(f"no {', '.join(missing)} of {op}{hint}")
     work = _with_dtypes(case, work)
     if "weight_dtype" in work and "weight_dtype" not in parameters:

@@ -13,7 +13,20 @@ from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, parse
-from ..values import build_row, check_work, claims, count, first, flag, label, mapping, maybe_seconds, ratio, short_repr
+from ..values import (
+    build_row,
+    check_work,
+    claims,
+    count,
+    first,
+    flag,
+    label,
+    mapping,
+    maybe_seconds,
+    ratio,
+    short_repr,
+    verdict_of,
+)
 
 #: Spellings of the parameters that give a GEMM.
 _GEMM: dict[str, tuple[str, ...]] = {
@@ -140,18 +153,17 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     key, value = ("runtime_stats.mean", stats["mean"]) if "mean" in stats else ("runtime", row.get("runtime"))
     if correct is False and isinstance(value, (int, float)) and value <= 0:
         return RecordRow(row=where, refused=f"correctness is false and {key} is {value}: it was not timed", **fields)
-    reference = row.get("ref_runtime")
-    baseline, notes = (None, ()) if reference == -1 else maybe_seconds(reference, "ref_runtime", "ms")
+
+    baseline, notes = (None, ()) if row.get("ref_runtime") == -1 else maybe_seconds(row, "ref_runtime")
     if metadata.get("excessive_speedup"):
         notes += ("KernelBench itself flags the speedup as excessive",)
     return build_row(
         where,
-        value,
+        {key: value},
         key,
-        "ms",
         work=work_of(mapping(row.get("params"))) if row.get("params") else (None, _IN_CODE),
         rounds=count(stats.get("num_trials")),
-        baseline=("eager" if baseline is not None else "unknown", baseline),
+        baseline=("eager", baseline),
         notes=(*notes, "a mean"),
         **fields,
     )
@@ -160,9 +172,8 @@ def _sample(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
 def _level(row: Mapping[str, Any], where: str, problem: str) -> RecordRow:
     return build_row(
         where,
-        row.get("mean"),
+        row,
         "mean",
-        "ms",
         name=problem,
         work=(None, _IN_CODE),
         device=label(row.get("hardware")) or None,
@@ -175,15 +186,14 @@ def _robust_settings(whole: Mapping[str, Any]) -> Iterator[RecordRow]:
     """Yield the median of each robust-kbench setting, on the first device that the file lists."""
     devices = mapping(mapping(whole.get("device_info")).get("devices"))
     device = mapping(next(iter(devices.values()), None))
-    for name, times in mapping(whole["eval_settings"]).items():
-        key = "median_time" if "median_time" in mapping(times) else "mean_time"
+    for key, value in mapping(whole["eval_settings"]).items():
+        name, times = label(key), mapping(value)
         yield build_row(
-            f"eval_settings/{label(name)}",
-            mapping(times).get(key),
-            key,
-            "ms",
-            name=label(name),
-            work=(None, f"only the setting {label(name)} is given; the op and its dtype are not"),
+            f"eval_settings/{name}",
+            times,
+            "median_time" if "median_time" in times else "mean_time",
+            name=name,
+            work=(None, f"only the setting {name} is given; the op and its dtype are not"),
             device=label(device.get("name")) or None,
             units=count(device.get("multiprocessors")),
             notes=_bus(device),
@@ -216,9 +226,8 @@ def _robust_task(row: Mapping[str, Any], where: str) -> RecordRow:
         notes = (*notes, f"{mean}: not the rate of this row")
     return build_row(
         where,
-        row.get("runtime_ms"),
+        row,
         "runtime_ms",
-        "ms",
         name=label(row.get("task")) + (" backward" if is_backward else ""),
         work=(None, _IN_CODE),
         baseline=("eager", None),
@@ -257,11 +266,11 @@ def _popcorn_row(run: Mapping[str, str], where: str, passed: bool | None) -> Rec
         return RecordRow(row=where, name=label(spec), correct=False, refused=refused)
     pairs = (part.partition(":") for part in spec.split(";"))
     params = {key.strip(): _figure(value.strip()) for key, colon, value in pairs if colon}
-    runs = run.get("runs", "")
+    runs, key = run.get("runs", ""), f"{where}.mean"
     return build_row(
         where,
-        _figure(run.get("mean")),
-        f"{where}.mean",
+        {key: _figure(run.get("mean"))},
+        key,
         "ns",
         name=label(spec),
         work=work_of(params),
@@ -351,23 +360,21 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
     if key is None:
         return RecordRow(row=where, name=name, refused="no time under " + ", ".join(_TIMES), refused_code="time")
     method = case.get("benchmark_method")
-    baseline, notes = maybe_seconds(case.get("ori_time"), "ori_time", "ms")
+    baseline, notes = maybe_seconds(case, "ori_time")
     if method is not None and not isinstance(method, str):
         notes += (f"benchmark_method is {short_repr(method)}, expected text",)
-    verdicts = [flag(case.get(name)) for name in ("correctness", "correct", "pass_correctness", "passed")]
     return build_row(
         where,
-        case[key],
+        case,
         key,
-        "ms",
         name=name,
         work=work_of(mapping(case.get("params"))),
         clock=_TIMES[key] or _METHODS.get(str(method).lower(), "unknown"),
-        wall_s=maybe_seconds(case.get("wall_time_ms"), "wall_time_ms", "ms")[0] if key != "wall_time_ms" else None,
-        baseline=("previous" if baseline is not None else "unknown", baseline),
+        wall_s=maybe_seconds(case, "wall_time_ms")[0] if key != "wall_time_ms" else None,
+        baseline=("previous", baseline),
         claims=claims(case),
         device=label(case.get("hardware")) or label(case.get("gpu_name")) or None,
-        correct=False if False in verdicts else True if True in verdicts else None,
+        correct=verdict_of(flag(case.get(name)) for name in ("correctness", "correct", "pass_correctness", "passed")),
         notes=notes,
     )
 
@@ -377,17 +384,16 @@ def _arena_task(task: Mapping[str, Any]) -> RecordRow:
     correct = flag(task.get("pass_correctness"))
     if task.get("pass_compilation") is False:
         return RecordRow(row="task", name=name, correct=correct, refused="pass_compilation is false: nothing was timed")
-    baseline, notes = maybe_seconds(task.get("base_execution_time"), "base_execution_time", "ms")
+    baseline, notes = maybe_seconds(task, "base_execution_time")
     return build_row(
         "task",
-        task.get("best_optimized_execution_time"),
+        task,
         "best_optimized_execution_time",
-        "ms",
         name=name,
         work=(None, "a task's result has no sizes"),
         clock="unknown",
         baseline=("previous", baseline),
-        speedup=ratio(task.get("speedup_ratio")) if baseline is None else None,
+        speedup=ratio(task.get("speedup_ratio")),
         correct=correct,
         notes=(*notes, "the two times may be of different methods (graph or events): the format does not say which"),
     )

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from ..source import RecordRow, RefusedError
-from ..table import ABSENT, RATES, TIMES, Column, Fields, Rate, Table, TableFormat, clean, dtype, duration, size
+from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, duration, size, sizes
 from .aiter import mistakes_of
 
 
@@ -56,7 +56,7 @@ def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
         )
     backends = []
     for name in names:
-        rates = [Rate(f"{name}-{spelling}", *base) for spelling, base in RATES.items()]
+        rates = {f"{name}-{rate}": base for rate, base in RATES.items()}
         more = table.bind(
             Column("speedup", (f"{name}-speedup",), _speedup, None),
             Column("correct", (f"{name}-accuracy",), lambda text, _: _CORRECT.get(text.strip().lower()), None),
@@ -135,9 +135,9 @@ def _liger_row(table: Table, keys: dict[int, tuple[_Key, str]]) -> Callable[[str
         t_s, refused = duration(fields[median], "y_value_50", second)
         q1_s, q3_s = (None if at is None else duration(fields[at], "", second)[0] for at in (low, high))
         has_spread = q1_s is not None and q3_s is not None
-        work, no_work, timed_flops = _liger_work(
-            fields[kernel], fields[mode], fields[x_name], fields[x_value], "{}" if config is None else fields[config]
-        )
+        params = "{}" if config is None else fields[config]
+        work, no_work = _liger_work(fields[kernel], fields[mode], fields[x_name], fields[x_value], params)
+        timed_flops = work.pop("timed_flops", None) if work else None
         record = RecordRow(
             row=where,
             name=name,
@@ -163,14 +163,12 @@ def _liger_row(table: Table, keys: dict[int, tuple[_Key, str]]) -> Callable[[str
     return row
 
 
-def _liger_work(
-    kernel: str, mode: str, x_name: str, x_value: str, config: str
-) -> tuple[dict[str, Any] | None, str, float | None]:
-    """Return the keywords of the work model, or None and the reason; and the FLOPs of what was timed when that is more."""
+def _liger_work(kernel: str, mode: str, x_name: str, x_value: str, config: str) -> tuple[dict[str, Any] | None, str]:
+    """Return the keywords of the work model, with the ``timed_flops`` when more was timed; or None and the reason."""
     if mode not in ("forward", "no-grad-forward"):
-        return None, f"mode {mode[:40]}: the models are of forward passes", None
+        return None, f"mode {mode[:40]}: the models are of forward passes"
     if kernel not in _LIGER_OPS:
-        return None, f"no work model for kernel {kernel[:40]}", None
+        return None, f"no work model for kernel {kernel[:40]}"
     try:
         params = json.loads(config or "{}")
     except (ValueError, RecursionError):
@@ -179,39 +177,39 @@ def _liger_work(
         raise ValueError(f"extra_benchmark_config_str is {config[:40]!r}, expected an object")
     params[x_name] = x_value
     if "dtype" not in params:
-        return None, "the row gives no dtype", None
+        return None, "the row gives no dtype"
     try:
-        work, timed_flops = _LIGER_OPS[kernel](params)
+        work = _LIGER_OPS[kernel](params)
     except KeyError as error:
-        return None, f"the row gives no {error.args[0]}", None
-    return {**work, "dtype": dtype(str(params["dtype"]))}, "", timed_flops
+        return None, f"the row gives no {error.args[0]}"
+    return {**work, "dtype": dtype(str(params["dtype"]))}, ""
 
 
-def _rows(op: str, column: str, **more: Any) -> Callable[[_Params], tuple[dict[str, Any], None]]:
-    return lambda params: ({"op": op, "rows": _size(params, "M"), "cols": _size(params, column), **more}, None)
+def _rows(op: str, column: str, **more: Any) -> Callable[[_Params], dict[str, Any]]:
+    return lambda params: {"op": op, "rows": _size(params, "M"), "cols": _size(params, column), **more}
 
 
-def _rope(params: _Params) -> tuple[dict[str, Any], None]:
+def _rope(params: _Params) -> dict[str, Any]:
     tokens = _size(params, "seq_len" if "seq_len" in params else "T")
     heads, hidden = _size(params, "num_q_heads"), _size(params, "hidden_size" if "hidden_size" in params else "H")
-    return {"op": "rope", "tokens": tokens, "n_heads": heads + _size(params, "num_kv_heads"), "head_dim": hidden // heads}, None
+    return {"op": "rope", "tokens": tokens, "n_heads": heads + _size(params, "num_kv_heads"), "head_dim": hidden // heads}
 
 
-def _cross_entropy(params: _Params) -> tuple[dict[str, Any], None]:
+def _cross_entropy(params: _Params) -> dict[str, Any]:
     rows = _size(params, "BT") if "BT" in params else _size(params, "B") * _size(params, "T")
-    return {"op": "cross_entropy", "rows": rows, "cols": _size(params, "V" if "V" in params else "vocab_size")}, None
+    return {"op": "cross_entropy", "rows": rows, "cols": _size(params, "V" if "V" in params else "vocab_size")}
 
 
-def _gated_mlp(params: _Params) -> tuple[dict[str, Any], float]:
+def _gated_mlp(params: _Params) -> dict[str, Any]:
     """Return the activation, which names the kernel, and the FLOPs of the three GEMMs that are timed with it."""
     tokens = _size(params, "B") * _size(params, "T")
     hidden, inter = _size(params, "hidden_size"), _size(params, "intermediate_size")
-    return {"op": "elementwise", "numel": tokens * inter, "inputs": 2}, 6.0 * tokens * hidden * inter
+    return {"op": "elementwise", "numel": tokens * inter, "inputs": 2, "timed_flops": 6.0 * tokens * hidden * inter}
 
 
-def _fused_moe(params: _Params) -> tuple[dict[str, Any], None]:
+def _fused_moe(params: _Params) -> dict[str, Any]:
     shape = {"tokens": "T", "hidden": "H", "inter": "intermediate_dim", "experts": "E", "top_k": "K"}
-    return {"op": "moe", **{key: _size(params, name) for key, name in shape.items()}}, None
+    return {"op": "moe", **{key: _size(params, name) for key, name in shape.items()}}
 
 
 def _size(params: _Params, name: str) -> int:
@@ -220,7 +218,7 @@ def _size(params: _Params, name: str) -> int:
     return size(str(params[name]), name)
 
 
-_LIGER_OPS: Mapping[str, Callable[[_Params], tuple[dict[str, Any], float | None]]] = {
+_LIGER_OPS: Mapping[str, Callable[[_Params], dict[str, Any]]] = {
     "rms_norm": _rows("rmsnorm", "H"),
     "fused_add_rms_norm": _rows("rmsnorm", "H", residual=True),
     "layer_norm": _rows("layernorm", "N"),
@@ -237,9 +235,7 @@ _LIGER_OPS: Mapping[str, Callable[[_Params], tuple[dict[str, Any], float | None]
 
 _SWEEP_TIMES = {f"time_{spelling}": seconds for spelling, seconds in TIMES.items()}
 _SWEEP = (
-    Column("M", ("M",), size),
-    Column("N", ("N",), size),
-    Column("K", ("K",), size),
+    *sizes(M="M", N="N", K="K"),
     Column("dtype", ("dtype",), dtype),
     Column("out_dtype", ("outdtype", "out_dtype"), dtype, ABSENT),
 )
@@ -247,8 +243,7 @@ _SWEEP = (
 
 def _read_sweep(table: Table) -> Iterator[RecordRow]:
     time = table.names[table.place(*_SWEEP_TIMES)]
-    timing = table.timing(time, _SWEEP_TIMES[time.lower()], [Rate(name, *base) for name, base in RATES.items()])
-    shape = table.bind(*_SWEEP)
+    timing, shape = table.timing(time, _SWEEP_TIMES[time.lower()], RATES), table.bind(*_SWEEP)
     variant = [(name, place) for place, name in enumerate(table.names) if name.upper().startswith(("TILE", "STAGES", "SPLIT"))]
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:

@@ -77,7 +77,8 @@ def run(options: Namespace) -> int:
         rows.append(annotator.annotate(case))
     peaks = {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
     document.add(rows, [*problems, *annotator.take_problems()], peaks)
-    document.problems += list_gaps(document.rows, settings.gates, settings.baseline, baselines)
+    gaps = list_gaps(document.rows, settings.gates, settings.baseline, baselines)
+    document.problems = list(dict.fromkeys([*document.problems, *gaps]))
     report = document.to_dict()
     write_reports(document, report, settings, annotations=True)
     if options.json:

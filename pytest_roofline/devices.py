@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from roofline_engine.peaks import CPU, Device, Peaks, Target
@@ -37,12 +38,10 @@ class Devices:
         uses_accelerator: bool = True,
     ) -> None:
         self.chosen, self.given, self.hook = chosen, given, hook
-        self.measures_cpu, self._is_unsearched = measures_cpu, uses_accelerator
+        self.measures_cpu, self.uses_accelerator = measures_cpu, uses_accelerator
         self.problems: list[str] = []
         self.targets: Mapping[tuple[str, str, str, str], Target] = {}
         self.resolved: dict[str, Peaks] = {}  # the peaks that rows have used, by device name
-        self._files: PeakFiles | None = None
-        self._accelerator: Device | None = None
         self._cpu: ceilings.Ceilings | None = None
         self._remeasured: set[str] = set()
 
@@ -57,22 +56,19 @@ class Devices:
             return CPU
         if self.chosen != AUTO:
             return self.chosen if not (kind == "gpu" and self.chosen == CPU) else None
-        accelerator = self.accelerator()
         if kind == "gpu":
-            return None if accelerator is None else _label(accelerator)
-        return CPU if accelerator is None else None  # next to an accelerator, a row without arrays could be of either
+            return None if self.accelerator is None else _label(self.accelerator)
+        return CPU if self.accelerator is None else None  # next to an accelerator, a row without arrays could be of either
 
+    @cached_property
     def accelerator(self) -> Device | None:
-        """Return the accelerator of this machine. The machine is searched once."""
-        if self._is_unsearched:
-            self._is_unsearched = False
-            found = ceilings.find_device()
-            self._accelerator = None if found is None else found.device
-        return self._accelerator
+        """The accelerator of this machine."""
+        gpu = ceilings.find_device() if self.uses_accelerator else None
+        return None if gpu is None else gpu.device
 
     def is_host_only(self) -> bool:
         """Return whether the user chose the CPU, or left the choice open on a machine without an accelerator."""
-        return self.chosen == CPU or (self.chosen == AUTO and self.accelerator() is None)
+        return self.chosen == CPU or (self.chosen == AUTO and self.accelerator is None)
 
     def peaks(self, name: str) -> Peaks:
         """Return the peaks of a device.
@@ -106,15 +102,10 @@ class Devices:
                 self.resolved[CPU] = measured.peaks()._replace(targets=self.targets)
         return self.resolved[CPU]
 
-    def read_files(self) -> PeakFiles:
-        """Read the peak table, and the measured ceilings to lay over it.
-
-        Raises:
-            ValueError: for a given file that cannot be read.
-        """
-        if self._files is None:
-            self._files = open_peaks(None if self.given is None else str(self.given))
-        return self._files
+    @cached_property
+    def files(self) -> PeakFiles:
+        """The peak table, and the measured ceilings to lay over it. Raises ValueError for a given file that cannot be read."""
+        return open_peaks(None if self.given is None else str(self.given))
 
     def _resolve(self, name: str) -> Peaks:
         hooked = self.hook(name)
@@ -122,8 +113,8 @@ class Devices:
             return hooked
         if name == CPU:
             return self._measure_cpu()
-        files = self.read_files()
-        accelerator = self.accelerator() if self.chosen == AUTO else None
+        files = self.files
+        accelerator = self.accelerator if self.chosen == AUTO else None
         if accelerator is not None and name == _label(accelerator):
             peaks = files.rated(accelerator)
         else:

@@ -75,20 +75,13 @@ class Annotator:
     ) -> None:
         self.devices, self.predictions = devices, predictions
         self.noise, self.gates, self.shared = noise, gates, shared
-        self.problems: list[str] = []
-        self._reported: set[str] = set()
+        self.problems: list[str] = []  # lines for the report, which has each of them once
 
     def take_problems(self) -> list[str]:
         """Return what went wrong since the last call."""
         problems = [*self.problems, *self.devices.problems]
         self.problems, self.devices.problems = [], []
         return problems
-
-    def tell(self, line: str) -> None:
-        """Keep a line for the report, once."""
-        if line not in self._reported:
-            self._reported.add(line)
-            self.problems.append(line)
 
     def annotate(self, case: Case) -> Row:
         """Return the row of a case; what is unknown has a reason in the row and raises no error."""
@@ -193,7 +186,7 @@ class Annotator:
             return None
         other_device = self.predictions.other_device(peaks) if peaks is not None else None
         if other_device:
-            self.tell(f"{other_device}: not used")
+            self.problems.append(f"{other_device}: not used")
             return None
         other_work = entry.other_work(work) if work is not None else None
         if other_work:
@@ -233,7 +226,7 @@ class Annotator:
         try:
             return name, self.devices.peaks(name)
         except (ValueError, OSError) as error:
-            self.tell(str(error))
+            self.problems.append(str(error))
             notes.append(note(str(error), "no_device"))
             return name, None
 

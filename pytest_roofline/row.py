@@ -167,18 +167,10 @@ class Row:
             "op": entry.op if entry.modeled else None,
             "dtype": entry.dtype,
             "t_s": None if self.measurement is None else self.measurement.t_s,
-            "status": check.status,
-            "message": check.message,
-            "cause": check.cause,
-            "decided": check.decided,
-            "experiment": check.experiment,
+            **_pick(check, "status", "message", "cause", "decided", "experiment"),
             "roofline_pct": entry.roofline_pct_raw,
-            "roof_axis": entry.roof_axis,
-            "bound_type": entry.bound_type,
-            "utilisation": check.utilisation,
-            "limit": check.limit,
-            "speedup": check.speedup,
-            "attainable": check.attainable,
+            **_pick(entry, "roof_axis", "bound_type"),
+            **_pick(check, "utilisation", "limit", "speedup", "attainable"),
             "correct": self.correct,
             "baseline_kind": None if self.baseline is None else self.baseline.kind,
             "prediction": _to_plain(self.prediction),
@@ -191,6 +183,10 @@ def _to_plain(record: Any) -> dict[str, Any] | None:
     if record is None:
         return None
     return {key: list(value) if isinstance(value, tuple) else value for key, value in zip(record._fields, record)}
+
+
+def _pick(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _to_tuple(value: Any) -> Any:

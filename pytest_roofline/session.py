@@ -121,7 +121,7 @@ class _Inputs:
                     self._refuse(f"{other}: not used")
                     annotator.predictions = self.predictions = None
             elif self.settings.peaks is not None:
-                devices.read_files()
+                _ = devices.files  # an unreadable file is reported before the first test
         except (ValueError, OSError) as error:
             self._refuse(str(error))
 
@@ -205,11 +205,12 @@ class Session:
 
     def _check_time_glob(self, glob: str, items: list[pytest.Item]) -> None:
         """Report a ``--roofline-time`` that will time nothing."""
+        problems = self.annotator.problems
         matching = [item for item in items if matches(glob, item.nodeid)]
         if not matching:
-            self.annotator.tell(f"--roofline-time={glob} matches no test: it is a glob of whole nodeids, as in '*::test_name*'")
+            problems.append(f"--roofline-time={glob} matches no test: it is a glob of whole nodeids, as in '*::test_name*'")
         elif not any(isinstance(item, ProblemItem) or _timed_name(item) for item in matching):
-            self.annotator.tell(f"--roofline-time={glob} times nothing: no test that it matches has time= in its marker")
+            problems.append(f"--roofline-time={glob} times nothing: no test that it matches has time= in its marker")
 
     # One test.
 
@@ -261,7 +262,7 @@ class Session:
         """Report an error that costs a test its row, or a part of the row, and nothing else."""
         source = "" if isinstance(error, HookError) else f"fault of the plugin: {type(error).__name__}: "
         problem = f"{item.nodeid}: {source}{error}"
-        self.annotator.tell(problem)
+        self.annotator.problems.append(problem)
         return problem
 
     @contextmanager
@@ -274,7 +275,7 @@ class Session:
         module = getattr(item, "module", None)
         fn = getattr(module, name, None)
         if not callable(fn):
-            self.annotator.tell(f"{item.nodeid}: time={name!r} names no callable of its module")
+            self.annotator.problems.append(f"{item.nodeid}: time={name!r} names no callable of its module")
             yield
             return
         setattr(module, name, self.fixture(item).first_call(fn))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from roofline_engine.fields import STAGES, first_text
+from roofline_engine.fields import STAGES
 from roofline_engine.peaks import CPU
 from roofline_engine.units import printable, quantity
 
@@ -41,7 +41,7 @@ class Document:
         self._rows.update(by_nodeid)
         self._nodeids[test] = list(by_nodeid)
         self._names = None
-        self.problems += [line for line in problems if line not in self.problems]
+        self.problems += problems
         self.devices.update(devices)
 
     def name(self, row: Row) -> str:
@@ -124,7 +124,7 @@ class Document:
             "ranking_by_expected_gain": [row.nodeid for row in self.by_gain()],
             "unmatched_predictions": kernels,
             "unmatched_tests": tests,
-            "degraded": [{"name": row.nodeid, "reason": first_text(row.entry.notes)} for row in rows if not row.entry.modeled],
+            "degraded": [{"name": row.nodeid, "reason": row.reason} for row in rows if not row.entry.modeled],
             "skill_errors": self.problems,
         }
 

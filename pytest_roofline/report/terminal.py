@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from roofline_engine.fields import first_text, has_note, join_notes
+from roofline_engine.fields import has_note, join_notes
 from roofline_engine.peaks import CPU
 from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
@@ -177,7 +177,7 @@ def _reason(row: Row) -> str:
     if entry.headroom_class != "unknown" or row.check.status in ("beyond_roof", "near_roof"):
         return ""
     if not entry.modeled:
-        return first_text(entry.notes)
+        return row.reason
     reason = entry.unknown_reason or ""
     if reason != "low_confidence":
         return _REASONS.get(reason, reason)

@@ -196,10 +196,15 @@ class DocumentFormat(NamedTuple):
 
 def open_source(path: Path) -> Source:
     """Open a file, or what a gzip holds. Raises RefusedError when it cannot be opened."""
+    label = printable(str(path))
     try:
-        return Source(path, open_binary(str(path)))
+        source = Source(path, open_binary(str(path)))
     except OSError as error:
-        raise RefusedError(f"{printable(str(path))}: {error.strerror or error}") from None
+        raise RefusedError(f"{label}: {error.strerror or error}") from None
+    if not path.is_file():
+        source.__exit__()
+        raise RefusedError(f"{label}: a pipe, which cannot be read twice. Save it to a file")
+    return source
 
 
 def parse(text: str, label: str) -> Any:

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import math
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -688,3 +690,14 @@ def test_broken_input_is_refused_and_other_rows_are_usable(text: str, at: float,
             assert record.refused or (record.t_s is not None and 0 < record.t_s < math.inf)
             assert record.refused or record.work is not None or record.no_work
             assert all(0 <= claim.claimed < math.inf for claim in record.claims)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"M,N,K\n",), daemon=True)
+    writer.start()
+    with pytest.raises(RefusedError, match="pipe: a pipe, which cannot be read twice"):
+        open_source(path)
+    writer.join()

@@ -43,13 +43,11 @@ class Report:
     """The result of a run: the peaks, the entries in order of pct_gpu_time, and everything that could not be done."""
 
     def __init__(self, peaks: Peaks, errors: list[Degradation], head_pct: float, head_max: int) -> None:
-        self.peaks = peaks
+        self.peaks, self.skill_errors = peaks, errors
         self.entries: list[Entry] = []
         self.degraded: list[Degradation] = []
-        self.skill_errors = errors
         self.head_pct, self.head_max = head_pct, head_max
-        self.rows = 0
-        self.head_share = 0.0
+        self.rows, self.head_share = 0, 0.0
 
     @property
     def stage(self) -> str:
@@ -426,21 +424,16 @@ class EntryBuilder:
             raise ValueError(f"{inputs.SHAPES_NAME}: calls are given for some cases only")
         for index, raw in enumerate(captured, 1):
             where = f"{inputs.SHAPES_NAME}: case {index}" if len(captured) > 1 else inputs.SHAPES_NAME
-            values = dict(raw)
-            op = values.pop("op", None)
+            op, calls, t_us, launches = map(raw.get, ("op", "calls", "t_us", "launches"))
             if not isinstance(op, str) or op_name(op) not in OPS:
                 raise ValueError(f"{where}: no work model for op {op!r:.40}; there are {', '.join(sorted(OPS))}")
-            calls, t_us, launches = (values.pop(key, None) for key in ("calls", "t_us", "launches"))
+            values = {key: value for key, value in raw.items() if key not in ("op", "calls", "t_us", "launches")}
             self._fill_context(op, values)
             try:
-                cases.append(
-                    Case(
-                        work(op, self.run.peaks.l2_bytes, **values),
-                        1.0 if calls is None else number(calls, "calls", minimum=0),
-                        None if t_us is None else number(t_us, "t_us", above=0) / 1e6,
-                        None if launches is None else number(launches, "launches", minimum=1),
-                    )
-                )
+                shape = work(op, self.run.peaks.l2_bytes, **values)
+                times = 1.0 if calls is None else number(calls, "calls", minimum=0)
+                t_s = None if t_us is None else number(t_us, "t_us", above=0) / 1e6
+                cases.append(Case(shape, times, t_s, None if launches is None else number(launches, "launches", minimum=1)))
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from None
         called = [case for case in cases if case.calls > 0]

@@ -146,10 +146,9 @@ class _Reader:
 
     def flag(self, key: str) -> bool | None:
         value = self.data.get(key)
-        if value is None or isinstance(value, bool):
-            return value
-        self.wrong(f"{key} is {value!r:.40}, expected true or false")
-        return None
+        if value is not None and not isinstance(value, bool):
+            self.wrong(f"{key} is {value!r:.40}, expected true or false")
+        return value if isinstance(value, bool) else None
 
 
 def read_topn(data: object, label: str) -> TopN:
@@ -162,12 +161,8 @@ def read_topn(data: object, label: str) -> TopN:
     """
     problems = Problems()
     top: Mapping[str, object] = data if isinstance(data, Mapping) else {}
-    listed = (
-        data
-        if isinstance(data, list)
-        else next((top[key] for key in ("top_kernels", "kernels") if isinstance(top.get(key), list)), None)
-    )
-    if not isinstance(listed, list):
+    listed = next((item for item in (data, top.get("top_kernels"), top.get("kernels")) if isinstance(item, list)), None)
+    if listed is None:
         raise ValueError(f"{label}: the list 'top_kernels' or 'kernels' is missing, expected a Top-N profile")
     reader = _Reader(top, label, problems)
     given_ms = reader.time_ms(("total_gpu_time_ms", "total_gpu_ms", "total_ms"), ("total_us",), above=0)
@@ -289,10 +284,7 @@ def read_env(data: object, label: str) -> Env:
 
 
 def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, object]]], list[str]]:
-    """Read shapes.json: kernel name to the captured cases. A single case needs no list.
-
-    Raises ValueError when it is not an object.
-    """
+    """Read shapes.json: kernel name to cases; one case needs no list. Raises ValueError when it is not an object."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object of kernel name to list of cases")
     shapes: dict[str, list[dict[str, object]]] = {}

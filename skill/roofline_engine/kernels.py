@@ -92,8 +92,8 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
         op = "attn_prefill" if is_prefill else "attn_decode"
     if op != "moe":
         return Hint(op)
-    stage = "1" if _has(low, "moe1", "stage1", "stage_1", "gate_up") else None
-    stage = "2" if stage is None and _has(low, "moe2", "stage2", "stage_2", "moe_down") else stage
+    second = "2" if _has(low, "moe2", "stage2", "stage_2", "moe_down") else None
+    stage = "1" if _has(low, "moe1", "stage1", "stage_1", "gate_up") else second
     return Hint(op, stage, _spelled(low, "a"), _spelled(low, "w"))
 
 

@@ -57,19 +57,15 @@ class ShapeGuess:
             return op, self.latent_attention()
         if op not in OPS:
             raise CannotModelError(UNMODELED.get(op, f"{op}: no work model"))
-        if op not in ("moe", "attn_decode", "rmsnorm"):
+        builders = {"moe": self._moe, "attn_decode": self._attention, "rmsnorm": self._rmsnorm}
+        if op not in builders:
             raise CannotModelError(f"{op} without usable shapes: {_OPERANDS.get(op, _WHICH)}")
         config = self.config
         if op == "attn_decode" and config.mla is not None and not config.attention_kind:
             return "mla_decode", self.latent_attention()
         if op == "attn_decode" and self.regime == "prefill":
             raise CannotModelError(f"attention at prefill without usable shapes: {_OPERANDS['attn_prefill']}")
-        tokens = self._launch_tokens()
-        if op == "moe":
-            return op, self._moe(tokens)
-        if op == "attn_decode":
-            return op, self._attention(tokens)
-        return op, self._rmsnorm(tokens)
+        return op, builders[op](self._launch_tokens())
 
     @property
     def config(self) -> ModelConfig:
@@ -368,9 +364,7 @@ class ShapeGuess:
         groups = self._attention_groups()
         group = groups[0]
         heads, kv_heads, head_dim = group.n_q_heads, group.n_kv_heads, group.head_dim
-        extra: dict[str, object] = {}
-        if group.head_dim_v != head_dim:
-            extra["head_dim_v"] = group.head_dim_v
+        extra: dict[str, object] = {} if group.head_dim_v == head_dim else {"head_dim_v": group.head_dim_v}
         if group.shared_kv:
             extra["shared_kv"] = True
             self._note("K is V (attention_k_eq_v), read once: a cache that holds both is read twice")
@@ -382,8 +376,8 @@ class ShapeGuess:
             raise CannotModelError(f"attention without shapes: {heads} and {kv_heads} heads do not split over {tp} devices")
         if tp > kv_heads:
             self._note(f"{kv_heads} KV heads replicated over {tp} devices: one on each")
-        kv = self._cache_dtype()
         return {
+            "kv_dtype": self._cache_dtype(),
             "batch": batch,
             "n_q_heads": heads // tp,
             "n_kv_heads": max(1, kv_heads // tp),
@@ -391,7 +385,6 @@ class ShapeGuess:
             **extra,
             **self._read_length(groups),
             "dtype": self._unquantized_dtype("queries"),
-            "kv_dtype": kv,
         }
 
     def _attention_groups(self) -> tuple[Attention, ...]:

@@ -293,24 +293,21 @@ def _value(text: str, what: str) -> float | None:
 
 def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     """Read rocprofv3's results JSON. Raises ValueError when it holds no dispatches of kernels."""
-    tools = data.get("rocprofiler-sdk-tool") if isinstance(data, Mapping) else None
+    tools = _object(data).get("rocprofiler-sdk-tool")
     if not isinstance(tools, list) or not tools:
         raise ValueError(f"{label}: 'rocprofiler-sdk-tool' is missing, expected rocprofv3's results JSON")
     problems = Problems()
     dispatches: list[Dispatch] = []
     spans: list[tuple[float, float]] = []
     archs: set[str] = set()
-    for one in tools:
-        process = one if isinstance(one, Mapping) else {}
+    for process in map(_object, tools):
         archs |= {str(item.get("name")) for item in _objects(process, "agents") if item.get("type") == 2}
         names = {item.get("kernel_id"): _symbol(item) for item in _objects(process, "kernel_symbols")}
         counters = {_handle(item.get("id")): str(item.get("name")) for item in _objects(process, "counters")}
         counted = _objects(process.get("callback_records"), "counter_collection")
         for item in counted or _objects(process.get("buffer_records"), "kernel_dispatch"):
-            data_of = item.get("dispatch_data", item)
-            data_of = data_of if isinstance(data_of, Mapping) else {}
-            info = data_of.get("dispatch_info")
-            info = info if isinstance(info, Mapping) else {}
+            data_of = _object(item.get("dispatch_data", item))
+            info = _object(data_of.get("dispatch_info"))
             name = names.get(info.get("kernel_id"))
             if name is None:
                 problems.add(f"{label}: a dispatch of kernel_id {info.get('kernel_id')!r:.20} without a symbol: left out")
@@ -337,8 +334,12 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     return file._replace(archs=tuple(sorted(archs)))
 
 
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _objects(holder: object, key: str) -> list[Mapping[str, object]]:
-    items = holder.get(key) if isinstance(holder, Mapping) else None
+    items = _object(holder).get(key)
     if isinstance(items, Mapping):
         items = list(items.values())
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []

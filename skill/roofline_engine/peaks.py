@@ -116,18 +116,8 @@ class Peaks(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the artifact's ``peaks`` object."""
-        out: dict[str, object] = {
-            "product": self.product,
-            "gfx": self.gfx,
-            "hbm_bw_bytes_s": self.hbm_bw_bytes_s,
-            "flops": dict(self.flops),
-            "vector": dict(self.vector),
-            "l2_bytes": self.l2_bytes,
-            "mall_bytes": self.mall_bytes,
-            "source": self.source,
-            "confidence": self.confidence,
-            "note": self.note,
-        }
+        keys = ("product", "gfx", "hbm_bw_bytes_s", "flops", "vector", "l2_bytes", "mall_bytes", "source", "confidence", "note")
+        out: dict[str, object] = {name: getattr(self, name) for name in keys}
         if self.low_axes:
             out["low_confidence_axes"] = list(self.low_axes)
         if self.unvalidated:
@@ -226,8 +216,7 @@ def _rated_peaks(table: Table | None, device: Device) -> Peaks:
 
 
 def _product_peaks(table: Table, blocks: list[Block], device: Device, gfx: str | None, mig: tuple[int, float] | None) -> Peaks:
-    if len(blocks) > 1:
-        blocks = _matching(blocks, device) or blocks
+    blocks = _matching(blocks, device) or blocks
     arch = blocks[0].text("gfx")
     block = _default_product(table.defaults.get(arch or ""), blocks)
     peaks = peaks_of_block(table, block)

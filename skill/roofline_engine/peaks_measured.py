@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -157,12 +158,10 @@ def _rocprof_axes(column: str) -> list[str]:
     name = column.strip().lower()
     if name in _ROCPROF:
         return [_ROCPROF[name]]
-    kind = next((end for end in ("flops", "ops") if name.endswith(end)), None)
-    if kind is None:
+    match = re.fullmatch("(mfma|wmma)?(.*?)(fl)?ops", name)
+    if match is None:
         return []
-    name = name[: -len(kind)]
-    engine = "matrix." if name.startswith(("mfma", "wmma")) else "vector."
-    name = name[4:] if engine == "matrix." else name
+    engine, name = "matrix." if match[1] else "vector.", match[2]
     axes = []
     for spelling in ("f6", "f4") if name == "f6f4" else (name[2:] if name.startswith("mx") else name,):
         try:

@@ -129,57 +129,41 @@ class Dtype(NamedTuple):
         return self.bits / 8
 
 
-def _dtypes() -> dict[str, Dtype]:
-    # Scale overheads: OCP Microscaling Formats (MX) v1.0, one 8-bit E8M0 scale per 32 values; NVFP4, one FP8 scale per
-    # 16 values (NVIDIA Blackwell documentation).
-    rows = (
-        (Dtype("fp64", 64, 64, "fp64"), "double float64 f64"),
-        (Dtype("fp32", 32, 32, "fp32"), "float float32 f32 single"),
-        (Dtype("tf32", 32, 32, "tf32"), "xf32 tensorfloat32 tfloat32 tfloat32_t"),
-        (Dtype("fp16", 16, 16, "fp16"), "half float16 f16 half_t nv_half fp16_t float16_t e5m10"),
-        (
-            Dtype("bf16", 16, 16, "bf16"),
-            "bfloat16 bfloat hip_bfloat16 nv_bfloat16 bhalf bhalf_t bfloat16_t bf16_t df16b e8m7",
-        ),
-        (
-            Dtype("fp8", 8, 8, "fp8"),
-            "float8 f8 bf8 fp8_t bf8_t f8_t e4m3 e5m2 e4m3fn e4m3fnuz e5m2fnuz float8_e4m3 float8_e4m3fn float8_e4m3fnuz "
-            "float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e3m4 f8e4m3 f8e4m3fn f8e4m3fnuz f8e4m3b11fnuz f8e5m2 "
-            "f8e5m2fnuz f8e3m4 fp8_e4m3 fp8_e5m2 fp8_e4m3fn fp8_e4m3fnuz fp8_e5m2fnuz nv_fp8_e4m3 nv_fp8_e5m2 "
-            "hip_fp8_e4m3 hip_fp8_e5m2 hip_fp8_e4m3_fnuz hip_fp8_e5m2_fnuz float_e4m3_t float_e5m2_t fp8e4nv fp8e4b8 "
-            "fp8e4b15 fp8e5 fp8e5b16",
-        ),
-        (Dtype("fp6", 6, 6, "fp6"), "f6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn f6e2m3fn f6e3m2fn fp6_e2m3 fp6_e3m2"),
-        (Dtype("fp4", 4, 4, "fp4"), "f4 e2m1 float4_e2m1fn float4_e2m1 f4e2m1fn fp4_e2m1 float_e2m1_t fp4_t"),
-        (Dtype("fp4x2", 4, 4, "fp4", pack=2), "float4_e2m1fn_x2 float4_e2m1_x2 fp4_x2 f4x2 nv_fp4x2_e2m1 fp4x2_t"),
-        (Dtype("mxfp8", 8, 8.25, "fp8"), "mx_fp8 mxfp8_e4m3 mxfp8_e5m2"),
-        (Dtype("mxfp6", 6, 6.25, "fp6"), "mx_fp6 mxfp6_e2m3 mxfp6_e3m2"),
-        (Dtype("mxfp4", 4, 4.25, "fp4"), "mx_fp4 mxfp4_e2m1"),
-        (Dtype("nvfp4", 4, 4.5, "fp4"), "nv_fp4"),
-        (Dtype("e8m0", 8, 8, None), "float8_e8m0fnu f8e8m0fnu"),
-        (Dtype("int8", 8, 8, "int8"), "i8 s8 int8_t char signed_char qint8"),
-        (Dtype("uint8", 8, 8, "int8"), "u8 uint8_t unsigned_char uchar byte quint8"),
-        (Dtype("int4", 4, 4, "int4"), "i4 s4 uint4 u4 int4_t uint4_t"),
-        (Dtype("int4x2", 4, 4, "int4", pack=2), "i4x2 u4x2 pk_int4_t"),
-        (Dtype("int16", 16, 16, None), "i16 s16 int16_t short short_int uint16 u16 uint16_t unsigned_short"),
-        (Dtype("int32", 32, 32, None), "i32 s32 int32_t int uint32 u32 uint32_t unsigned_int unsigned qint32"),
-        (
-            Dtype("int64", 64, 64, None),
-            "i64 s64 int64_t long long_int long_long uint64 u64 uint64_t unsigned_long size_t",
-        ),
-        (Dtype("bool", 8, 8, None), "pred"),
-        (Dtype("complex32", 32, 32, None), "chalf complex<half>"),
-        (Dtype("complex64", 64, 64, None), "cfloat complex<float>"),
-        (Dtype("complex128", 128, 128, None), "cdouble complex<double>"),
-    )
-    table = {}
-    for dtype, spellings in rows:
-        for spelling in (dtype.name, *spellings.split()):
-            table[spelling] = dtype
-    return table
-
-
-_DTYPES = _dtypes()
+#: Each dtype with its other spellings. Scale overheads: OCP Microscaling Formats (MX) v1.0, one 8-bit E8M0 scale per 32
+#: values; NVFP4, one FP8 scale per 16 values (NVIDIA Blackwell documentation).
+_SPELLINGS = {
+    Dtype("fp64", 64, 64, "fp64"): "double float64 f64",
+    Dtype("fp32", 32, 32, "fp32"): "float float32 f32 single",
+    Dtype("tf32", 32, 32, "tf32"): "xf32 tensorfloat32 tfloat32 tfloat32_t",
+    Dtype("fp16", 16, 16, "fp16"): "half float16 f16 half_t nv_half fp16_t float16_t e5m10",
+    Dtype("bf16", 16, 16, "bf16"): "bfloat16 bfloat hip_bfloat16 nv_bfloat16 bhalf bhalf_t bfloat16_t bf16_t df16b e8m7",
+    Dtype("fp8", 8, 8, "fp8"): (
+        "float8 f8 bf8 fp8_t bf8_t f8_t e4m3 e5m2 e4m3fn e4m3fnuz e5m2fnuz float8_e4m3 float8_e4m3fn float8_e4m3fnuz "
+        "float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e3m4 f8e4m3 f8e4m3fn f8e4m3fnuz f8e4m3b11fnuz f8e5m2 "
+        "f8e5m2fnuz f8e3m4 fp8_e4m3 fp8_e5m2 fp8_e4m3fn fp8_e4m3fnuz fp8_e5m2fnuz nv_fp8_e4m3 nv_fp8_e5m2 hip_fp8_e4m3 "
+        "hip_fp8_e5m2 hip_fp8_e4m3_fnuz hip_fp8_e5m2_fnuz float_e4m3_t float_e5m2_t fp8e4nv fp8e4b8 fp8e4b15 fp8e5 fp8e5b16"
+    ),
+    Dtype("fp6", 6, 6, "fp6"): "f6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn f6e2m3fn f6e3m2fn fp6_e2m3 fp6_e3m2",
+    Dtype("fp4", 4, 4, "fp4"): "f4 e2m1 float4_e2m1fn float4_e2m1 f4e2m1fn fp4_e2m1 float_e2m1_t fp4_t",
+    Dtype("fp4x2", 4, 4, "fp4", pack=2): "float4_e2m1fn_x2 float4_e2m1_x2 fp4_x2 f4x2 nv_fp4x2_e2m1 fp4x2_t",
+    Dtype("mxfp8", 8, 8.25, "fp8"): "mx_fp8 mxfp8_e4m3 mxfp8_e5m2",
+    Dtype("mxfp6", 6, 6.25, "fp6"): "mx_fp6 mxfp6_e2m3 mxfp6_e3m2",
+    Dtype("mxfp4", 4, 4.25, "fp4"): "mx_fp4 mxfp4_e2m1",
+    Dtype("nvfp4", 4, 4.5, "fp4"): "nv_fp4",
+    Dtype("e8m0", 8, 8, None): "float8_e8m0fnu f8e8m0fnu",
+    Dtype("int8", 8, 8, "int8"): "i8 s8 int8_t char signed_char qint8",
+    Dtype("uint8", 8, 8, "int8"): "u8 uint8_t unsigned_char uchar byte quint8",
+    Dtype("int4", 4, 4, "int4"): "i4 s4 uint4 u4 int4_t uint4_t",
+    Dtype("int4x2", 4, 4, "int4", pack=2): "i4x2 u4x2 pk_int4_t",
+    Dtype("int16", 16, 16, None): "i16 s16 int16_t short short_int uint16 u16 uint16_t unsigned_short",
+    Dtype("int32", 32, 32, None): "i32 s32 int32_t int uint32 u32 uint32_t unsigned_int unsigned qint32",
+    Dtype("int64", 64, 64, None): "i64 s64 int64_t long long_int long_long uint64 u64 uint64_t unsigned_long size_t",
+    Dtype("bool", 8, 8, None): "pred",
+    Dtype("complex32", 32, 32, None): "chalf complex<half>",
+    Dtype("complex64", 64, 64, None): "cfloat complex<float>",
+    Dtype("complex128", 128, 128, None): "cdouble complex<double>",
+}
+_DTYPES = {spelling: dtype for dtype, others in _SPELLINGS.items() for spelling in (dtype.name, *others.split())}
 _NAMESPACES = ("torch.", "jnp.", "np.", "numpy.", "ml_dtypes.", "jax.numpy.", "tl.", "dtype.")
 
 

@@ -169,7 +169,6 @@ class Params:
         return f"{self.op.name}: {key}"
 
     def size(self, key: str, *, minimum: int = 1) -> int:
-        """Return a size."""
         return whole(self.raw.get(key, self.op.parameters[key]), self.name(key), minimum=minimum)
 
     def maybe_size(self, key: str, *, minimum: int = 1) -> int | None:
@@ -177,7 +176,6 @@ class Params:
         return self.size(key, minimum=minimum) if key in self.raw else None
 
     def sizes(self, key: str, *, minimum: int = 1) -> list[int]:
-        """Return a list of sizes."""
         value = self.raw.get(key)
         if not isinstance(value, (list, tuple)) or not value:
             raise ValueError(f"{self.name(key)} is {value!r:.40}, expected a list of sizes")
@@ -191,7 +189,6 @@ class Params:
         return choices[value]
 
     def flag(self, key: str) -> bool:
-        """Return a truth value."""
         value = self.raw.get(key, self.op.parameters[key])
         if not isinstance(value, bool):
             raise ValueError(f"{self.name(key)} is {value!r}, expected true or false")

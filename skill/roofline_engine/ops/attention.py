@@ -6,6 +6,7 @@ units; the FLOPs here are those of the definition.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from ..fields import ByteModel, note
@@ -44,11 +45,13 @@ def keys_seen(n_q: int, n_kv: int, *, left: int | None = None) -> int:
     return n_kv if left is None else min(n_kv, max(0, n_q + left))
 
 
-def _heads(p: Params) -> tuple[int, int]:
+def _heads(p: Params) -> tuple[int, int, int, int]:
+    """Return the heads of Q and of K and V, and the dimensions of a head of Q and K, and of V."""
     q_heads, kv_heads = p.size("n_q_heads"), p.size("n_kv_heads")
     if q_heads % kv_heads:
         raise ValueError(f"{p.op.name}: n_q_heads {q_heads} is not a multiple of n_kv_heads {kv_heads}")
-    return q_heads, kv_heads
+    dim = p.size("head_dim")
+    return q_heads, kv_heads, dim, p.maybe_size("head_dim_v") or dim
 
 
 def _visible_context(queries: int, window: int | None, tokens: float) -> tuple[float, float]:
@@ -126,9 +129,7 @@ def _decode(p: Params, kv_elements: int, flops_per_token: float, q_and_out: floa
     defaults={"shared_kv": False, "seq_q": 1},
 )
 def _attn_decode(p: Params) -> Work:
-    q_heads, kv_heads = _heads(p)
-    dim = p.size("head_dim")
-    dim_v = p.maybe_size("head_dim_v") or dim
+    q_heads, kv_heads, dim, dim_v = _heads(p)
     a = p.dtype("dtype")
     per_token = kv_heads * (max(dim, dim_v) if p.flag("shared_kv") else dim + dim_v)
     q_and_out = p.size("batch") * p.size("seq_q") * q_heads * (dim * a.nbytes + dim_v * p.dtype("out_dtype", a).nbytes)
@@ -198,12 +199,9 @@ def _prefill_pairs(p: Params) -> _Prefill:
         n_q = p.size("seq_q")
         sequences = [(n_q, p.maybe_size("seq_kv") or n_q)] * p.size("batch")
         text = f"batch={len(sequences)} seq_q={n_q} seq_kv={sequences[0][1]}"
-    counts: dict[tuple[int, ...], int] = {}
-    for sequence in sequences:
-        counts[sequence] = counts.get(sequence, 0) + 1
-    empty = causal and window == 0
-    pairs = 0 if empty else sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
-    visible = 0 if empty else sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
+    counts = Counter(sequences if window != 0 or not causal else ())  # a causal window of no key leaves none
+    pairs = sum(n * attention_pairs(q, kv, left=left, right=right) for (q, kv), n in counts.items())
+    visible = sum(n * keys_seen(q, kv, left=left) for (q, kv), n in counts.items())
     mask = ("causal" if causal else "full") + (f" window={window}" if window is not None else "")
     given = p.maybe_size("pairs", minimum=0)
     if given is not None:
@@ -240,9 +238,7 @@ _ALGORITHMS: dict[object, str] = {"flash": "flash", "math": "math"}
     defaults={"causal": True, "algorithm": "flash"},
 )
 def _masked_attention(p: Params) -> Work:
-    q_heads, kv_heads = _heads(p)
-    dim = p.size("head_dim")
-    dim_v = p.maybe_size("head_dim_v") or dim
+    q_heads, kv_heads, dim, dim_v = _heads(p)
     a = p.dtype("dtype")
     kv, out = p.dtype("kv_dtype", a), p.dtype("out_dtype", a)
     batch = _prefill_pairs(p)

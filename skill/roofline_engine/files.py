@@ -135,14 +135,10 @@ def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]
     Raises ValueError when no line is a header.
     """
     lines = text.splitlines(keepends=True)
-    header: list[str] = []
-    begin = 0
-    for begin, line in enumerate(lines, 1):  # noqa: B007 - the line after the header is where the rows begin
-        header = [cell.strip() for cell in _cells(line)]
-        if is_header(header):
-            break
-    else:
+    begin = next((at for at, line in enumerate(lines, 1) if is_header(_cells(line))), None)
+    if begin is None:
         raise ValueError(f"{label}: no line is a header of a known format")
+    header = _cells(lines[begin - 1])
     rows, problems = [], []
     reader = csv.reader(line if not line.startswith("==") else "\n" for line in lines[begin:])
     try:
@@ -161,7 +157,7 @@ def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]
 
 def _cells(line: str) -> list[str]:
     try:
-        return next(csv.reader([line]), [])
+        return [cell.strip() for cell in next(csv.reader([line]), [])]
     except csv.Error:
         return []
 

@@ -227,8 +227,8 @@ class _EntryCheck:
                 yield f"{key}_range is {ends!r:.60}, expected [low, high] around {figure:g}"
 
     def _check_byte_models(self) -> Iterator[str]:
-        models = self.entry.get("byte_models")
-        models = [model for model in models if isinstance(model, Mapping)] if isinstance(models, list) else []
+        listed = self.entry.get("byte_models")
+        models = [model for model in listed if isinstance(model, Mapping)] if isinstance(listed, list) else []
         first = finite(models[0].get("bytes")) if models else None
         nbytes, hbm_util = self.value("bytes_est"), self.exact.hbm_util
         if first is not None and nbytes is not None and not _agrees(first, nbytes):
@@ -319,15 +319,11 @@ def validate(document: object) -> list[str]:
     """Return one line for each inconsistency of a profile_roofline document; empty when there is none."""
     if not isinstance(document, Mapping):
         return [f"the artifact is {type(document).__name__}, expected an object"]
-    problems: list[str] = []
-    for key in ("skill", "skill_version", "peaks", "stage", "entries", "ranking_by_pct", "ranking_by_expected_gain"):
-        if key not in document:
-            problems.append(f"{key} is missing")
+    keys = ("skill", "skill_version", "peaks", "stage", "entries", "ranking_by_pct", "ranking_by_expected_gain")
+    problems = [f"{key} is missing" for key in keys if key not in document]
     if document.get("skill", "roofline") != "roofline":
         problems.append(f"skill is {document['skill']!r:.40}, expected 'roofline'")
-    for key in ("degraded", "skill_errors"):
-        if not isinstance(document.get(key, []), list):
-            problems.append(f"{key} is not a list")
+    problems += [f"{key} is not a list" for key in ("degraded", "skill_errors") if not isinstance(document.get(key, []), list)]
     peaks = document.get("peaks", {})
     if not isinstance(peaks, Mapping):
         problems.append("peaks is not an object")
@@ -371,14 +367,13 @@ def _check_selection(document: Mapping[str, object], entries: list[Mapping[str, 
     """Report entries under the head, and unmodeled ones that ``degraded`` does not explain."""
     problems = []
     head, degraded = finite(document.get("head_pct")), document.get("degraded")
-    explained = None
-    if isinstance(degraded, list):
-        explained = {item["name"] for item in degraded if isinstance(item, Mapping) and isinstance(item.get("name"), str)}
+    items = [item for item in degraded if isinstance(item, Mapping)] if isinstance(degraded, list) else []
+    explained = {item["name"] for item in items if isinstance(item.get("name"), str)}
     for index, entry in enumerate(entries, 1):
         share, name = finite(entry.get("pct_gpu_time")), entry.get("name")
         if head is not None and share is not None and share < head:
             problems.append(f"entry {index}: {share:g} % is under the head of {head:g} %, expected to be absent")
-        unexplained = explained is not None and not (isinstance(name, str) and name in explained)
+        unexplained = isinstance(degraded, list) and not (isinstance(name, str) and name in explained)
         if unexplained and entry.get("modeled") is False and "unknown_reason" in entry:
             problems.append(f"entry {index}: not modeled, and degraded does not say why")
     return problems

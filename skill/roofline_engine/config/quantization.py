@@ -31,6 +31,8 @@ _MODELOPT = {
     "W4A8_AWQ": ("int4", "fp8"),
     "INT8_SQ": ("int8", "int8"),
 }
+#: Integers with a scale for each group of a row; only the layers are converted.
+_GROUPED_INT = ("awq", "gptq", "auto-round")
 _PLAIN = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "fbgemm_fp8": "fp8", "gpt_oss_mxfp4": "mxfp4"}
 
 
@@ -51,7 +53,7 @@ def read(data: object, keys: Keys, layers: int | None) -> Quantization:
         keys.wrong(f"quantization_config is {type(data).__name__}, expected an object")
         return Quantization("unknown", None)
     inner = Keys(data, keys.problems)
-    method = (inner.text("quant_method") or inner.text("quant_algo") or "").lower()
+    method = (inner.text("quant_method") or inner.text("quant_algo")).lower()
     rules = _rules(inner)
     scheme = _read_scheme(inner, method, rules)
     if scheme is None:
@@ -76,7 +78,7 @@ def _rules(keys: Keys) -> list[str]:
     dynamic = keys.data.get("dynamic")  # GPTQModel: a rule that starts with "-:" leaves its modules alone
     if isinstance(dynamic, Mapping):
         rules += ["re:" + str(rule)[2:] for rule in dynamic if str(rule).startswith("-:")]
-    if keys.text("quant_method").lower() in ("awq", "gptq", "auto-round") and keys.data.get("lm_head") is not True:
+    if keys.text("quant_method").lower() in _GROUPED_INT and keys.data.get("lm_head") is not True:
         rules.append("lm_head")  # they convert the layers only, unless the config says otherwise
     return rules
 
@@ -87,7 +89,7 @@ def _read_scheme(keys: Keys, method: str, rules: list[str]) -> Quantization | No
     if method in _PLAIN:
         dtype = parse_dtype(_PLAIN[method])
         return Quantization(method, dtype, dtype if method != "mxfp4" else None)  # gpt-oss: mxfp4 weights, bf16 activations
-    if method in ("awq", "gptq", "auto-round"):
+    if method in _GROUPED_INT:
         return _grouped_int(keys, method)
     if method == "compressed-tensors":
         return _compressed(keys, rules)

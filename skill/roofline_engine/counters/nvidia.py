@@ -129,8 +129,8 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
 
     Raises ValueError when some numbers show one and some the other.
     """
-    comma = point = ""
     commas = False
+    shown: dict[str, str] = {}  # a decimal mark, and the first number that shows it
     for cell in cells:
         text = cell.strip().lstrip("+-")
         if not re.match(r"[\d.,]+$", text):
@@ -143,13 +143,12 @@ def _decimal_comma(cells: Iterable[str], label: str) -> bool | None:
         grouped_by_three = re.match(r"\d{1,3}(\D\d{3})+$", text) is not None and other not in text
         if grouped_by_three and text.count(mark) == 1:
             continue  # "1,234" and "1.234" alone are ambiguous
-        if (other if grouped_by_three else mark) == ",":
-            comma = comma or cell
-        else:
-            point = point or cell
-    if comma and point:
-        raise ValueError(f"{label}: {comma!r:.30} has a decimal comma and {point!r:.30} a decimal point: not read")
-    return True if comma else False if point or not commas else None
+        shown.setdefault(other if grouped_by_three else mark, cell)
+    if len(shown) == 2:
+        raise ValueError(f"{label}: {shown[',']!r:.30} has a decimal comma and {shown['.']!r:.30} a decimal point: not read")
+    if shown or not commas:
+        return "," in shown
+    return None
 
 
 def _cell(text: str, unit: str, what: str, decimal_comma: bool | None) -> float:

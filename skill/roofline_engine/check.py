@@ -391,8 +391,8 @@ def check(
     Without a prediction, the row's target over a live or previous baseline is the prediction.
     """
     speedup = _speedup(measurement, baseline)
-    spreads = [measurement.spread if measurement else 0.0, baseline.spread if baseline else 0.0]
-    out = Check("not_checked", speedup=speedup, band=max(noise, *spreads))
+    band = max(noise, measurement.spread if measurement else 0.0, baseline.spread if baseline else 0.0)
+    out = Check("not_checked", speedup=speedup, band=band)
     if work is not None and measurement is not None and peaks is not None:
         out = _check_roof(out, entry, work, measurement, peaks, facts)
     elif speedup is not None and prediction is not None and prediction.roofline_pct:
@@ -406,25 +406,23 @@ def check(
         kind = f"{'an' if baseline.kind[0] in 'aeiou' else 'a'} {baseline.kind}"
         message = f"{speedup:.3f}x is over {kind} baseline, a prediction is about this kernel"
         return out._replace(status="not_comparable", message=message)
-    band = out.band or noise
     attainable = prediction.attainable_speedup if prediction else _predict(entry, work, baseline, peaks)
-    out = out._replace(attainable=attainable)
+    status = "not_checked"
     if speedup < 1 / (1 + band):
+        status = "regression"
         message = f"takes {1 / speedup:.3g} times as long as the {baseline.kind} baseline, noise is {band:.1%}"
-        return out._replace(status="regression", message=message)
-    if speedup < 1 + band:
-        return out._replace(status="no_change", message=f"{speedup:.3f}x is within the noise of {band:.1%}")
-    if attainable is None:
-        return out._replace(message=f"{speedup:.3f}x, without a prediction to compare it with")
-    if speedup <= attainable * (1 + band):
-        return out._replace(status="consistent", message=f"{speedup:.3f}x measured, {attainable:.3f}x attainable")
-    if prediction is None and entry.unknown_reason == "cache_resident":  # the target is of the memory roof, not of a cache
+    elif speedup < 1 + band:
+        status, message = "no_change", f"{speedup:.3f}x is within the noise of {band:.1%}"
+    elif attainable is None:
+        message = f"{speedup:.3f}x, without a prediction to compare it with"
+    elif speedup <= attainable * (1 + band):
+        status, message = "consistent", f"{speedup:.3f}x measured, {attainable:.3f}x attainable"
+    elif prediction is None and entry.unknown_reason == "cache_resident":  # the target is of the memory roof, not of a cache
         message = f"{speedup:.3f}x, over the {attainable:.3f}x that memory allows: a cache may have served it"
-        return out._replace(message=message)
-    message = (
-        f"{speedup:.3f}x measured, {attainable:.3f}x predicted. The prediction's target is too low; the measurement is right"
-    )
-    return out._replace(status="exceeds_target", message=message)
+    else:
+        status, message = "exceeds_target", f"{speedup:.3f}x measured, {attainable:.3f}x predicted. "
+        message += "The prediction's target is too low; the measurement is right"
+    return out._replace(status=status, attainable=attainable, message=message)
 
 
 def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> float | None:

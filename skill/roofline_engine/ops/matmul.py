@@ -247,8 +247,7 @@ def _per_axis(p: Params, key: str, dims: int) -> list[int]:
     """Return the sizes of a parameter that has one size for every axis, or one for each."""
     minimum = 0 if key == "padding" else 1
     value = p.raw.get(key, p.op.parameters[key])
-    if not isinstance(value, (list, tuple)):
-        return [whole(value, p.name(key), minimum=minimum)] * dims
-    if len(value) != dims:
-        raise ValueError(f"{p.name(key)} needs {dims} sizes, got {len(value)}")
-    return [whole(item, p.name(key), minimum=minimum) for item in value]
+    values = value if isinstance(value, (list, tuple)) else [value] * dims
+    if len(values) != dims:
+        raise ValueError(f"{p.name(key)} needs {dims} sizes, got {len(values)}")
+    return [whole(item, p.name(key), minimum=minimum) for item in values]

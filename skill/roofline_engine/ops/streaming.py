@@ -5,9 +5,14 @@ Their math runs on the vector units, in fp32 whatever the storage dtype.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..fields import ByteModel, note
 from ..units import Dtype, parse_dtype, whole
 from ..work import Params, Work, op
+
+#: Register a work model of this module; they all have one class.
+streaming_op = partial(op, op_class="elementwise")
 
 
 def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
@@ -17,9 +22,8 @@ def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: 
     return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note(text), note("math in fp32 assumed")))
 
 
-@op(
+@streaming_op(
     "elementwise",
-    op_class="elementwise",
     source="specification section 4: every input and output element once, one FLOP per output element",
     leaves_out="broadcast operands re-read from cache, transcendental cost",
     required=("numel",),
@@ -33,18 +37,16 @@ def _elementwise(p: Params) -> Work:
     return _stream_work(p, nbytes, float(numel * outputs), text)
 
 
-@op(
+@streaming_op(
     "rmsnorm",
-    op_class="elementwise",
     source="input and output once, the weight row once; square, sum, scale, weight: 4 FLOPs per element; residual: it is read "
     "and the sum written, in the type of the input, 1 FLOP more",
     leaves_out="quantized outputs' scales",
     required=("rows", "cols"),
     defaults={"residual": False, "weights": 1},
 )
-@op(
+@streaming_op(
     "layernorm",
-    op_class="elementwise",
     source="input and output once, weight and bias rows once; mean, variance (3), scale, weight, bias: 7 FLOPs per element; "
     "residual as in rmsnorm",
     leaves_out="saved mean and variance",
@@ -65,18 +67,16 @@ def _norm(p: Params) -> Work:
     return _stream_work(p, nbytes, flops, text)
 
 
-@op(
+@streaming_op(
     "softmax",
-    op_class="elementwise",
     source="input and output once (the row stays on chip); max, subtract, exp, sum, divide: 5 FLOPs per element",
     leaves_out="rows too long for one pass, masks",
     required=("rows", "cols"),
 )
-@op(
+@streaming_op(
     "copy",
     "transpose",
     "cat",
-    op_class="elementwise",
     source="every element read once and written once, no FLOPs",
     leaves_out="strides that waste cache lines, index math",
     required=("rows", "cols"),
@@ -89,9 +89,8 @@ def _rows(p: Params) -> Work:
     return _stream_work(p, nbytes, flops, f"{p.op.name}: {rows} rows x {cols} columns")
 
 
-@op(
+@streaming_op(
     "reduce",
-    op_class="elementwise",
     source="every element read once, one result per row written; one FLOP per element",
     leaves_out="partial results of a second pass",
     required=("rows", "cols"),
@@ -103,9 +102,8 @@ def _reduce(p: Params) -> Work:
     return _stream_work(p, nbytes, float(rows * cols), f"reduce: {rows} rows x {cols} columns to one value each")
 
 
-@op(
+@streaming_op(
     "gather",
-    op_class="elementwise",
     source="one table row read and one output row written per index, the indices once; no FLOPs; table_rows: no more rows than "
     "the table has can be read from memory, whatever the indices repeat",
     leaves_out="repeated indices that hit in cache, partly used sectors of narrow rows",
@@ -123,9 +121,8 @@ def _gather(p: Params) -> Work:
     return _stream_work(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{source}")
 
 
-@op(
+@streaming_op(
     "rope",
-    op_class="elementwise",
     source="each rotated element read and written, cos and sin of each position once; 2 multiplies and an add: 3 FLOPs per "
     "rotated element",
     leaves_out="elements beyond rotary_dim when they are copied too",
@@ -154,10 +151,9 @@ def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
     return rows * -(-cols // group) * p.dtype("scale_dtype", parse_dtype("fp32")).nbytes
 
 
-@op(
+@streaming_op(
     "quantize",
     "dequantize",
-    op_class="elementwise",
     source="input and output once, one scale per group, unless the narrow dtype has its scales in its width (mxfp4, nvfp4); "
     "quantize: abs, max, multiply; dequantize: multiply",
     leaves_out="a second read of rows too long for the chip",
@@ -177,9 +173,8 @@ def _quantize(p: Params) -> Work:
     return _stream_work(p, nbytes, flops, text, op_name="quantize")
 
 
-@op(
+@streaming_op(
     "cross_entropy",
-    op_class="elementwise",
     source="the logits once and a loss per row (fp32 unless out_dtype says otherwise); with_grad: the gradient is written in "
     "place after a second read (Liger's fused forward: two reads and one write); max, subtract, exp, sum: 4 FLOPs per "
     "element and pass",
@@ -197,9 +192,8 @@ def _cross_entropy(p: Params) -> Work:
     return _stream_work(p, nbytes, flops, f"cross-entropy {direction}: {rows} rows x {cols} classes")
 
 
-@op(
+@streaming_op(
     "topk",
-    op_class="elementwise",
     source="every element read once, k values and 32-bit indices per row written; one comparison per element",
     leaves_out="passes of a radix selection over rows that do not stay on chip",
     required=("rows", "cols", "k"),
@@ -218,9 +212,8 @@ _OPTIMIZERS: dict[object, str] = {"sgd": "sgd", "momentum": "momentum", "adam": 
 _STEPS = {"sgd": (0, 2), "momentum": (1, 4), "adam": (2, 14)}
 
 
-@op(
+@streaming_op(
     "optimizer",
-    op_class="elementwise",
     source="parameter, gradient and state read, parameter and state written; FLOPs of the update rule per parameter "
     "(sgd 2, momentum 4, Adam 14)",
     leaves_out="gradient norms and clipping, loss scaling",

@@ -391,12 +391,13 @@ class EntryBuilder:
             return row.regime
         if topn.decode_steps is not None or topn.prefill_steps is not None:
             return "prefill" if (topn.prefill_steps or 0) > (topn.decode_steps or 0) else "decode"
-        if len(latency) == 1 and next(iter(latency)) in ("decode", "prefill"):
+        if set(latency) in ({"decode"}, {"prefill"}):
             return next(iter(latency))
-        if "prefill" in low and "decode" not in low:
+        if "decode" in low:
+            return "decode"
+        if "prefill" in low:
             return "prefill"
-        if "decode" not in low:
-            self._note("no step counts: decode assumed")
+        self._note("no step counts: decode assumed")
         return "decode"
 
     def _launch_ms(self, regime: str) -> float | None:

@@ -178,9 +178,9 @@ def _tensor(keys: Keys, form: str) -> tuple[Dtype | None, tuple[int, ...]]:
     if (kind, bits) not in (("float", 8), ("int", 8), ("int", 4)):
         return None, ()
     dtype = parse_dtype("fp8" if kind == "float" else f"int{bits}")
-    block = _positive(keys.data.get("block_structure")) or ((group,) if group > 0 else ())
-    zero = (bits or 0) if keys.data.get("symmetric") is False else 0
-    return (add_scales(dtype, _SCALE_16 + zero, block), block) if block else (dtype, ())
+    block = _positive(keys.data.get("block_structure"))
+    scale = _SCALE_16 + ((bits or 0) if keys.data.get("symmetric") is False else 0)
+    return (add_scales(dtype, scale, block), block) if block else _add_group_scales(dtype, scale, group)
 
 
 def _modelopt(keys: Keys) -> Quantization | None:

@@ -64,14 +64,10 @@ def version(text: object) -> tuple[int, ...] | None:
 
 
 def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
-    read, written = _reads(group, tool), _writes(group)
-    levels: dict[str, float] = {}
-    if read is not None:
-        levels["hbm_read"] = read
-    if written is not None:
-        levels["hbm_write"] = written
-    if read is not None and written is not None and group.may_add("hbm", "hbm reads", "hbm writes"):
-        levels["hbm"] = read + written
+    memory = (("hbm_read", _reads(group, tool)), ("hbm_write", _writes(group)))
+    levels = {level: nbytes for level, nbytes in memory if nbytes is not None}
+    if len(levels) == 2 and group.may_add("hbm", "hbm reads", "hbm writes"):
+        levels["hbm"] = sum(levels.values())
     levels.update(_caches(group, tool))
     percentages = {name: group.mean(name) for name in PERCENTAGES if group.live(name)}
     return group.counts(levels, _flops(group), source, percentages)

@@ -40,8 +40,7 @@ _SOURCES = {"fp4_fp6": "fp6_fp4", "fp4_fp6_fp8": "fp8"}
 
 _PREFIX = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_SECONDS = {"s": "", "sec": "", "second": "", "ms": "m", "us": "u", "ns": "n"}
-_SECONDS.update({"msecond": "m", "usecond": "u", "nsecond": "n", "msec": "m", "usec": "u", "nsec": "n"})
+_SECONDS = {prefix + word: prefix for prefix in ("", "m", "u", "n") for word in ("s", "sec", "second")}
 _WHOLE = ("byte", "bytes", "inst", "nsecond", "ns", "nsec")
 _THREE_AFTER = re.compile(r"[+-]?\d{1,3}[.,]\d{3}$")
 _COUNTED = re.compile(r"([kKMGTP]i?)?(bytes?|B|inst|cycle|op|ops|request|sector)?$")

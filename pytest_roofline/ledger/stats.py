@@ -202,8 +202,7 @@ def propose(pairs: Iterable[Pair], q: float = 0.9) -> list[Proposal]:
     The prior moves toward the quantile as if ``ENOUGH`` kernels supported the prior. An op without a prior gets the quantile of
     at least ``ENOUGH`` kernels. A target is never lowered: that no kernel has reached it is no evidence that none can.
 
-    Raises:
-        ValueError: if ``q`` is not over 0 and up to 1.
+    Raises ValueError if ``q`` is not over 0 and up to 1.
     """
     if not 0 < q <= 1:
         raise ValueError(f"quantile is {q}, expected over 0 and up to 1")

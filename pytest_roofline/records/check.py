@@ -61,13 +61,12 @@ class Checker:
     def check(self, source: str, records: Iterable[RecordRow]) -> Iterator[Row]:
         """Yield the rows of one file, in their order."""
         for record in records:
-            if record.refused:
-                yield _refuse(source, record, Refusal(record.refused, record.refused_code))
-            else:
-                yield self.row(source, record)
+            yield self.row(source, record)
 
     def row(self, source: str, record: RecordRow) -> Row:
         """Check one record."""
+        if record.refused:
+            return _refuse(source, record, Refusal(record.refused, record.refused_code))
         peaks = self._peaks_of(record)
         if isinstance(peaks, str):
             return _refuse(source, record, Refusal(peaks, "no_peaks"))
@@ -206,8 +205,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Read, check and print; return 1 when ``--fail-on`` names something that happened.
 
-    Raises:
-        ValueError, OSError: for bad usage, and when no file could be read.
+    Raises ValueError and OSError for bad usage, and when no file could be read.
     """
     installed = _installed_adapters()
     formats = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}

@@ -181,8 +181,7 @@ class Adapter(Protocol):
     def read(self, source: Source) -> Iterable[RecordRow]:
         """Yield the rows in their order, each row that cannot be used as a refused one.
 
-        Raises:
-            RefusedError: when the file as a whole cannot be read.
+        Raises RefusedError when the file as a whole cannot be read.
         """
 
 

@@ -84,8 +84,8 @@ def build_row(
         return RecordRow(refused=str(error), refused_code="time", **fields)
 
 
-def verdict_of(values: Iterable[bool | None]) -> bool | None:
-    """Return whether an output is right by several checks: wrong when one fails, unknown when none was made."""
+def judge(values: Iterable[bool | None]) -> bool | None:
+    """Judge an output by several checks: True when all pass, False when one fails, None when none was made."""
     verdicts = [value for value in values if value is not None]
     return all(verdicts) if verdicts else None
 

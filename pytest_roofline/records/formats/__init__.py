@@ -38,8 +38,7 @@ def choose(sample: Sample, more: Iterable[Adapter] = ()) -> Adapter | None:
 def read_rows(rows: Sequence[Mapping[str, object]], label: str) -> list[RecordRow]:
     """Return the records of rows that a program holds, such as a dict that a test returned. Keys are the columns of a CSV.
 
-    Raises:
-        RefusedError: when no format has these columns and none of them is a time, or a format needs another column.
+    Raises RefusedError when no format has these columns and none of them is a time, or a format needs another column.
     """
     table = table_of(rows, label)
     columns = frozenset(name.lower() for name in table.names)

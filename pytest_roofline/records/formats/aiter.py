@@ -13,7 +13,7 @@ from roofline_engine.units import parse_dtype
 
 from ..source import RecordRow, RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, flag, is_right, size, sizes
-from ..values import verdict_of
+from ..values import judge
 
 #: The gfx of parts with so many compute units, for older files without a gfx column: MI300X, MI308X and MI355X.
 _GFX_OF_UNITS = {304: "gfx942", 80: "gfx942", 256: "gfx950"}
@@ -77,16 +77,13 @@ def _moe_mistakes(experts: int, pairs: int) -> tuple[Mistake, ...]:
 
 #: The tuner itself rejects a kernel with a larger share of wrong elements.
 _MOST_WRONG = 0.05
-#: The dtype in a kernel's name, for files without a dtype column. There a8w8 is the block-scaled fp8 family.
-_NAMED_DTYPES = (
-    ("fp8gemm", "fp8"),
-    ("a8w8_blockscale", "fp8"),
-    ("a8w8_bpreshuffle", "fp8"),
-    ("f4gemm", "fp4"),
-    ("a4w4", "fp4"),
-    ("i8gemm", "int8"),
-    ("bf16gemm", "bf16"),
-)
+#: What a kernel's name contains, by dtype, for files without a dtype column. There a8w8 is the block-scaled fp8 family.
+_NAMED_DTYPES = {
+    "fp8": ("fp8gemm", "a8w8_blockscale", "a8w8_bpreshuffle"),
+    "fp4": ("f4gemm", "a4w4"),
+    "int8": ("i8gemm",),
+    "bf16": ("bf16gemm",),
+}
 _GEMM = (
     *sizes(M="M", N="N", K="K"),
     Column("dtype", ("dtype", "q_dtype_w"), dtype, ""),
@@ -96,7 +93,7 @@ _GEMM = (
 
 
 def _dtype_of_kernel(name: str) -> str:
-    return next((spelling for word, spelling in _NAMED_DTYPES if word in name.lower()), "")
+    return next((dtype for dtype, words in _NAMED_DTYPES.items() if any(word in name.lower() for word in words)), "")
 
 
 def _read_gemms(table: Table) -> Iterator[RecordRow]:
@@ -148,7 +145,7 @@ _QUANTIZED = (Column("dtype", ("q_dtype_a",), dtype), Column("weight_dtype", ("q
 _PLAIN = (Column("dtype", ("dtype",), dtype), Column("weight_dtype", ("dtype",), dtype))
 
 
-def _read_moes(table: Table) -> Iterator[RecordRow]:
+def _read_moes(table: Table) -> list[RecordRow]:
     quantized = table.find("q_dtype_a") is not None or table.find("q_dtype_w") is not None
     shape = table.bind(*_MOE, *(_QUANTIZED if quantized else _PLAIN), Column("out_dtype", ("dtype",), dtype))
     one_stage = table.bind(Column("launches", ("run_1stage",), lambda text, name: 1 if flag(text, name) else 2, 1))
@@ -156,7 +153,7 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
     errors = [place for place in map(table.find, ("err1", "err2")) if place is not None]
     times = [place for place in map(table.find, ("us", "us1", "us2")) if place is not None]
     timing, part, right = table.timing("us", TIMES["us"], _RATES), _part(table), is_right(_MOST_WRONG_MOE)
-    counts: dict[int, set[int]] = {}  # by record: the numbers of tokens with its time
+    timed: list[tuple[RecordRow, set[int]]] = []  # each record, with all numbers of tokens that have its time
     tokens: dict[tuple[object, ...], set[int]] = {}
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
@@ -168,7 +165,7 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
             name=" + ".join(clean(fields[place]) for place in kernels if fields[place].strip()),
             work=work,
             known_mistakes=mistakes_of(work),
-            correct=verdict_of(right(fields[place], "") for place in errors),
+            correct=judge(right(fields[place], "") for place in errors),
             notes=notes,
             **timing(fields),
             **device,
@@ -176,14 +173,15 @@ def _read_moes(table: Table) -> Iterator[RecordRow]:
             **_TIMED,
         )
         key = (record.name, *(fields[place] for place in times), *(work[name] for name in work if name != "tokens"))
-        counts[id(record)] = tokens.setdefault(key, set())
-        counts[id(record)].add(work["tokens"])
+        timed.append((record, tokens.setdefault(key, set())))
+        timed[-1][1].add(work["tokens"])
         yield record
 
-    for record in list(table.records(row)):
-        if len(counts.get(id(record), ())) > 1:
-            _mark_copied(record, sorted(counts[id(record)], reverse=True))
-        yield record
+    rows = list(table.records(row))
+    for record, counts in timed:
+        if len(counts) > 1:
+            _mark_copied(record, sorted(counts, reverse=True))
+    return rows
 
 
 def _mark_copied(record: RecordRow, counts: list[int]) -> None:
@@ -239,14 +237,8 @@ def _read_op_tests(table: Table) -> Iterator[RecordRow]:
     def row(where: str, fields: Fields) -> Iterator[RecordRow]:
         work, no_work = shape(fields)
         device, notes = part(fields)
-        more = {
-            "work": work,
-            "no_work": no_work,
-            "known_mistakes": mistakes_of(work),
-            "notes": notes if has_units else (),
-            **device,
-            **_TIMED,
-        }
+        notes, mistakes = notes if has_units else (), mistakes_of(work)
+        more = dict(work=work, no_work=no_work, known_mistakes=mistakes, notes=notes, **device, **_TIMED)
         for backend, timing in backends:
             yield RecordRow(row=where, name=backend, **timing(fields), **more)
 

@@ -13,20 +13,7 @@ from roofline_engine.kernels import classify
 from roofline_engine.units import number, parse_dtype, printable, quantity
 
 from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, parse
-from ..values import (
-    build_row,
-    check_work,
-    claims,
-    count,
-    first,
-    flag,
-    label,
-    mapping,
-    maybe_seconds,
-    ratio,
-    short_repr,
-    verdict_of,
-)
+from ..values import build_row, check_work, claims, count, first, flag, judge, label, mapping, maybe_seconds, ratio, short_repr
 
 #: Spellings of the parameters that give a GEMM.
 _GEMM: dict[str, tuple[str, ...]] = {
@@ -100,13 +87,11 @@ def _is_kernelbench(sample: Sample) -> bool:
     return any(_SAMPLE.fullmatch(key) or _LEVEL.fullmatch(key) for key in keys)
 
 
-def _read_kernelbench(source: Source) -> Iterator[RecordRow]:
-    is_empty = True
-    for record in _kernelbench_rows(source.json()):
-        is_empty = False
-        yield record
-    if is_empty:
+def _read_kernelbench(source: Source) -> list[RecordRow]:
+    records = list(_kernelbench_rows(source.json()))
+    if not records:
         raise RefusedError(f"{source.label}: no samples, levels or eval_settings in it")
+    return records
 
 
 def _kernelbench_rows(whole: Any) -> Iterator[RecordRow]:
@@ -328,11 +313,7 @@ def _read_arena(source: Source) -> Iterator[RecordRow]:
 
 
 def _parse_yaml(text: str, where: str) -> Mapping[str, Any]:
-    """Return the mapping in a YAML file.
-
-    Raises:
-        RefusedError: for text that is not YAML or not a mapping, and when PyYAML is not installed.
-    """
+    """Return the mapping in a YAML file. Raises RefusedError for other text, and when PyYAML is not installed."""
     try:
         import yaml  # optional, and only for this file
     except ImportError:
@@ -374,7 +355,7 @@ def _arena_case(case: Mapping[str, Any], where: str) -> RecordRow:
         baseline=("previous", baseline),
         claims=claims(case),
         device=label(case.get("hardware")) or label(case.get("gpu_name")) or None,
-        correct=verdict_of(flag(case.get(name)) for name in ("correctness", "correct", "pass_correctness", "passed")),
+        correct=judge(flag(case.get(name)) for name in ("correctness", "correct", "pass_correctness", "passed")),
         notes=notes,
     )
 

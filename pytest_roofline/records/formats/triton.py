@@ -95,26 +95,25 @@ def _read_tritonbench(table: Table) -> Iterator[RecordRow]:
 _MISSING = ("", "nan", "none", "null")
 _LIGER = ("kernel_name", "kernel_provider", "kernel_operation_mode", "metric_name", "metric_unit", "x_name", "x_value")
 _OURS = "liger"  # the start of Liger's own providers
-_Key = tuple[str, ...]
+_Timed = tuple[RecordRow, tuple[str, ...], str]  # a record with its sizes and its provider
 _Params = Mapping[str, Any]
 
 
-def _read_liger(table: Table) -> Iterator[RecordRow]:
-    keys: dict[int, tuple[_Key, str]] = {}  # of the records with a time: the sizes and the provider
-    rows = list(table.records(_liger_row(table, keys)))
-    baselines: dict[_Key, tuple[str, float | None]] = {}  # the first other provider of the same sizes
-    for record in rows:
-        sizes, provider = keys.get(id(record), ((), _OURS))
+def _read_liger(table: Table) -> list[RecordRow]:
+    timed: list[_Timed] = []
+    rows = list(table.records(_liger_row(table, timed)))
+    baselines: dict[tuple[str, ...], tuple[str, float | None]] = {}  # the first other provider of the same sizes
+    for record, key, provider in timed:
         if not provider.startswith(_OURS):
-            baselines.setdefault(sizes, (kind_of_provider(provider), record.t_s))
-    for record in rows:
-        sizes, provider = keys.get(id(record), ((), ""))
-        if provider.startswith(_OURS) and sizes in baselines:
-            record.baseline_kind, record.baseline_t_s = baselines[sizes]
-        yield record
+            baselines.setdefault(key, (kind_of_provider(provider), record.t_s))
+    for record, key, provider in timed:
+        if provider.startswith(_OURS) and key in baselines:
+            record.baseline_kind, record.baseline_t_s = baselines[key]
+    return rows
 
 
-def _liger_row(table: Table, keys: dict[int, tuple[_Key, str]]) -> Callable[[str, Fields], Iterable[RecordRow]]:
+def _liger_row(table: Table, timed: list[_Timed]) -> Callable[[str, Fields], Iterable[RecordRow]]:
+    """Return a function that reads a row, and adds the records with a time to ``timed``."""
     kernel, provider, mode, metric, unit, x_name, x_value = (table.place(name) for name in _LIGER)
     median, low, high = table.place("y_value_50"), table.find("y_value_20"), table.find("y_value_80")
     config, gpu, version = (table.find(name) for name in ("extra_benchmark_config_str", "gpu_name", "liger_version"))
@@ -157,7 +156,7 @@ def _liger_row(table: Table, keys: dict[int, tuple[_Key, str]]) -> Callable[[str
             notes=("quartiles are the 20th and 80th percentile",) if has_spread else (),
         )
         if t_s is not None:
-            keys[id(record)] = tuple(fields[at] for at in of_same_sizes), fields[provider].lower()
+            timed.append((record, tuple(fields[at] for at in of_same_sizes), fields[provider].lower()))
         yield record
 
     return row

@@ -209,16 +209,16 @@ def run(options: Namespace) -> int:
     """
     installed = _installed_adapters()
     formats = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}
-    names = ", ".join(reversed(formats))
+    names = list(reversed(formats))
     if options.records == ["list"] and options.format is None:
-        print("\n".join(reversed(formats)))
+        print("\n".join(names))
         return 0
     kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
     if unknown:
         raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(RECORD_KINDS)}")
     if options.format is not None and options.format not in formats:
-        raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {names}")
+        raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {', '.join(names)}")
     predictions = read_predictions(Path(options.predictions)) if options.predictions else None
     table, peaks = _read_peaks(options.peaks, options.device)
     checker = Checker(table, device=options.device, peaks=peaks, predictions=predictions)
@@ -235,12 +235,8 @@ def run(options: Namespace) -> int:
     if options.ledger:
         from ..ledger import append, pair_of
 
-        pairs = [pair_of(row, source=f"{row.path} {row.nodeid}") for row in predicted]
-        append(
-            Path(options.ledger),
-            [pair for pair in pairs if pair is not None],
-            say=lambda line: print(printable(line), file=sys.stderr),
-        )
+        pairs = [pair for row in predicted if (pair := pair_of(row, source=f"{row.path} {row.nodeid}")) is not None]
+        append(Path(options.ledger), pairs, say=lambda line: print(printable(line), file=sys.stderr))
     if options.markdown:
         write_whole(options.markdown, tally.markdown())
     if options.json:

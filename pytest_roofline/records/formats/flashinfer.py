@@ -235,7 +235,6 @@ _LARGEST = 2_000_000
 _MOST_FILES = 5_000
 #: A ``definitions`` folder is looked for in so many levels above the traces, which lie in a folder per op type.
 _LEVELS_ABOVE = 3
-
 #: More bytes than any memory holds.
 _MOST_BYTES = 1e18
 #: Ops that read as much of an input as the data says.

@@ -169,14 +169,13 @@ def _backend_row(whole: Mapping[str, Any], result: Mapping[str, Any], where: str
 
 def _timed_case(whole: Mapping[str, Any], task: Task) -> Workload:
     """Return the case that was timed, when the task has only one."""
-    kind, why = label(whole.get("op_kind")), ""
-    if not task.cases:
-        why = task.problem
-    elif task.kind != kind:
+    kind = label(whole.get("op_kind"))
+    if len(task.cases) == 1 and task.kind == kind:
+        return task.cases[0]
+    why = f"{META} has {len(task.cases)} cases, and this file does not say which was timed" if task.cases else task.problem
+    if task.cases and task.kind != kind:
         why = f"the task's {META} has op_kind {task.kind or 'unknown'}, this file {kind or 'unknown'}"
-    elif len(task.cases) > 1:
-        why = f"{META} has {len(task.cases)} cases, and this file does not say which was timed"
-    return Workload("", None, why) if why else task.cases[0]
+    return Workload("", None, why)
 
 
 def _not_timed(whole: Mapping[str, Any], result: Mapping[str, Any]) -> str:

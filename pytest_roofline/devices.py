@@ -21,21 +21,16 @@ class UnknownDeviceError(ValueError):
 
 
 class Devices:
-    """Resolves peaks by the name of a device: hook, this machine's measured CPU, peak table and measured ceilings.
-
-    chosen: ``--roofline-device``: ``auto``, ``cpu``, a product or an architecture.
-    given: ``--roofline-peaks``.
-    measures_cpu, uses_accelerator: false for times of another machine.
-    """
+    """Resolves peaks by the name of a device: hook, this machine's measured CPU, peak table and measured ceilings."""
 
     def __init__(
         self,
-        chosen: str,
-        given: Path | None,
+        chosen: str,  # ``--roofline-device``: ``auto``, ``cpu``, a product or an architecture
+        given: Path | None,  # ``--roofline-peaks``
         hook: Callable[[str], Peaks | None] = lambda name: None,
         *,
-        measures_cpu: bool = True,
-        uses_accelerator: bool = True,
+        measures_cpu: bool = True,  # false for times of another machine
+        uses_accelerator: bool = True,  # false for times of another machine, too
     ) -> None:
         self.chosen, self.given, self.hook = chosen, given, hook
         self.measures_cpu, self.uses_accelerator = measures_cpu, uses_accelerator

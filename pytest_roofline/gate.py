@@ -21,9 +21,7 @@ TEST_KINDS = {
 }
 #: Kinds of --fail-on in ``roofline check``.
 RECORD_KINDS = {
-    "beyond_roof": TEST_KINDS["beyond_roof"],
-    "exceeds_target": TEST_KINDS["exceeds_target"],
-    "regression": TEST_KINDS["regression"],
+    **{kind: TEST_KINDS[kind] for kind in ("beyond_roof", "exceeds_target", "regression")},
     "claim": "a printed rate differs from the rate that shape and time give",
     "refused": "a row or a file could not be used",
 }

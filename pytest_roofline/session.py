@@ -268,8 +268,8 @@ class Session:
     @contextmanager
     def _timing(self, item: pytest.Item) -> Iterator[None]:
         """With ``--roofline-time``, measure the callable that the marker names with ``time=``, at its first call."""
-        name = _timed_name(item)
-        if name is None or self.settings.time is None or not matches(self.settings.time, item.nodeid):
+        glob = self.settings.time
+        if glob is None or not matches(glob, item.nodeid) or (name := _timed_name(item)) is None:
             yield
             return
         module = getattr(item, "module", None)

@@ -68,25 +68,16 @@ class ChildExit(NamedTuple):
 
 
 def run(
-    file: Path | None,
+    file: Path | None,  # None for ``child_main``
     arguments: Sequence[str],
     *,
-    folder: str = "first",
+    folder: str = "first",  # the place of the file's folder on ``sys.path``, as in ``child_boot``
     cwd: Path,
-    limit: float,
-    scratch: Path,
-    paths: Sequence[str] = (),
+    limit: float,  # seconds
+    scratch: Path,  # an empty folder for the output
+    paths: Sequence[str] = (),  # folders for ``PYTHONPATH``
 ) -> ChildExit:
     """Run a Python file to its end with the interpreter of this process.
-
-    Args:
-        file: the file; None for ``child_main``.
-        arguments: the command line.
-        folder: the place of the file's folder on ``sys.path``, as in ``child_boot``.
-        cwd: the working directory.
-        limit: the time limit in seconds.
-        scratch: an empty folder for the output.
-        paths: folders for ``PYTHONPATH``.
 
     Raises:
         OSError: if the process cannot be started.

@@ -63,10 +63,9 @@ def reachable_values(fn: object) -> tuple[object, ...]:
 
 def _content(cell: Any) -> object:
     try:
-        content: object = cell.cell_contents
+        return cell.cell_contents
     except ValueError:  # a variable that has no value yet
         return None
-    return content
 
 
 #: Skipped at once: a list of numbers may be long.

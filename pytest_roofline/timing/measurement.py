@@ -139,8 +139,7 @@ def _prepare(setup: Setup, calls: Sequence[Call]) -> tuple[Setup, list[Call]]:
         if setup.fallback is None:
             raise
         setup = setup._replace(clock=setup.fallback, fallback=None)
-        setup = setup.add_note(f"not captured as a graph, timed by events: {error}")
-        return setup, [setup.clock.prepare(call) for call in calls]
+        return _prepare(setup.add_note(f"not captured as a graph, timed by events: {error}"), calls)
 
 
 def _doubts(clock: Clock, candidate: Candidate, values: list[float], settled: bool, settings: Settings) -> list[str]:
@@ -171,7 +170,7 @@ def _doubts(clock: Clock, candidate: Candidate, values: list[float], settled: bo
 def choose(array_places: set[Place], settings: Settings) -> Setup:
     """Choose a device's own events, JAX's own wait, or the host with a wait for several devices or one without events."""
     devices = array_places - {HOST}
-    if settings.graph and {place[:2] for place in devices} != {("torch", "cuda")}:
+    if settings.graph and [place[:2] for place in devices] != [("torch", "cuda")]:
         return choose(array_places, replace(settings, graph=False)).add_note(NO_GRAPH)
     if not devices:
         return _host(HOST in array_places, settings)
@@ -183,8 +182,7 @@ def choose(array_places: set[Place], settings: Settings) -> Setup:
             return _torch(place.number, settings)
         if place.framework == "cupy":
             return _cupy(place.number, settings)
-    setup = _waiting(devices, settings)
-    return setup.add_note(NO_GRAPH) if settings.graph else setup
+    return _waiting(devices, settings)
 
 
 def _host(on_host: bool, settings: Settings) -> Setup:

@@ -109,15 +109,11 @@ def _rows(out: Any, source: Any, cols: int | None = None) -> dict[str, Any]:
     return {"rows": out.numel() // cols, "cols": cols, "dtype": source.dtype, "out_dtype": out.dtype}
 
 
-def copy_elements(call: Call, numel: int) -> OpSpec:
-    """Write ``numel`` elements; nothing is computed."""
+def copy_elements(call: Call, numel: int | None = None) -> OpSpec:
+    """Write ``numel`` elements, or all; nothing is computed."""
     out, source = call.writes[0], call.reads[0] if call.reads else call.writes[0]
+    numel = sum(tensor.numel() for tensor in call.writes) if numel is None else numel
     return OpSpec("copy", {"rows": 1, "cols": max(numel, 1), "dtype": source.dtype, "out_dtype": out.dtype}, exact=True)
-
-
-def copy_lists(call: Call) -> OpSpec:
-    """Write lists of tensors; nothing is computed."""
-    return copy_elements(call, sum(tensor.numel() for tensor in call.writes))
 
 
 def cat(call: Call) -> OpSpec:
@@ -552,7 +548,7 @@ def scatter(find: PartFinder, source: str = "", *, adds: bool = False) -> Builde
             spec = elementwise(call) if computes else copy_elements(call, changed)
             spec = spec._replace(reads=(*others, table) if computes else others, parts={id(table): part})
         else:
-            spec = elementwise(call) if computes else copy_elements(call, out.numel())
+            spec = elementwise(call) if computes else copy_elements(call)
             unchanged = unknown_part(_nbytes(table) - part.nbytes, exact=part.exact)
             spec = spec._replace(parts={} if computes else {id(table): unchanged})
         if computes:
@@ -575,7 +571,7 @@ def slice_scatter(call: Call) -> OpSpec:
     """Copy a table with one part from another tensor."""
     table = call["self"]
     unchanged = unknown_part((table.numel() - call["src"].numel()) * table.element_size())
-    return copy_elements(call, call.writes[0].numel())._replace(parts={id(table): unchanged})
+    return copy_elements(call)._replace(parts={id(table): unchanged})
 
 
 def nll_loss(call: Call) -> OpSpec:
@@ -675,7 +671,7 @@ TABLE: dict[str, Callable[[Call], OpSpec | list[OpSpec]]] = {
         ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
         adaptive_pool,
     ),
-    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), copy_lists),
+    **dict.fromkeys(("_foreach_copy", "_foreach_zero"), copy_elements),
     "_foreach_norm": reduce_lists,
     **dict.fromkeys(("mse_loss", "var_mean", "var", "std", "logsumexp", "linalg_vector_norm", "count_nonzero"), reduce),
     "_fused_adam": optimizer("adam"),

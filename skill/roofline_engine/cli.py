@@ -254,9 +254,8 @@ def _peaks_show(options: argparse.Namespace) -> int:
     for line in refused:
         print(printable(line), file=sys.stderr)
     if rated.source == "derived":
-        where = "is measured: `roofline peaks measure`"
-        if gfx != CPU:
-            where = f"is not in peaks.md: {table.suggest(options.path)}`roofline peaks list`"
+        unlisted = f"is not in peaks.md: {table.suggest(options.path)}`roofline peaks list`"
+        where = "is measured: `roofline peaks measure`" if gfx == CPU else unlisted
         return _refuse(f"{printable(options.path)} {where}")
     if options.json:
         sys.stdout.write(to_json(rated.to_dict()))
@@ -283,10 +282,8 @@ def _peaks_audit(options: argparse.Namespace) -> int:
 
     table = _table(options)
     figures, problems = audit(table)
-    for line in problems:
-        print(printable(line))
     unchecked = [] if problems else open_figures(table)  # a table that cannot be read has no open figures to list
-    for line in unchecked:
+    for line in (*problems, *unchecked):
         print(printable(line))
     if problems:
         print(f"{len(problems)} problems in {figures} figures of {len(table.products)} products", file=sys.stderr)

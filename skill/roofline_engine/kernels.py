@@ -120,11 +120,7 @@ def _spelled(low: str, letter: str) -> Dtype | None:
 
 def clean_name(name: str) -> str:
     """Return a kernel's name without the marks of its code object: ``[clone .kd]``, ``(.kd)``, ``.kd``."""
-    text = name.strip()
-    for mark in ("[clone .kd]", "(.kd)", ".kd"):
-        if text.endswith(mark):
-            return text[: -len(mark)].rstrip()
-    return text
+    return re.sub(r"(\[clone \.kd\]|\(\.kd\)|\.kd)$", "", name.strip()).rstrip()
 
 
 def stem(name: str) -> str:

@@ -73,7 +73,7 @@ def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None
     if not text.strip():
         raise ValueError(f"{label}: empty")
     head = text[:4000]
-    if '"Kernel Name"' in head or re.search(r"(?m)^[^\n]*\bKernel Name\b", head):
+    if re.search(r"\bKernel Name\b", head):
         return nvidia.from_table(text, label, skip)
     if not re.search(r"Kernel_?Name", head):
         for mark, what in _NOT_COUNTERS:

@@ -123,7 +123,7 @@ class JaxprReader:
             if out is None or out.storage not in self.allocations or out.nbytes < nbytes(variable.aval):  # copied after all
                 out = self._new(variable.aval)
                 trace = OpTrace("copy", *_regions([] if result is None else [result], [out]))
-                self._add(trace._replace(work=resize(_copy_work(variable.aval), trace, 0.0)), 1)
+                self.traces.append(trace._replace(work=resize(_copy_work(variable.aval), trace, 0.0)))
             survivors.add(out.storage)
         return survivors
 
@@ -465,7 +465,7 @@ def capture(fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[st
     except Exception as error:  # a jaxpr of another version
         return CapturedWork("jax", reason=f"the capture failed: {raised(error)}")
     if (any(traced.donated) or reader.donates) and any(trace.name in _UPDATES for trace in reader.traces):
-        captured = captured._replace(certain=False, notes=(*captured.notes, DONATED))
+        captured = captured._replace(certain=False).add_note(DONATED)
     return captured if captured.work is None else _compare_with_xla(captured, traced, reader)
 
 
@@ -495,14 +495,15 @@ def _trace_function(jax: Any, fn: Callable[..., Any], args: Sequence[Any], kwarg
         return [leaf for leaf in jax.tree_util.tree_leaves(fn(*positional, **named)) if isinstance(leaf, kinds)]
 
     kinds = (jax.Array, jax.core.Tracer)
+    values = [leaves[at] for at in arrays]
     with _unchanged(fn), _waiting_tracers(jax.core.Tracer):
-        closed = jax.jit(call).trace(*(leaves[at] for at in arrays)).jaxpr
+        closed = jax.jit(call).trace(*values).jaxpr
 
-    def run(constants: Sequence[Any], given: Sequence[Any]) -> Any:
-        return jax.core.eval_jaxpr(closed.jaxpr, constants, *given)
+    def compile_traced() -> Any:
+        run = jax.jit(lambda constants, given: jax.core.eval_jaxpr(closed.jaxpr, constants, *given))
+        return run.lower(closed.consts, values).compile()
 
-    given = [leaves[at] for at in arrays]
-    return _Traced(closed, given, lambda: jax.jit(run).lower(closed.consts, given).compile(), (), False)
+    return _Traced(closed, values, compile_traced, (), False)
 
 
 @contextmanager
@@ -578,17 +579,17 @@ def _compare_with_xla(captured: CapturedWork, traced: _Traced, reader: JaxprRead
     assert op_work is not None
     folds = any(trace.work is None or trace.work.flops for trace in reader.constant_only)
     if reader.constant_only and not folds:
-        captured = captured._replace(certain=False, notes=(*captured.notes, MOVED_CONSTANT))
+        captured = captured._replace(certain=False).add_note(MOVED_CONSTANT)
     unchecked = captured._replace(work=None, reason=CONSTANTS) if folds else captured
     if len(reader.traces) > MOST_COMPILED:
-        return _with_note(unchecked, f"{len(reader.traces)} operations: not compiled for XLA's own count")
+        return unchecked.add_note(note(f"{len(reader.traces)} operations: not compiled for XLA's own count"))
     try:
         program = traced.compile()
         cost = program.cost_analysis()
         cost = cost[0] if isinstance(cost, (list, tuple)) else cost
         text = program.as_text() or ""
     except Exception as error:
-        return _with_note(unchecked, f"no cost_analysis: {raised(error)}")
+        return unchecked.add_note(note(f"no cost_analysis: {raised(error)}"))
     figures = {key: float(cost.get(key, 0.0)) for key in ("flops", "transcendentals", "bytes accessed", "optimal_seconds")}
     partial = ""  # why XLA's count is of a part
     if reader.has_loops:
@@ -598,7 +599,7 @@ def _compare_with_xla(captured: CapturedWork, traced: _Traced, reader: JaxprRead
     elif min(figures.values()) < 0:
         partial = "it is negative"
     if partial:
-        return _with_note(unchecked, f"XLA's own count is not of the whole: {partial}")
+        return unchecked.add_note(note(f"XLA's own count is not of the whole: {partial}"))
     works = [trace.work for trace in reader.traces if trace.work is not None]
     ours, theirs = sum(one.flops for one in works), figures["flops"] + figures["transcendentals"]
     products = sum(one.flops for one in works if one.engine == "matrix")
@@ -609,8 +610,4 @@ def _compare_with_xla(captured: CapturedWork, traced: _Traced, reader: JaxprRead
     if figures["bytes accessed"] > 0:
         candidate = ByteModel("xla_bytes_accessed", figures["bytes accessed"], op_work.flops, in_range=False)
         captured = captured._replace(work=op_work._replace(candidates=(*op_work.candidates, candidate)))
-    return _with_note(captured, counts) if abs(theirs - ours) > APART * ours > 0 else captured
-
-
-def _with_note(captured: CapturedWork, text: str) -> CapturedWork:
-    return captured._replace(notes=(*captured.notes, note(text)))
+    return captured.add_note(note(counts)) if abs(theirs - ours) > APART * ours > 0 else captured

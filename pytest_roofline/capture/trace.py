@@ -236,6 +236,9 @@ class CapturedWork(NamedTuple):
     kernels: tuple[str, ...] = ()  # symbols of the author's own kernels
     source: str = "captured"  # captured, or names for a guess from names alone
 
+    def add_note(self, remark: Note) -> CapturedWork:
+        return self._replace(notes=(*self.notes, remark))
+
 
 def _of_a_grid(views: Sequence[Strided | Listed]) -> float | None:
     """Return the bytes of views that are parts of the same cells, as the halves of each row are."""

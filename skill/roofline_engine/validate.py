@@ -89,12 +89,10 @@ class _EntryCheck:
         blank = Entry(
             stage="B",
             pct_gpu_time=self.value("pct_gpu_time"),
-            t_ms=t_ms or unit_ms,
+            t_ms=(t_ms or unit_ms) if unit_ms and unit_ms > 0 else None,
             t_unit_ms=unit_ms,
             launches_per_unit=launches or 1,
         )
-        if not unit_ms or unit_ms < 0:
-            blank = blank._replace(t_ms=None)
         try:
             exact = assess(blank, work, peaks, target_eff=self.value("target_eff") or 1.0)
         except ValueError:  # figures that no arithmetic takes
@@ -202,9 +200,8 @@ class _EntryCheck:
             if not _agrees(gain, exact) and abs(gain - exact) > slack + 0.005:
                 how = f"pct_gpu_time x (1 - 1/attainable) gives {exact:.4g}{self._other_weight(gain, attainable)}"
                 yield f"expected_e2e_gain_pct is {gain:g}, but {how}"
-        yield from self._compare(
-            "expected_throughput_gain_pct", throughput_gain_pct(gain) if gain is not None else None, "x/(1-x)"
-        )
+        exact_rate = throughput_gain_pct(gain) if gain is not None else None
+        yield from self._compare("expected_throughput_gain_pct", exact_rate, "x/(1-x)")
 
     def _other_weight(self, gain: float, attainable: float) -> str:
         """Name another share of the entry that the gain was weighted with, where one reproduces it."""

@@ -302,9 +302,7 @@ def _weights(keys: Keys, config: ModelConfig, quantization: Quantization | None,
 
 def _excluded_extent(excluded: Mapping[str, frozenset[int] | None], part: str, with_experts: frozenset[int]) -> str:
     """Whether a part keeps the model's dtype in all of the layers that have it, in some or in none."""
-    if part not in excluded:
-        return "none"
-    where = excluded[part]
-    if where is None or where >= with_experts:
+    where = excluded.get(part, frozenset())
+    if where is None or (where and where >= with_experts):
         return "all"
     return "some" if where & with_experts else "none"

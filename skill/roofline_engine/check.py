@@ -247,15 +247,14 @@ def explain_counters(facts: Facts) -> Finding | None:
 
 
 def _generic_mistakes(axis: str) -> Iterator[Mistake]:
-    for factor in _UNITS:
-        for value, sign in ((factor, ""), (1 / factor, "1/")):
-            yield Mistake("accounting_unit", value, "", f"a unit or a decimal place, {sign}{factor:.4g}")
-    for factor in _WIDTHS:
-        for value, sign in ((factor, ""), (1 / factor, "1/")):
-            if axis == "memory":
-                yield Mistake("dtype_width", value, axis, f"elements counted at {sign}{factor:g} times their width")
-            elif factor == 2.0:
-                yield Mistake("flop_convention", value, axis, f"FLOPs counted {sign}{factor:g} times")
+    slips = [("accounting_unit", "", factor, "a unit or a decimal place, {}") for factor in _UNITS]
+    if axis == "memory":
+        slips += [("dtype_width", axis, factor, "elements counted at {} times their width") for factor in _WIDTHS]
+    else:
+        slips.append(("flop_convention", axis, 2.0, "FLOPs counted {} times"))
+    for cause, side, factor, why in slips:
+        yield Mistake(cause, factor, side, why.format(f"{factor:.4g}"))
+        yield Mistake(cause, 1 / factor, side, why.format(f"1/{factor:.4g}"))
 
 
 def explain_unit(model_flops: float, facts: Facts) -> Finding | None:
@@ -314,9 +313,9 @@ def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, mea
     limit = limit_of(peaks, axis, rated)
     if peaks.product != CPU or axis != "memory" or nbytes > CACHE_REACH * cache_bytes(peaks):
         return limit
-    if _may_be_cached(measurement, nbytes, peaks):
-        return limit._replace(factor=limit.factor * CACHE_OVER_MEMORY, basis=f"out of a cache, and {limit.basis}")
-    return limit._replace(factor=limit.factor * WRITTEN, basis=f"what it wrote may still be in a cache, and {limit.basis}")
+    is_cold = measurement.cache == "cold"
+    factor, basis = (WRITTEN, "what it wrote may still be in a cache") if is_cold else (CACHE_OVER_MEMORY, "out of a cache")
+    return limit._replace(factor=limit.factor * factor, basis=f"{basis}, and {limit.basis}")
 
 
 def _may_be_cached(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
@@ -447,12 +446,9 @@ def _check_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, 
     if not candidates:
         return out
     _, axis, utilisation, limit = max(candidates)
-    out = out._replace(axis=axis, utilisation=utilisation, limit=limit.factor, limit_basis=limit.basis)
+    placed = _place(out, axis, utilisation, limit)
     if entry.falsifiable is False:
-        return out._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
-    placed = _place(out, limit)
-    if placed is out:
-        return out
+        return placed._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
     cached = axis == "memory" and _may_be_cached(measurement, nbytes, peaks)
     cache = f"its {quantity(nbytes, 'B')} may have stayed in {quantity(cache_bytes(peaks), 'B')} of cache: flush between rounds"
     if placed.status == "beyond_roof":
@@ -464,7 +460,7 @@ def _check_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, 
     if placed.status == "near_roof" and cached and peaks.product == CPU:
         # A cache served it, so the memory roof says nothing, and the baseline decides.
         message = f"{utilisation:.3g} times the memory roof; {cache}"
-        return out._replace(cause="cache_resident", decided=cache, message=message)
+        return placed._replace(status="not_checked", cause="cache_resident", decided=cache, message=message)
     return placed
 
 
@@ -472,17 +468,16 @@ def _check_baseline_ratio(out: Check, speedup: float, prediction: Prediction) ->
     """Compare the ratio of the baseline times the speedup with the roof: for a row without a time."""
     factor = clock_margin(None) if prediction.roof_axis == "compute" else 1.0
     limit = Limit("baseline", factor, "the baseline's ratio times the speedup")
-    utilisation = (prediction.roofline_pct or 0.0) * speedup
-    out = out._replace(axis=prediction.roof_axis, utilisation=utilisation, limit=factor, limit_basis=limit.basis)
-    return _place(out, limit)
+    return _place(out, prediction.roof_axis, (prediction.roofline_pct or 0.0) * speedup, limit)
 
 
-def _place(out: Check, limit: Limit) -> Check:
-    """Return beyond_roof, near_roof, or ``out`` itself, from the utilisation and its limit."""
-    if out.utilisation is None or out.utilisation <= 1.0:
+def _place(out: Check, axis: str | None, utilisation: float, limit: Limit) -> Check:
+    """Return ``out`` with the utilisation of an axis and its limit, and with beyond_roof or near_roof where one applies."""
+    out = out._replace(axis=axis, utilisation=utilisation, limit=limit.factor, limit_basis=limit.basis)
+    if utilisation <= 1.0:
         return out
-    roof = f"{out.utilisation:.3g} times the {out.axis or 'known'} roof"
-    if out.utilisation > BEYOND * limit.factor:
+    roof = f"{utilisation:.3g} times the {axis or 'known'} roof"
+    if utilisation > BEYOND * limit.factor:
         return out._replace(status="beyond_roof", message=f"{roof}, {BEYOND * limit.factor:.3g} is possible ({limit.basis})")
     reason = ": the ceiling may be under-measured" if limit.code == "measured" else f": possible with {limit.basis}"
     return out._replace(status="near_roof", message=roof + reason)

@@ -372,20 +372,15 @@ def _with_agreement(table: Table, peaks: Peaks, blocks: Sequence[Block], what: s
 
 def _with_limits(peaks: Peaks, products: Sequence[Peaks]) -> Peaks:
     """Return ``peaks`` with the highest limits of the products; a product with an unknown limit may exceed its rated figure."""
-
-    def highest(name: str) -> dict[str, float]:
-        limits: dict[str, float] = {}
-        known = {dtype for item in products for dtype in getattr(item, f"{name}_max")}
-        for item in products:
-            rated, top = getattr(item, name), getattr(item, f"{name}_max")
-            for dtype in known & rated.keys():
-                limit = top.get(dtype) or rated[dtype] * clock_margin(item.product)
-                limits[dtype] = max(limit, limits.get(dtype, 0.0))
-        return {dtype: limits[dtype] for dtype in getattr(peaks, name) if dtype in limits}
-
+    limits: dict[str, dict[str, float]] = {"matrix": {}, "vector": {}}
+    for axis in peaks.compute_axes:
+        engine, _, dtype = axis.partition(".")
+        rates = [(item.highest(axis), item.rated(axis), clock_margin(item.product)) for item in products]
+        if any(top for top, _, _ in rates):
+            limits[engine][dtype] = max(top or rated * margin for top, rated, margin in rates if rated)
     memory = [item.hbm_bw_limit_bytes_s or item.hbm_bw_bytes_s or 0.0 for item in products]
     limit = max(memory) if peaks.hbm_bw_bytes_s else None
-    return peaks._replace(hbm_bw_limit_bytes_s=limit, flops_max=highest("flops"), vector_max=highest("vector"))
+    return peaks._replace(hbm_bw_limit_bytes_s=limit, flops_max=limits["matrix"], vector_max=limits["vector"])
 
 
 def _with_doubts(peaks: Peaks, doubts: Sequence[str]) -> Peaks:
@@ -470,7 +465,6 @@ def _derive_peaks(table: Table | None, device: Device, gfx: str | None, reason: 
         vector=vector,
         units=device.cu_count,
         source="derived",
-        confidence="low",
         note=f"L1: {reason}; {how}",
     )
 

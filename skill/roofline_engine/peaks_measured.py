@@ -386,11 +386,9 @@ def _check_device(peaks: Peaks, overlay: Overlay, table: Table | None) -> None:
         where = f"{overlay.label}: measured on {printable(overlay.gfx)} (sysinfo.csv)"
         raise ValueError(f"{where}, the run was made on {peaks.gfx}")
     products = table.find(overlay.device) if table and overlay.device and not overlay.host else []
-    where = f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on"
-    if products and peaks.product not in (None, *(block.id for block in products)):
-        raise ValueError(f"{where} {run}")
-    if products and peaks.gfx and peaks.gfx not in [block.text("gfx") for block in products]:
-        raise ValueError(f"{where} {peaks.gfx}")
+    ids, architectures = [block.id for block in products], [block.text("gfx") for block in products]
+    if products and (peaks.product not in (None, *ids) or peaks.gfx not in (None, *architectures)):
+        raise ValueError(f"{overlay.label}: measured on {printable(overlay.device or '')}, the run was made on {run}")
 
 
 def _find_fault(peaks: Peaks, overlay: Overlay, ceiling: Ceiling, rated: float | None) -> str:

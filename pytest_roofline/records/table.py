@@ -120,9 +120,8 @@ class Table:
             text = fields[place] if text_of is None else text_of(fields[place])
             t_s, refused = duration(text, name, unit)
             rounding = half_digit(text, t_s / unit) if t_s else 0.0
-            claims = [claim(fields[at], axis, base, rounding) for at, axis, base in printed]
-            row: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit}
-            row["claims"] = tuple([item for item in claims if item is not None])
+            claims = [item for at, axis, base in printed if (item := claim(fields[at], axis, base, rounding)) is not None]
+            row: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit, "claims": tuple(claims)}
             return row | {"refused": refused, "refused_code": "time"} if refused else row
 
         return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,9 +161,8 @@ class Predictions:
         return None
 
 
-def _choose(entries: Collection[Predicted], work: Work | None, how: str) -> Match:
+def _choose(fits: list[Predicted], work: Work | None, how: str) -> Match:
     """Return the only entry, or the only entry with the same work."""
-    fits = list(entries)
     if len(fits) > 1 and work is not None:
         fits = [entry for entry in fits if not entry.other_work(work)] or fits
     if len(fits) == 1:

@@ -35,8 +35,6 @@ TYPES = {"term": False, "json": True, "md": True, "github": False}
 #: The report types that are figures, by the suffix of the file.
 FIGURES = ("html", "svg", "png", "pdf", "vl.json", "vg.json")
 TYPES.update(dict.fromkeys(FIGURES, True))
-
-
 #: What an option or a key without a value may be.
 _UNSET: tuple[Any, ...] = (None, "", [])
 

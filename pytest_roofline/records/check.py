@@ -26,7 +26,7 @@ from roofline_engine.roofline import Roof, bound, roof_of
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
-from ..baselines import Match, Predictions, read_predictions
+from ..baselines import Predictions, read_predictions
 from ..declare import build_work
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import RECORD_KINDS
@@ -66,18 +66,18 @@ class Checker:
     def row(self, source: str, record: RecordRow) -> Row:
         """Check one record."""
         if record.refused:
-            return _refuse(source, record, Refusal(record.refused, record.refused_code))
+            return _refuse(source, record, record.refused, record.refused_code)
         peaks = self._peaks_of(record)
         if isinstance(peaks, str):
-            return _refuse(source, record, Refusal(peaks, "no_peaks"))
+            return _refuse(source, record, peaks, "no_peaks")
         shape, no_work = self._shape_of(record, peaks)
         work, least_s = (shape.work, shape.least_s) if shape else (None, inf)
         entry = _evaluate(record, shape, peaks) if shape else Entry(name=record.name, launches_per_unit=record.launches)
         facts = facts_of(record)
         mismatch = find_mismatch(record, work, peaks, facts)
         measurement, baseline = times(record)
-        match = self.predictions.match(record.name) if self.predictions and record.name else Match()
-        prediction = match.entry.prediction._replace(matched=match.how) if match.entry else None
+        match = self.predictions.match(record.name) if self.predictions and record.name else None
+        prediction = match.entry.prediction._replace(matched=match.how) if match and match.entry else None
         is_alone = baseline is None and prediction is None and mismatch is None
         if is_alone and record.t_s is not None and record.t_s >= least_s:
             # Nearly all rows of a tuner's table; ``check`` would say the same.
@@ -87,7 +87,7 @@ class Checker:
         if shape is None and outcome.status == "not_checked":
             outcome = outcome._replace(message=no_work)
         if outcome.cause == "placeholder":
-            return _refuse(source, record, Refusal(f"placeholder: {outcome.decided}", "placeholder", "placeholder"))
+            return _refuse(source, record, f"placeholder: {outcome.decided}", "placeholder", cause="placeholder")
         return Row(
             nodeid=record.row,
             path=source,
@@ -157,8 +157,8 @@ class _Shape(NamedTuple):
 _UNDER_THE_ROOF = (("not_falsifiable", NOT_FALSIFIABLE), ("not_checked", "no baseline"))
 
 
-def _refuse(source: str, record: RecordRow, refusal: Refusal) -> Row:
-    entry = Entry(name=record.name)
+def _refuse(source: str, record: RecordRow, reason: str, code: str, cause: str | None = None) -> Row:
+    refusal, entry = Refusal(reason, code, cause), Entry(name=record.name)
     return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=refusal)
 
 

@@ -63,7 +63,7 @@ class Refusal(NamedTuple):
     """Why a row of a file could not be used."""
 
     reason: str
-    code: str  # one of records.row.REFUSED_CODES
+    code: str  # one of records.source.REFUSED_CODES
     cause: str | None = None  # one of roofline_engine.check.CAUSES, where one applies
 
 

@@ -33,7 +33,7 @@ LAYERS = (
     ("config", "devices"),
     ("capture", "ceilings", "gate", "hookspec", "ledger", "plot", "records", "schema"),
     ("declare", "report.columns", "row", "timing"),
-    ("names", "report.console", "values", "warnings"),
+    ("report.console", "values", "warnings"),
 )
 
 #: Names of human-readable text. Code may print such a value, but may not search in it to decide something.

@@ -76,6 +76,25 @@ COMMANDS = (
     ),
     Command("schema", "print the JSON Schema of a record or a document", _schema, "report"),
     Command(
+        "skill install",
+        "copy the skill to where the client of a coding agent looks",
+        _lazy(".agent_skill", "configure_install"),
+        "--client claude",
+        "0 done, 1 a place has something else and was left as it is, 2 bad usage",
+    ),
+    Command(
+        "skill check",
+        "compare the installed copies of the skill with this package",
+        _lazy(".agent_skill", "configure_check"),
+        exits="0 every copy is current, 1 a copy is stale, edited or missing, 2 bad usage",
+    ),
+    Command(
+        "skill uninstall",
+        "remove installed copies of the skill",
+        _lazy(".agent_skill", "configure_uninstall"),
+        exits="0 done, 1 a folder has other files and was left as it is, 2 bad usage",
+    ),
+    Command(
         "peaks measure",
         "measure this machine's CPU: bandwidth by level of memory, compute ceilings",
         _lazy(".ceilings.measure"),

@@ -114,7 +114,9 @@ def main(
         return stop.code if isinstance(stop.code, int) else UNREADABLE
     try:
         if options.run is None:
-            print(prog, _version())
+            from .peaks_table import skill_version
+
+            print(prog, skill_version())
             return DONE
         status = options.run(options)
         sys.stdout.flush()
@@ -127,17 +129,6 @@ def main(
     except Exception as error:  # a bug of the engine: one line, no traceback in an agent's log
         print(f"{prog}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
         return DONE if options.run is _analyze else UNREADABLE
-
-
-def _version() -> str:
-    """Return the version in SKILL.md, which is that of the package."""
-    from .peaks_table import skill_dir
-
-    folder = skill_dir()
-    if folder is None:
-        return "unknown: SKILL.md was not found"
-    with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
-        return next((line.split('"')[1] for line in stream if line.startswith('  version: "')), "unknown")
 
 
 def _refuse(message: str) -> int:

@@ -166,6 +166,15 @@ def skill_dir() -> str | None:
     return next((folder for folder in folders if os.path.isfile(os.path.join(folder, "peaks.md"))), None)
 
 
+def skill_version() -> str:
+    """Return the version in SKILL.md, which is that of the package."""
+    folder = skill_dir()
+    if folder is None:
+        return "unknown: SKILL.md was not found"
+    with open(os.path.join(folder, "SKILL.md"), encoding="utf-8") as stream:
+        return next((line.split('"')[1] for line in stream if line.startswith('  version: "')), "unknown")
+
+
 def normalize_name(name: str) -> str:
     """Return a device name in upper case without vendor words and marks; '-' and '_' are spaces."""
     for mark in ("(R)", "(TM)", "(r)", "(tm)"):

@@ -51,7 +51,7 @@ def _efficiency(value: Any, key: str) -> float:
 
 #: Keywords about the test, with what reads their values; all others are parameters of the op.
 _TEST_KEYWORDS: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(("kernel", "device", "time"), _text),
+    **dict.fromkeys(("kernel_name", "device", "time"), _text),
     **dict.fromkeys(("baseline", "graph"), _flag),
     "min_pct": percent,
     "target_eff": _efficiency,
@@ -59,6 +59,10 @@ _TEST_KEYWORDS: dict[str, Callable[[Any, str], Any]] = {
     "baseline_kind": _choice(*BASELINE_KINDS),
     "cache": _choice("cold", "warm"),
 }
+
+
+#: Keywords that a marker inherits from a farther marker of another kernel.
+_INHERITED = frozenset((*_TEST_KEYWORDS, "kernel", "dtype"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], sou
     Raises:
         ValueError: one line with the keyword, its value and what was expected.
     """
-    values = {key: _resolve(value, params) for key, value in keywords.items()}
+    values = _name_kernel({key: _resolve(value, params) for key, value in keywords.items()})
     options = {key: value for key in _TEST_KEYWORDS if (value := values.pop(key, None)) is not None}
     try:
         built = build_work(values)
@@ -100,7 +104,45 @@ def read_declaration(keywords: Mapping[str, Any], params: Mapping[str, Any], sou
         _check_numbers(values, params)
         raise ValueError(f"{error}{_hint(error, values)}") from None
     read = {key: _TEST_KEYWORDS[key](value, key) for key, value in options.items()}
+    read["kernel"] = read.pop("kernel_name", None)
     return Declaration(**read) if built is None else Declaration(work=built, source=source, stage=stage, **read)
+
+
+def _name_kernel(values: dict[str, Any]) -> dict[str, Any]:
+    """Move ``kernel`` to ``kernel_name``, unless it is the size of a convolution.
+
+    Raises:
+        ValueError: for two names, and for a size of an op that takes none.
+    """
+    kernel, model = values.get("kernel"), OPS.get(op_name(str(values.get("op"))))
+    if kernel is None or (not isinstance(kernel, str) and model is not None and "kernel" in model.parameters):
+        return values
+    name = _text(values.pop("kernel"), "kernel")
+    if values.get("kernel_name", name) != name:
+        raise ValueError(f"kernel is {name!r:.40} and kernel_name is {values['kernel_name']!r:.40}: give kernel_name alone")
+    return {**values, "kernel_name": name}
+
+
+def merge_keywords(closest_first: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the keywords of several markers as those of one: for each keyword the closest marker has precedence.
+
+    A marker with an op or totals replaces the sizes of a farther marker that describes another kernel; keywords about the test
+    and dtypes are still inherited.
+    """
+    merged: dict[str, Any] = {}
+    for keywords in closest_first:
+        describes_other = _kernel_key(merged) and _kernel_key(keywords) not in (None, _kernel_key(merged))
+        for key, value in keywords.items():
+            if not describes_other or key in _INHERITED:
+                merged.setdefault(key, value)
+    return merged
+
+
+def _kernel_key(keywords: Mapping[str, Any]) -> str | None:
+    """Return what tells the kernels of two markers apart: totals, or the op; None where a marker has neither."""
+    if "bytes" in keywords or "flops" in keywords:
+        return "totals"
+    return op_name(str(keywords["op"])) if "op" in keywords else None
 
 
 def _check_numbers(values: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -128,8 +170,11 @@ def _hint(error: ValueError, values: Mapping[str, Any]) -> str:
     if code == "unknown_parameter":
         from difflib import get_close_matches  # only needed for a misspelled keyword
 
-        near = [name for key in values for name in get_close_matches(key, _TEST_KEYWORDS, n=1, cutoff=0.75)]
+        near = [name for key in values for name in get_close_matches(key, _INHERITED, n=1, cutoff=0.75)]
         return f". Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
+    model = OPS.get(op_name(str(values.get("op"))))
+    if model is not None and "kernel" in model.required - values.keys():
+        return ". A convolution's size is a list, such as kernel=[3, 3]; text in kernel= is the kernel's name"
     return ""
 
 
@@ -212,7 +257,9 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
 
 
 def _resolve(value: Any, params: Mapping[str, Any]) -> Any:
-    """Return a keyword's value, or the parametrize argument that it names, as a plain builtin."""
+    """Return a keyword's value, or the parametrize argument that it names, as a plain builtin; also inside a list."""
+    if isinstance(value, (list, tuple)):
+        return [_resolve(item, params) for item in value]
     return plain(params[value] if isinstance(value, str) and value in params else value)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .fixture import Recorder
 
 _MARKER = (
-    "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel=None, device=None, min_pct=None, target_eff=None, "
+    "roofline(op=None, *, bytes=None, flops=None, dtype=None, kernel_name=None, device=None, min_pct=None, target_eff=None, "
     "launches=1, baseline=False, baseline_kind='live', time=None, cache=None, graph=False, engine=None, **sizes): declare the "
     "work of the kernel under test; a string that names a parametrize argument stands for its value"
 )

@@ -37,7 +37,7 @@ from .report import write_reports
 from .report.document import Document, properties
 from .report.terminal import lines, title
 from .row import Row
-from .testcase import CallOutcome, Cases, HookError, Parameters, benchmark, group
+from .testcase import CallOutcome, Cases, HookError, Parameters, benchmark, group, marker_keywords, roofline_markers
 from .timing.devices import loaded
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
@@ -175,12 +175,13 @@ class Session:
         report = yield
         errors = []
         for node in report.result or ():
-            if not isinstance(node, pytest.Function) or (marker := node.get_closest_marker("roofline")) is None:
+            if not isinstance(node, pytest.Function) or not (markers := roofline_markers(node)):
                 continue
             try:
-                if marker.args:
-                    raise ValueError(f"takes keywords only, given {marker.args[0]!r:.40}")
-                read_declaration(marker.kwargs, Parameters(node), "marker")
+                positional = [value for marker in markers for value in marker.args]
+                if positional:
+                    raise ValueError(f"takes keywords only, given {positional[0]!r:.40}")
+                read_declaration(marker_keywords(node), Parameters(node), "marker")
             except ValueError as error:
                 errors.append(f"{node.nodeid}: roofline marker: {error}")
         if errors:
@@ -195,9 +196,9 @@ class Session:
         starts: dict[str, int] = {}
         order = []  # by position: a plugin may have put one item in twice
         for position, item in enumerate(items):
-            name, marker = group(item), item.get_closest_marker("roofline")
+            name = group(item)
             start = position if name is None else starts.setdefault(name, position)
-            leads = name is not None and marker is not None and is_baseline(marker.kwargs, Parameters(item))
+            leads = name is not None and is_baseline(marker_keywords(item), Parameters(item))
             order.append((start, 0, position) if leads else (position, 1, position))
         items[:] = [items[position] for *_, position in sorted(order)]
         if self.settings.time is not None and items:
@@ -216,9 +217,8 @@ class Session:
 
     def fixture(self, item: pytest.Item) -> Recorder:
         """Return the ``roofline`` fixture of a test."""
-        marker = item.get_closest_marker("roofline")
         captures = self.settings.capture and not self.cases.says_work(item)
-        recorder = Recorder(Parameters(item), marker.kwargs if marker else {}, captures=captures)
+        recorder = Recorder(Parameters(item), marker_keywords(item), captures=captures)
         return item.stash.setdefault(_recorder_key, recorder)
 
     @pytest.hookimpl(tryfirst=True)
@@ -444,8 +444,7 @@ def shielded(
 
 def _timed_name(item: pytest.Item) -> Any:
     """Return the name of the callable that a test's marker wants timed."""
-    marker = item.get_closest_marker("roofline")
-    return marker.kwargs.get("time") if marker is not None else None
+    return marker_keywords(item).get("time")
 
 
 def _warn(item: pytest.Item, row: Row) -> str | None:

@@ -227,8 +227,8 @@ class Cases:
         return declare.merge(other, declaration), problem
 
     def _marked(self, item: pytest.Item) -> Declaration | None:
-        marker = item.get_closest_marker("roofline")
-        return declare.read_declaration(marker.kwargs, Parameters(item), "marker") if marker is not None else None
+        keywords = marker_keywords(item)
+        return declare.read_declaration(keywords, Parameters(item), "marker") if keywords else None
 
     def says_work(self, item: pytest.Item) -> bool:
         """Return whether a marker or a glob declares the work of a test, so that capture is not needed."""
@@ -344,6 +344,20 @@ class Parameters(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._params)
+
+
+def roofline_markers(item: pytest.Item) -> list[pytest.Mark]:
+    """Return the ``roofline`` markers of a test, the closest first: of its parameter set, function, class, module, package."""
+    markers = list(item.iter_markers("roofline"))
+    if len(markers) > 1:
+        of_parameters = {id(mark) for mark in getattr(getattr(item, "callspec", None), "marks", ())}
+        markers.sort(key=lambda mark: id(mark) not in of_parameters)  # pytest puts them after those of the function
+    return markers
+
+
+def marker_keywords(item: pytest.Item) -> dict[str, Any]:
+    """Return the keywords of a test's ``roofline`` markers as those of one marker; empty without a marker."""
+    return declare.merge_keywords(mark.kwargs for mark in roofline_markers(item))
 
 
 def benchmark(item: pytest.Item) -> Any:

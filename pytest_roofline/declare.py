@@ -170,7 +170,7 @@ def _hint(error: ValueError, values: Mapping[str, Any]) -> str:
     if code == "unknown_parameter":
         from difflib import get_close_matches  # only needed for a misspelled keyword
 
-        near = [name for key in values for name in get_close_matches(key, _INHERITED, n=1, cutoff=0.75)]
+        near = [name for key in values for name in get_close_matches(key, (*_TEST_KEYWORDS, "kernel"), n=1, cutoff=0.75)]
         return f". Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
     model = OPS.get(op_name(str(values.get("op"))))
     if model is not None and "kernel" in model.required - values.keys():

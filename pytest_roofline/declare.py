@@ -14,7 +14,7 @@ from roofline_engine.fields import ByteModel, Note, note
 from roofline_engine.kernels import classify
 from roofline_engine.ops import OPS, op_class, op_name, work
 from roofline_engine.units import number, parse_dtype, printable
-from roofline_engine.work import REQUIRED, Work, WorkError
+from roofline_engine.work import COVERAGES, REQUIRED, Work, WorkError
 
 from .values import percent, plain
 
@@ -235,8 +235,9 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
     nbytes, flops = given.pop("bytes", None), given.pop("flops", 0)
     op, dtype, engine = given.pop("op", "unknown"), given.pop("dtype", None), given.pop("engine", None)
     weight_dtype = given.pop("weight_dtype", dtype)
+    coverage, least = _read_coverage(given.pop("coverage", None), given.pop("least", None))
     if given:
-        raise ValueError(f"{', '.join(sorted(given))}: bytes= and flops= go with op=, dtype= and engine= only")
+        raise ValueError(f"{', '.join(sorted(given))}: bytes= and flops= go with op=, dtype=, engine= and least= only")
     if nbytes is None:
         raise ValueError("flops= without bytes=: the roof that binds is unknown. Add bytes=")
     if engine not in (None, *ENGINES):
@@ -253,7 +254,21 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
     name = op if op in OPS else "unknown"
     notes = () if name == op else (note(f"op {printable(op)[:40]} has no model or target"),)
     candidates = (ByteModel("declared", float(size), float(amount)),)
-    return Work(name, coarse, candidates, engine, parse_dtype(dtype), parse_dtype(weight_dtype or dtype), notes)
+    kinds = parse_dtype(dtype), parse_dtype(weight_dtype or dtype)
+    return Work(name, coarse, candidates, engine, *kinds, notes, coverage=coverage, least=least)
+
+
+def _read_coverage(coverage: object, least: object) -> tuple[str, tuple[float, float] | None]:
+    """Return what ``least=`` and ``coverage=`` say of totals: bytes that depend on the data are a range down to the least."""
+    ends = None
+    if least is not None:
+        if not isinstance(least, (list, tuple)) or len(least) != 2:
+            raise ValueError(f"least is {least!r:.40}, expected (bytes, flops) that no run can avoid")
+        ends = tuple(float(number(end, "least", minimum=0)) for end in least)
+    coverage = coverage or ("whole" if ends is None else "range")
+    if coverage not in COVERAGES:
+        raise ValueError(f"coverage is {coverage!r:.40}, expected one of {', '.join(COVERAGES)}")
+    return str(coverage), None if ends is None else (ends[0], ends[1])
 
 
 def _resolve(value: Any, params: Mapping[str, Any]) -> Any:

@@ -130,6 +130,8 @@ class Annotator:
             roof_s=None if work is None or peaks is None else roof_of(work, peaks).time(work.bytes, work.flops) or None,
             work_source=declaration.source or None,
             engine=work.engine if work else None,
+            coverage=work.coverage if work else "whole",
+            least=work.least if work else None,
             measurement=measurement,
             baseline=baseline,
             prediction=prediction,

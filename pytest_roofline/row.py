@@ -11,7 +11,7 @@ from roofline_engine.check import Baseline, Check, Finding, Measurement, Overhea
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
 from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
-from roofline_engine.work import Work
+from roofline_engine.work import COVERAGES, Work
 
 from .declare import ENGINES, Declaration
 
@@ -78,6 +78,8 @@ class Row:
     roof_s: float | None = None  # seconds at the roof: the shortest time that the work can take
     work_source: str | None = None  # marker, fixture, hook, config, extra_info, properties, captured, returned, names, ...
     engine: str | None = None  # the units that the FLOPs run on: matrix or vector
+    coverage: str = "whole"  # how much of the work is known: one of roofline_engine.work.COVERAGES
+    least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid, where the byte models do not give them
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     prediction: Prediction | None = None
@@ -120,7 +122,12 @@ class Row:
             "roof_s": self.roof_s,
             "measurement": _to_plain(self.measurement),
             "overhead": _to_plain(self.overhead),
-            "work": {"source": self.work_source, "engine": self.engine},
+            "work": {
+                "source": self.work_source,
+                "engine": self.engine,
+                "coverage": self.coverage,
+                "least": None if self.least is None else list(self.least),
+            },
             "baseline": _to_plain(self.baseline),
             "prediction": _to_plain(self.prediction),
             "check": _to_plain(self.check),
@@ -150,6 +157,8 @@ class Row:
             prediction=part("prediction", Prediction),
             work_source=data["work"]["source"],
             engine=data["work"]["engine"],
+            coverage=data["work"].get("coverage", "whole"),
+            least=_to_tuple(data["work"].get("least")),
             gates=tuple(GateOutcome(**outcome) for outcome in data["gates"]),
             **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "path", "line")},
         )
@@ -266,6 +275,15 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
         raise ValueError(f"work.engine: is {engine!r:.40}, expected {' or '.join(ENGINES)}")
     if not entry.byte_models or min(min(model.bytes, model.flops) for model in entry.byte_models) < 0:
         raise ValueError("byte_models: expected a list of byte models with bytes and flops of 0 or more")
+    coverage, least = read_field(str, row, "work.coverage") or "whole", read_field(tuple[float, float], row, "work.least")
+    if coverage not in COVERAGES:
+        raise ValueError(f"work.coverage: is {coverage!r:.40}, expected one of {', '.join(COVERAGES)}")
+    if least is not None and min(least) < 0:
+        raise ValueError("work.least: expected bytes and FLOPs of 0 or more")
     dtype, weight_dtype = parse_dtype(entry.dtype), parse_dtype(entry.weight_dtype)
-    work = Work(op_name(entry.op), entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ())
+    work = Work(
+        *(op_name(entry.op), entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ()),
+        coverage=coverage,
+        least=least,
+    )
     return replace(declaration, work=work, source=source, stage=entry.stage)

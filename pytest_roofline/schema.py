@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from roofline_engine import check, fields
+from roofline_engine.work import COVERAGES
 
 from .gate import LIMITS, SKIPS, TEST_KINDS
 from .row import GATE_STATUSES, REPORT_SCHEMA, GateOutcome
@@ -34,6 +35,7 @@ NAMES = (*_RECORDS, "peaks", "row", "artifact", "report")
 
 
 Stage: Any = Literal[fields.STAGES]
+Coverage: Any = Literal[COVERAGES]
 
 
 class PeaksModel(BaseModel):
@@ -96,10 +98,12 @@ def _of_record(name: str) -> type[BaseModel]:
 
 
 class Work(BaseModel):
-    """Where bytes and FLOPs come from, and the units that the FLOPs run on."""
+    """Where bytes and FLOPs come from, the units that the FLOPs run on, and how much of the work is known."""
 
     source: str | None
     engine: Literal["matrix", "vector"] | None = None
+    coverage: Coverage = "whole"
+    least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid
 
 
 def _row() -> type[BaseModel]:

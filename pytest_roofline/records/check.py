@@ -149,8 +149,7 @@ class _Shape(NamedTuple):
     @classmethod
     def of(cls, work: Work, peaks: Peaks) -> _Shape:
         roof = roof_of(work, peaks)
-        nbytes, flops = min(model.bytes for model in work.candidates), min(model.flops for model in work.candidates)
-        return cls(work, roof, roof.time(nbytes, flops), roof.time(work.bytes, work.flops))
+        return cls(work, roof, roof.time(*work.unavoidable), roof.time(work.bytes, work.flops))
 
 
 #: Status and message of a time that the roof allows, without a baseline; by whether a time could contradict the roof at all.

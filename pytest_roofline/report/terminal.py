@@ -31,6 +31,9 @@ _SOME, _LISTED = 3, 5
 _REASONS = {
     "cache_resident": "the last-level cache serves part of the operands. Use operands more than twice its size, or "
     "roofline.measure with a cold cache",
+    "data_dependent": "what it reads depends on its data, and the least and the most give no one class",
+    "partly_seen": "only a part of its work was seen. Declare its work with the marker for a class",
+    "args_only": "only its arguments and results are known. Declare its work with the marker for a class",
     "dispatch_bound": "the call takes about as long as a launch",
     "no_target": "no achievable percent is known for this op. Set target_eff= in the marker",
     "conflicting_models": "the possible byte models give different verdicts",

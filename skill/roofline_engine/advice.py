@@ -104,6 +104,12 @@ def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
     elif reason == "cache_resident":
         moved, cache = quantity(entry.bytes_est or 0, "B"), quantity(cache_bytes(peaks), "B")
         texts.append(f"launches repeated over {moved} can be served in part out of {cache} of cache: flush it between them")
+    elif reason == "data_dependent":
+        texts.append("what it reads depends on its data, and the least and the most give no one class: counters would decide")
+    elif reason == "partly_seen":
+        texts.append("only a part of its work is known: a time can contradict the part, a percent needs the whole")
+    elif reason == "args_only":
+        texts.append("the bytes are those of its arguments and results, each once: for display, declare its work for a class")
     elif reason == "unvalidated_peak" and entry.roofline_pct_raw is None:
         missing = "bandwidth" if peaks.hbm_bw_bytes_s is None else f"{entry.dtype} compute"
         texts.append(f"no {missing} peak for this device, so the ratio is unknown")

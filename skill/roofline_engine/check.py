@@ -435,8 +435,7 @@ def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> floa
 def _check_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks, facts: Facts) -> Check:
     """Compare the row's rates, by the smallest bytes and FLOPs that are possible, with the limit of the nearer roof."""
     roof = roof_of(work, peaks)
-    nbytes = min(model.bytes for model in work.candidates)
-    flops = min(model.flops for model in work.candidates)
+    nbytes, flops = work.unavoidable
     p = roof.place(nbytes, flops, measurement.t_s)
     candidates = []
     for axis, ratio, peak in (("memory", p.hbm_util, roof.bandwidth), (roof.axis, p.compute_util, roof.rate)):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .fields import Entry
+from .fields import ByteModel, Entry
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .work import TARGET_EFF, Work
 
@@ -39,8 +39,18 @@ LARGEST_CACHE = 268435456
 #: at 1.01 of a GB200's and right at 2.02 (NVIDIA/TileGym#82, #118).
 CACHE_REACH = 2.0
 
+#: Why work of each coverage has no class. Work that depends on the data has one where both ends of its range agree.
+COVERAGE_REASONS = {"range": "data_dependent", "lower_bound": "partly_seen", "args": "args_only"}
 #: Reasons without numbers: attainable_speedup and the gains are null.
-NO_NUMBERS = ("not_measured", "unmodelled", "infeasible", "dispatch_bound", "unvalidated_peak", "no_target")
+NO_NUMBERS = (
+    "not_measured",
+    "unmodelled",
+    "infeasible",
+    "dispatch_bound",
+    *COVERAGE_REASONS.values(),
+    "unvalidated_peak",
+    "no_target",
+)
 
 
 class Point(NamedTuple):
@@ -206,6 +216,12 @@ def assess(
         if observed:
             fields["target_eff"] = observed.target_eff
     axis = roof.axis if p.roof_axis == "compute" else "memory"
+    if work.coverage != "whole":
+        end = roof.place(*work.unavoidable, t_unit)
+        if work.coverage != "range" or not _is_one_class(p, end, fields["target_eff"], lowest):
+            cached = warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks)
+            return _assess_part(entry, work, p, end, axis, cached, peaks, fields)
+        placed.append((ByteModel("least", *work.unavoidable), end))
     if p.raw is None:
         return _decide(entry, "unvalidated_peak", axis, peaks, fields)
     if p.raw > 1.0 or p.raw < lowest or nbytes <= 0:
@@ -243,6 +259,37 @@ def assess(
         indicative_class=headroom(p.raw, target),
     )
     return _decide(entry, reason, axis, peaks, fields)
+
+
+def _is_one_class(p: Point, end: Point, target: float | None, lowest: float) -> bool:
+    """Return whether the most and the least work are possible, on one axis and of one class."""
+    if p.raw is None or end.raw is None or target is None or p.roof_axis != end.roof_axis:
+        return False
+    possible = lowest <= end.raw <= p.raw <= 1.0
+    return possible and headroom(p.raw, target) == headroom(end.raw, target)
+
+
+def _assess_part(
+    entry: Entry, work: Work, p: Point, end: Point, axis: str, cached: bool, peaks: Peaks, fields: dict[str, Any]
+) -> Entry:
+    """Return the entry of work that is known in part, without a class.
+
+    end: the work that no run can avoid, under the same roof. It alone can be impossible. Argument traffic keeps its percent,
+    for display; the others have none, since only an end of it is known.
+    """
+    fields["bound_type"] = "unknown"
+    if max(end.hbm_util or 0.0, end.compute_util or 0.0) > 1.0:
+        fields.update(suspect=True, stage_c_candidate=True)
+        return _decide(entry, "infeasible", axis, peaks, fields)
+    if work.coverage != "args" or p.raw is None or p.raw > 1.0:
+        fields.update(
+            dict.fromkeys(
+                ("achieved_bw_bytes_s", "achieved_flops", "hbm_util", "compute_util", "roofline_pct", "roofline_pct_raw")
+            )
+        )
+    if entry.t_ms is not None and entry.t_ms / 1e3 <= peaks.dispatch_floor_s:
+        return _decide(entry, "dispatch_bound", axis, peaks, fields)
+    return _decide(entry, "cache_resident" if cached else COVERAGE_REASONS[work.coverage], axis, peaks, fields)
 
 
 def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:

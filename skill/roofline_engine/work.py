@@ -37,6 +37,10 @@ TARGET_EFF = {
     "gather": 0.875,
 }
 
+#: How much of the work its byte models give, the most certain first: all of it; the most of a range that depends on the data;
+#: the part that was seen; the arrays that a call takes and returns.
+COVERAGES = ("whole", "range", "lower_bound", "args")
+
 
 class Work(NamedTuple):
     """The work of one unit."""
@@ -50,6 +54,8 @@ class Work(NamedTuple):
     notes: tuple[Note, ...]  # the assumptions
     launches: int | None = None  # of one unit, where the parameters tell
     cached: tuple[float, float] = (0.0, 0.0)  # bytes left to a cache: of activations, and of one launch's output to the next
+    coverage: str = "whole"  # one of COVERAGES
+    least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid; None: the least of the candidates
 
     @property
     def bytes(self) -> float:
@@ -60,6 +66,18 @@ class Work(NamedTuple):
     def flops(self) -> float:
         """FLOPs by the primary byte model."""
         return self.candidates[0].flops
+
+    @property
+    def unavoidable(self) -> tuple[float, float]:
+        """Bytes and FLOPs that no run can avoid: what a time that is too short is compared with.
+
+        Argument traffic alone proves nothing: a call may leave an argument unread.
+        """
+        if self.least is not None:
+            return self.least
+        if self.coverage == "args":
+            return 0.0, 0.0
+        return min(model.bytes for model in self.candidates), min(model.flops for model in self.candidates)
 
 
 class WorkError(ValueError):
@@ -244,13 +262,20 @@ def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
         flops = sum(weight * model.flops for weight, model in zip(weights, models)) / total
         candidates.append(ByteModel(name, nbytes, flops, in_range=all(model.in_range for model in models)))
     notes = (note(f"{len(works)} captured shapes, the first: {first.notes[0].text}"),)
-    return first._replace(candidates=tuple(candidates), notes=notes)
+    least: tuple[float, float] | None = None
+    if any(item.least is not None or item.coverage != "whole" for item in works):
+        ends = [item.unavoidable for item in works]
+        nbytes, flops = (sum(weight * end[at] for weight, end in zip(weights, ends)) / total for at in (0, 1))
+        least = (nbytes, flops)
+    coverage = max((item.coverage for item in works), key=COVERAGES.index)
+    return first._replace(candidates=tuple(candidates), notes=notes, coverage=coverage, least=least)
 
 
 def scale_work(work: Work, factor: float) -> Work:
     """Return ``factor`` times the work: what a kernel at this rate does in ``factor`` times the time."""
     models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in work.candidates)
-    return work._replace(candidates=tuple(models))
+    least = work.least and (work.least[0] * factor, work.least[1] * factor)
+    return work._replace(candidates=tuple(models), least=least)
 
 
 def widen_range(combined: Work, works: Sequence[Work]) -> Work:

@@ -165,6 +165,14 @@ def test_the_smallest_byte_model_decides_beyond_roof() -> None:
     assert run(moves(800e6), t_s).status == "beyond_roof"
 
 
+def test_work_known_in_part_is_impossible_by_what_no_run_can_avoid() -> None:
+    part = moves(80e9)._replace(coverage="range", least=(64.0, 0.0))
+    assert run(part, 1e-3).status == "not_checked"  # 10 times the roof if it read all of it
+    assert run(part._replace(least=(16e9, 0.0)), 1e-3).status == "beyond_roof"
+    assert run(moves(16e9)._replace(coverage="lower_bound"), 1e-3).status == "beyond_roof"
+    assert run(moves(16e9)._replace(coverage="args"), 1e-3).status == "not_checked"
+
+
 def test_the_compute_roof_is_checked_too() -> None:
     done = work("gemm", M=8192, N=8192, K=8192, dtype="fp8")
     found = run(done, 2 * 8192**3 / 5e15 / 1.2)

@@ -9,7 +9,7 @@ from roofline_engine.peaks import Device, Peaks, resolve
 from roofline_engine.peaks_table import load
 from roofline_engine.roofline import assess, headroom, point, route, throughput_gain_pct, time_saved_pct
 from roofline_engine.units import parse_dtype
-from roofline_engine.work import Work
+from roofline_engine.work import Work, combine_shapes, scale_work
 from support.tool import ROOT
 
 #: Round peaks: ridge at 100 FLOP/B.
@@ -312,3 +312,53 @@ def test_notes_survive_their_json_form() -> None:
 def test_a_note_code_outside_the_closed_set_is_refused() -> None:
     with pytest.raises(ValueError, match="note code 'odd' is unknown"):
         note("text", "odd")
+
+
+# Work that is known in part: at 1 TB/s, 1 ms is 1 GB of the memory roof.
+
+
+def partly(coverage: str, nbytes: float, least: tuple[float, float] | None = None, **fields: object) -> Entry:
+    kind = parse_dtype("fp32")
+    done = Work(
+        "reduce", "elementwise", (ByteModel("seen", nbytes, 0.0),), "vector", kind, kind, (), coverage=coverage, least=least
+    )
+    start = {"stage": "B", "t_ms": 1.0, "t_unit_ms": 1.0, **fields}
+    return assess(Entry(**start), done, PEAKS)  # type: ignore[arg-type]
+
+
+def test_work_that_depends_on_the_data_has_a_class_where_both_ends_give_it() -> None:
+    # target 0.875: saturated from 0.7875 of the roof, underperforming under 0.525
+    sure = partly("range", 0.95e9, (0.85e9, 0.0))
+    assert (sure.headroom_class, sure.unknown_reason) == ("saturated", None)
+    assert sure.roofline_pct_range == pytest.approx((0.85, 0.95))
+    for nbytes in (0.95e9, 5000e9):  # an early exit reads one cache line of it
+        unsure = partly("range", nbytes, (64.0, 0.0))
+        assert (unsure.headroom_class, unsure.unknown_reason, unsure.suspect) == ("unknown", "data_dependent", False)
+        assert (unsure.roofline_pct, unsure.achieved_bw_bytes_s, unsure.bound_type) == (None, None, "unknown")
+    impossible = partly("range", 5000e9, (2e9, 0.0))
+    assert (impossible.unknown_reason, impossible.suspect) == ("infeasible", True)
+
+
+def test_a_part_of_the_work_can_only_be_impossible() -> None:
+    seen = partly("lower_bound", 0.8e9)
+    assert (seen.headroom_class, seen.unknown_reason, seen.roofline_pct) == ("unknown", "partly_seen", None)
+    assert partly("lower_bound", 1.2e9).unknown_reason == "infeasible"
+    assert partly("lower_bound", 0.8e9, t_ms=0.004, t_unit_ms=1.0).unknown_reason == "dispatch_bound"
+
+
+def test_argument_traffic_is_for_display() -> None:
+    shown = partly("args", 0.8e9, stage="A")
+    assert (shown.headroom_class, shown.unknown_reason, shown.rankable) == ("unknown", "args_only", False)
+    assert (shown.roofline_pct, shown.achieved_bw_bytes_s) == (pytest.approx(0.8), pytest.approx(0.8e12))
+    unread = partly("args", 3e9, stage="A")  # an argument that the call leaves unread is no contradiction
+    assert (unread.unknown_reason, unread.roofline_pct, unread.suspect) == ("args_only", None, False)
+
+
+def test_shapes_of_one_kernel_are_as_known_as_the_least_known_of_them() -> None:
+    kind = parse_dtype("fp32")
+    whole = Work("reduce", "elementwise", (ByteModel("all", 100.0, 10.0),), "vector", kind, kind, (note("a"),))
+    part = whole._replace(coverage="range", least=(4.0, 2.0))
+    both = combine_shapes([whole, part], [3.0, 1.0])
+    assert (both.coverage, both.least) == ("range", (76.0, 8.0))  # (3 x 100 + 4) / 4, (3 x 10 + 2) / 4
+    assert scale_work(both, 2.0).least == (152.0, 16.0)
+    assert combine_shapes([whole, whole], [1.0, 1.0]).least is None

@@ -100,6 +100,17 @@ def test_the_declaration_of_a_row_is_read_back(row: Row) -> None:
         declaration_in({**row.to_dict(), "work": {"engine": "tensor"}})
 
 
+def test_how_much_of_the_work_is_known_survives_the_json(row: Row) -> None:
+    row = replace(row, coverage="range", least=(64.0, 0.0))
+    written = json.loads(json.dumps(row.to_dict()))
+    assert Row.from_dict(written) == row
+    work = declaration_in(written).work
+    assert work is not None
+    assert (work.coverage, work.least) == ("range", (64.0, 0.0))
+    with pytest.raises(ValueError, match=r"^work\.coverage: is 'most', expected one of whole, range, lower_bound, args"):
+        declaration_in({**written, "work": {"engine": "matrix", "coverage": "most"}})
+
+
 def test_a_wrong_value_of_a_file_is_named(row: Row) -> None:
     with pytest.raises(ValueError, match=r"^r.json: entries\.3\.t_s: Input should be a valid number"):
         read_part(Measurement, {"source": "user", "t_s": "soon"}, "r.json: entries.3")

@@ -96,6 +96,8 @@ def _keywords(work: Work) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
         "dtype": work.dtype.name,
         "weight_dtype": work.weight_dtype.name,
         "engine": work.engine,
+        "coverage": work.coverage,
+        "least": work.least,
     }
     return keywords, tuple(
         Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}")

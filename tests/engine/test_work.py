@@ -243,6 +243,16 @@ _CALLS: dict[str, tuple[dict[str, object], dict[str, dict[str, object]]]] = {
         {"batch": 1, "seq": 2, "heads": 4, "head_dim": 8, "state_dim": 4},
         {"groups": {"groups": 2}, "state_dtype": {"state_dtype": "bf16"}},
     ),
+    "spmm": (
+        {"rows": 6, "cols": 8, "n": 3, "nnz": 12},
+        {"format": {"format": "csc"}, "block": {"format": "bsr", "block": [2, 2]}, "cols_used": {"cols_used": 4}}
+        | {"index_dtype": {"index_dtype": "int64"}},
+    ),
+    "spmv": (
+        {"rows": 6, "cols": 8, "nnz": 12},
+        {"format": {"format": "coo"}, "block": {"block": [2, 2]}, "cols_used": {"cols_used": 4}}
+        | {"index_dtype": {"index_dtype": "int64"}},
+    ),
     "elementwise": ({"numel": 9, "inputs": 1, "outputs": 1}, {}),
     "rmsnorm": ({"rows": 2, "cols": 8, "weights": 1}, {"residual": {"residual": True}}),
     "copy": ({"rows": 2, "cols": 8}, {}),
@@ -285,6 +295,35 @@ def test_every_accepted_parameter_is_used(op: str) -> None:
             assert work(op, 0.0, **{**given, **change}) != before, key
         except ValueError as error:
             assert key in str(error), f"{key}: {error}"  # noqa: PT017  # whichever of the two
+
+
+@pytest.mark.parametrize(
+    ("kind", "index_bytes"),
+    [
+        ({}, 4 * (12 + 6 + 1)),  # CSR: a column per value, a pointer per row and the end
+        ({"format": "csc"}, 4 * (12 + 8 + 1)),
+        ({"format": "coo", "index_dtype": "int64"}, 8 * 2 * 12),
+        ({"format": "bsr", "block": [2, 3]}, 4 * (2 + 3 + 1)),  # 12 values in 2 blocks, of 3 rows of blocks
+    ],
+)
+def test_a_sparse_product_moves_values_indices_and_vectors_once(kind: dict[str, Any], index_bytes: int) -> None:
+    shape: dict[str, Any] = {"rows": 6, "cols": 8, "nnz": 12, "dtype": "fp64", **kind}
+    vector, matrix = work("spmv", **shape), work("spmm", **shape, n=3)
+    assert (vector.bytes, vector.flops) == (8 * 12 + index_bytes + 8 * (8 + 6), 2 * 12)
+    assert (matrix.bytes, matrix.flops) == (8 * 12 + index_bytes + 8 * 3 * (8 + 6), 2 * 12 * 3)
+    # 12 values in 6 rows lie in 2 columns at least: 6 of the 8 elements of the vector may not be read.
+    assert vector.unavoidable == (vector.bytes - 8 * 6, 2 * 12)
+    assert vector.dtype.name == "fp64"
+
+
+def test_columns_without_values_are_not_read() -> None:
+    shape: dict[str, Any] = {"rows": 1000, "cols": 1_000_000, "nnz": 10, "dtype": "fp32"}
+    assert work("spmv", **shape).bytes == 4 * 10 + 4 * (10 + 1001) + 4 * (10 + 1000)
+    known = work("spmv", **shape, cols_used=3)
+    assert known.bytes == 4 * 10 + 4 * (10 + 1001) + 4 * (3 + 1000)
+    assert known.unavoidable == (known.bytes, 20)
+    with pytest.raises(ValueError, match="nnz is 7, more than the 2 x 3 places"):
+        work("spmv", rows=2, cols=3, nnz=7, dtype="fp32")
 
 
 # What the field's formats and masks leave to be got wrong.

@@ -1,11 +1,12 @@
-"""Work models of matrix multiplications: GEMM, grouped GEMM, MoE experts, convolutions."""
+"""Work models of matrix multiplications: GEMM, grouped GEMM, MoE experts, convolutions, sparse matrices."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from ..fields import ByteModel, note
-from ..units import Dtype, whole, wider_dtype
+from ..units import Dtype, parse_dtype, whole, wider_dtype
 from ..work import LEFT_TO_CACHE, Params, Work, op
 
 
@@ -251,3 +252,45 @@ def _per_axis(p: Params, key: str, dims: int) -> list[int]:
     if len(values) != dims:
         raise ValueError(f"{p.name(key)} needs {dims} sizes, got {len(values)}")
     return [whole(item, p.name(key), minimum=minimum) for item in values]
+
+
+_FORMATS: dict[object, str] = {name: name for name in ("csr", "csc", "coo", "bsr")}
+_sparse = partial(
+    op,
+    op_class="elementwise",
+    source="2 FLOPs per stored value and column of the dense operand; stored values, column indices and row pointers once, the "
+    "dense operand's rows that a stored value meets once, the result once: the compulsory traffic of Williams et al., SC07 "
+    "(doi:10.1145/1362622.1362674) and of Bell and Garland, NVIDIA NVR-2008-004; without cols_used every column has values "
+    "while there are enough, and no fewer than nnz / rows columns can have them",
+    leaves_out="partly used cache lines of the dense operand, its rows that are read again, a result that is added to",
+    optional=("weight_dtype", "block", "cols_used"),
+    defaults={"format": "csr", "index_dtype": "int32"},
+)
+
+
+@_sparse("spmm", required=("rows", "cols", "n", "nnz"))
+@_sparse("spmv", required=("rows", "cols", "nnz"))
+def _sparse_product(p: Params) -> Work:
+    """Return the work of a sparse matrix, ``rows`` x ``cols``, times a dense matrix, ``cols`` x ``n``, or a vector."""
+    rows, cols, nnz = p.size("rows"), p.size("cols"), p.size("nnz", minimum=0)
+    n = p.size("n") if p.op.name == "spmm" else 1
+    kind = p.choice("format", _FORMATS)
+    block = p.sizes("block") if "block" in p.raw else [1, 1]
+    if ("block" in p.raw) != (kind == "bsr") or len(block) != 2:
+        raise ValueError(f"{p.name('block')} is {p.raw.get('block')!r:.40}, expected rows and columns of a block for bsr alone")
+    if kind != "coo" and nnz > rows * cols:  # COO may repeat a place
+        raise ValueError(f"{p.name('nnz')} is {nnz}, more than the {rows} x {cols} places of the matrix")
+    a, index = p.dtype("dtype"), p.dtype("index_dtype", parse_dtype("int32"))
+    b = p.dtype("weight_dtype", a)
+    met = p.maybe_size("cols_used", minimum=0)
+    most = min(cols, nnz) if met is None else met
+    blocks = nnz / math.prod(block)
+    indices = {"csr": nnz + rows + 1, "csc": nnz + cols + 1, "coo": 2 * nnz, "bsr": blocks + rows / block[0] + 1}[kind]
+    wide = wider_dtype(a, b)
+    fixed = nnz * a.nbytes + indices * index.nbytes + rows * n * p.dtype("out_dtype", wide).nbytes
+    flops = 2.0 * nnz * n
+    candidate = ByteModel("values_indices_and_vectors", fixed + most * n * b.nbytes, flops)
+    fewest = min(math.ceil(nnz / rows), most)
+    text = f"{p.op.name}: {rows} x {cols} in {kind.upper()} with {nnz} stored values, times {n} columns"
+    least = None if met is not None else (fixed + fewest * n * b.nbytes, flops)
+    return Work(p.op.name, "elementwise", (candidate,), "vector", wide, b, (note(text),), least=least)

@@ -38,6 +38,7 @@ from .report.document import Document, properties
 from .report.terminal import lines, title
 from .row import Row
 from .testcase import CallOutcome, Cases, HookError, Parameters, benchmark, group, marker_keywords, roofline_markers
+from .timing.clocks import WaitMeter
 from .timing.devices import loaded
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
@@ -234,6 +235,7 @@ class Session:
             outcome = CallOutcome(self.cases.codspeed_count_before())
         except Exception as error:
             self._report_fault(item, error)
+        meter = None if benchmark(item) is None else WaitMeter()
         no_figures: list[Mapping[str, Any]] = []
         report_fault = partial(self._report_fault, item)
         with (
@@ -245,7 +247,8 @@ class Session:
         try:
             params = Parameters(item)
             returned = cases_of_returned(figures, params, item.name)
-            rows = self._rows(item, outcome._replace(returned=returned, watched=watched))
+            wait_share = None if meter is None else meter.share()
+            rows = self._rows(item, outcome._replace(returned=returned, watched=watched, wait_share=wait_share))
             self._export(item, rows)
             item.stash[_rows_key] = rows
         except Exception as error:  # L5: a fault of this plugin fails no test, unless a gate would pass unchecked

@@ -71,6 +71,7 @@ class CallOutcome(NamedTuple):
     codspeed_before: int = 0  # benchmarks that pytest-codspeed had taken before the call
     returned: Sequence[Case] = ()  # the figures that the test returned
     watched: CaptureResult | None = None
+    wait_share: float | None = None  # of the time that the test's threads wanted a core, the part that they waited
 
 
 class Cases:
@@ -102,7 +103,7 @@ class Cases:
         samples = [*(recorder.samples if recorder is not None else []), *map(_to_sample, watched.timed_calls)]
         if samples:
             return self._measured_cases(item, samples, fixture_call)
-        return self._benchmark_case(item, fixture_call, watched, outcome.codspeed_before)
+        return self._benchmark_case(item, fixture_call, outcome)
 
     def _measured_cases(self, item: pytest.Item, samples: list[Sample], fixture_call: Declaration | None) -> list[Case]:
         cases = []
@@ -113,14 +114,14 @@ class Cases:
             cases.append(self._case(item, nodeid, *self._declaration(item, by_then, sample.captured), sample))
         return cases
 
-    def _benchmark_case(
-        self, item: pytest.Item, fixture_call: Declaration | None, watched: CaptureResult, codspeed_before: int
-    ) -> list[Case]:
-        fixture = benchmark(item)
+    def _benchmark_case(self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome) -> list[Case]:
+        fixture, watched = benchmark(item), outcome.watched or CaptureResult()
         captured = watched.own_call if fixture is None else watched.benchmark
         declaration, problem = self._declaration(item, fixture_call, captured)
         try:
-            measurement = self._benchmark_time(fixture, codspeed_before)
+            measurement = self._benchmark_time(fixture, outcome.codspeed_before)
+            if measurement is not None:
+                measurement = measurement._replace(wait_share=outcome.wait_share)
         except ValueError as error:  # the suite's own timer gives no time
             measurement, problem = None, str(error)
         recorded = declare.read_properties(item.user_properties) if measurement is None else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 Call = Callable[[], object]
@@ -105,6 +106,40 @@ def tick_s(reads: int = 200) -> float:
     stamps = [time.perf_counter_ns() for _ in range(reads)]
     steps = [after - before for before, after in itertools.pairwise(stamps) if after > before]
     return min(steps, default=1_000) * 1e-9
+
+
+class WaitMeter:
+    """How long the threads of this process wait for a core that other programs have, from Linux's scheduler statistics."""
+
+    #: Threads that are read, the oldest first: each costs a file.
+    MOST_THREADS = 32
+
+    def __init__(self, tasks: Path = Path("/proc/self/task")) -> None:
+        self._tasks = tasks
+        self._before = self._read()
+
+    def share(self) -> float | None:
+        """Return the time waited since the start over the time that the threads wanted a core; None where unknown."""
+        ran = waited = 0
+        for thread, (ran_ns, waited_ns) in self._read().items():
+            before = self._before.get(thread, (0, 0))
+            ran, waited = ran + ran_ns - before[0], waited + waited_ns - before[1]
+        return waited / (ran + waited) if ran > 0 else None
+
+    def _read(self) -> dict[str, tuple[int, int]]:
+        """Return the nanoseconds that each thread has run and has waited (schedstat in proc(5))."""
+        times = {}
+        try:
+            threads = sorted(self._tasks.iterdir(), key=lambda path: (len(path.name), path.name))[: self.MOST_THREADS]
+        except OSError:
+            return {}
+        for thread in threads:
+            try:
+                ran, waited, _ = (thread / "schedstat").read_text().split()
+                times[thread.name] = int(ran), int(waited)
+            except (OSError, ValueError):  # the thread has ended, or the kernel keeps no such statistics
+                continue
+        return times
 
 
 class Events(NamedTuple):

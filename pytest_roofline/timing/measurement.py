@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from roofline_engine.check import Measurement
 
-from .clocks import Call, CannotCaptureError, Clock, EventClock, GraphClock, HostClock, cupy_events, torch_events
+from .clocks import Call, CannotCaptureError, Clock, EventClock, GraphClock, HostClock, WaitMeter, cupy_events, torch_events
 from .devices import HOST, Place, loaded, places, reachable_values
 from .sampling import (
     ROUND_OVER_RESOLUTION,
@@ -122,11 +122,17 @@ def run(
     clock, flush = setup.clock, setup.flush
     # A second call in the same round would find what the first left in the cache.
     candidates = [Candidate(call, 1 if flush else batch_size(clock, call)) for call in prepared]
+    meter = WaitMeter()
     samples = collect(clock, flush, candidates, settings, now)
+    waited = meter.share() if clock.name.startswith("host") else None
     measurements = []
     for call, candidate, values in zip(calls, candidates, samples.times):
         notes = (*setup.notes, *_doubts(clock, candidate, values, samples.settled, settings))
-        measured = Measurement("roofline", *_median_first(values), len(values), clock.name, setup.cache, notes)
+        measured = Measurement(
+            *("roofline", *_median_first(values), len(values), clock.name, setup.cache, notes),
+            min_s=min(values),
+            wait_share=waited,
+        )
         walls = clock.back_to_back_s(call, candidate.call)
         measurements.append(measured if walls is None else measured._replace(wall_s=walls[0], busy_s=walls[1]))
     return measurements, samples

@@ -34,7 +34,7 @@ def of_pytest_benchmark(fixture: Any) -> Measurement | None:
     stats = getattr(metadata, "stats", None)
     if not stats or getattr(fixture, "has_error", False):
         return None
-    times = {key: getattr(stats, key) for key in ("median", "q1", "q3", "rounds")}
+    times = {key: getattr(stats, key) for key in ("median", "q1", "q3", "rounds", "min")}
     times["iterations"] = getattr(metadata, "iterations", 1)
     return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(getattr(metadata, "options", None)))
 
@@ -57,6 +57,7 @@ def of_codspeed(plugin: Any, count_before: int) -> Measurement | None:
         # Of two or three rounds its quartiles are extrapolated, below the least time and even below zero.
         times["q1"] = max(times["q1"], float(stats.min_ns) * 1e-9)
         times["q3"] = min(times["q3"], float(stats.max_ns) * 1e-9)
+        times["min"] = float(stats.min_ns) * 1e-9
     counts = {"rounds": stats.rounds, "iterations": getattr(stats, "iter_per_round", 1)}
     return _measurement("pytest-codspeed", {**times, **counts}, "codspeed stats", "host")
 
@@ -94,7 +95,11 @@ def _measurement(source: str, times: Mapping[str, Any], where: str, clock: str) 
         raise ValueError(f"{where}.q1, median, q3 are {q1!r}, {median!r}, {q3!r}; expected them from 0 up in this order")
     rounds, batch = (whole(plain(times[key]), f"{where}.{key}") for key in ("rounds", "iterations"))
     notes = (f"{batch} calls a round",) if batch > 1 else ()
-    return Measurement(source, median, min(q1, median), max(q3, median), rounds, clock, "warm", notes)
+    best = finite(plain(times.get("min")))
+    return Measurement(
+        *(source, median, min(q1, median), max(q3, median), rounds, clock, "warm", notes),
+        min_s=None if best is None or not 0 < best <= median else best,
+    )
 
 
 def _number(value: Any, key: str) -> float:

@@ -11,6 +11,7 @@ none fits, the cause is ``unexplained``. The tests and their order come from the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -74,6 +75,9 @@ IDENTITY = 0.05
 EXACT = 0.01
 #: Printed rates carry three or four digits; a smaller difference is rounding.
 AGREES = 0.005
+#: The share of its time that a process may wait for a core before its times count as another program's: one busy program next
+#: to a thread for each of two cores makes them wait for a third; a quiet machine shows under 2 %.
+CONTENDED = 0.2
 #: Counters that show less than this share of the bytes that must have moved are wrong (L4 in the artifact).
 SHORT = 0.9
 #: The share of the roof that must remain without a mistake for the mistake to explain an excess.
@@ -100,6 +104,10 @@ class Measurement(NamedTuple):
     notes: tuple[str, ...] = ()  # how it was timed; an entry has them as notes with the code basis
     wall_s: float | None = None  # of one call on the host, from launch to result, where t_s is a device time
     busy_s: float | None = None  # the device time that belongs to wall_s, where t_s has another state of the cache
+    min_s: float | None = None  # the best round, seconds
+    wait_share: float | None = (
+        None  # of the time that the threads of this process wanted a core, the part that they waited for one
+    )
 
     @property
     def spread(self) -> float:
@@ -107,6 +115,18 @@ class Measurement(NamedTuple):
         if self.q1_s is None or self.q3_s is None:
             return 0.0
         return (self.q3_s - self.q1_s) / self.t_s
+
+    @property
+    def swing(self) -> float:
+        """How many times as fast as the median the kernel may be: by the best round, else by the lower quartile.
+
+        Infinite where other programs had the cores: every round is too slow then, by an unknown factor, because the threads
+        of a parallel kernel wait for the last of them.
+        """
+        if self.wait_share is not None and self.wait_share > CONTENDED:
+            return math.inf
+        best = self.min_s or self.q1_s
+        return max(1.0, self.t_s / best) if best else 1.0
 
 
 class Overhead(NamedTuple):
@@ -344,7 +364,13 @@ def assess_measurement(
     """
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
-    entry = assess(entry, work, peaks, warm=measurement.cache != "cold", target_eff=target_eff, lowest=0.0)
+    entry = assess(
+        *(entry, work, peaks),
+        warm=measurement.cache != "cold",
+        target_eff=target_eff,
+        lowest=0.0,
+        swing=measurement.swing,
+    )
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
     if over and peaks.product == CPU and _may_be_cached(measurement, work.bytes, peaks):  # a cache allows this rate
         entry = entry._replace(unknown_reason="cache_resident")

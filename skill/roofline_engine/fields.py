@@ -30,6 +30,7 @@ UNKNOWN_REASONS = (  # the first that applies
     "unvalidated_peak",
     "no_target",
     "conflicting_models",
+    "noisy",
     "low_confidence",
 )
 STAGES = ("A", "B", "C")
@@ -252,7 +253,7 @@ FIELDS: dict[str, Field] = {
     "bound_type": Field("the limiter; latency: neither roof is near", choices=BOUND_TYPES),
     "roofline_pct": Field("achieved / peak on roof_axis, a fraction, shown <= 1", fmt=".3f"),
     "roofline_pct_raw": Field("the same, not clamped", fmt=".4f"),
-    "roofline_pct_range": Field("over the feasible byte models in range", fmt=".3f"),
+    "roofline_pct_range": Field("over the feasible byte models in range, and from the median to the best round", fmt=".3f"),
     "target_eff": Field("what a good kernel of this op reaches (a prior)", fmt=".3g"),
     "attainable_speedup": Field("max(1, target_eff / roofline_pct)", unit="x", fmt=".3f"),
     "attainable_speedup_range": Field("over the same range", unit="x", fmt=".3f"),

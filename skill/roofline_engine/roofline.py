@@ -168,6 +168,7 @@ def assess(
     warm: bool = False,
     target_eff: float | None = None,
     lowest: float = SUSPECT_LOW,
+    swing: float = 1.0,
 ) -> Entry:
     """Return ``entry``, which has its identity, times and stage, with every metric from its work and the peaks.
 
@@ -175,6 +176,7 @@ def assess(
     warm: an isolated timing without a known flush: its operands may stay in a cache between launches. A serving run is cold.
     target_eff: what a good kernel of this op reaches here, in place of the prior.
     lowest: a smaller ratio is impossible; 0 for an isolated timing, which may be a loop on one of many cores.
+    swing: how many times as fast as this time the kernel may be, by the best of its rounds; infinite where that is unknown.
     """
     roof = roof_of(work, peaks)
     nbytes, flops = work.bytes, work.flops
@@ -241,15 +243,17 @@ def assess(
     points = [q for model, q in placed if model.in_range and q.raw is not None and lowest <= q.raw <= 1.0]
     ratios = [q.raw for q in points if q.raw is not None]
     low, high = min(ratios), max(ratios)
-    speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, high, low)]
+    best = min(1.0, high * swing)
+    speedups = [attainable_speedup(pct, target, t_launch, peaks.dispatch_floor_s) for pct in (p.raw, best, low)]
     share = entry.pct_gpu_time  # None for a unit test, which has no gain end to end
     gains = [] if share is None else [time_saved_pct(share, speedup) for speedup in speedups]
     one_axis = all(q.roof_axis == p.roof_axis for q in points)
     conflict = conflict or not one_axis or headroom(low, target) != headroom(high, target)
-    reason = resident or ("conflicting_models" if conflict else None)
+    noisy = headroom(high, target) != headroom(best, target)
+    reason = resident or ("conflicting_models" if conflict else "noisy" if noisy else None)
     fields.update(
-        stage_c_candidate=reason is not None,
-        roofline_pct_range=(low, high),
+        stage_c_candidate=reason in ("cache_resident", "conflicting_models"),
+        roofline_pct_range=(low, best),
         attainable_speedup=speedups[0],
         attainable_speedup_range=(speedups[1], speedups[2]),
         hard_limit_speedup=1.0 / p.raw,

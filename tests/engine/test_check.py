@@ -280,6 +280,33 @@ def test_a_warm_working_set_within_the_caches_gives_no_verdict_on_memory() -> No
     assert cold.headroom_class == "underperforming"
 
 
+@pytest.mark.parametrize(
+    ("median_pct", "rounds", "reason"),
+    [
+        # The bands of a target of 0.9 begin at 0.54 and 0.81.
+        (0.30, {"min_s": 1 / 1.5}, None),  # 45 % at best: the class of the median
+        (0.50, {"min_s": 1 / 1.5}, "noisy"),  # 75 % at best
+        (0.50, {"q1_s": 1 / 1.5, "q3_s": 2.0}, "noisy"),  # the lower quartile stands for an unknown best
+        (0.50, {}, None),
+        (0.90, {"min_s": 1 / 4}, None),  # nothing is over saturated
+        (0.30, {"min_s": 1.0, "wait_share": 0.19}, None),
+        (0.30, {"min_s": 1.0, "wait_share": 0.5}, "noisy"),  # no round had the cores for itself
+        (0.90, {"min_s": 1.0, "wait_share": 0.5}, None),
+    ],
+)
+def test_a_class_that_no_round_proves_is_noisy(median_pct: float, rounds: dict[str, float], reason: str | None) -> None:
+    t_s = 10e-3  # of 20 GB/s
+    times = {name: value * t_s if name.endswith("_s") else value for name, value in rounds.items()}
+    time = Measurement("user", t_s, clock="host", cache="cold", **times)  # type: ignore[arg-type]
+    done = moves(median_pct * 20e9 * t_s, dtype="fp64")
+    entry = assess_measurement(Entry(name="k", stage="B"), done, time, MEASURED, target_eff=0.9)
+    assert entry.unknown_reason == reason
+    assert (entry.headroom_class == "unknown") is (reason is not None)
+    low, high = entry.roofline_pct_range or (0.0, 0.0)
+    assert low == pytest.approx(median_pct)
+    assert high == pytest.approx(1.0 if rounds.get("wait_share") == 0.5 else min(1.0, median_pct * time.swing))
+
+
 def test_a_unit_test_has_no_end_to_end_gain() -> None:
     time = Measurement("user", 250e-6, clock="device-event", cache="cold")
     entry = assess_measurement(Entry(name="k", stage="B"), moves(800e6), time, PEAKS, target_eff=0.9)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.timing import Settings
-from pytest_roofline.timing.clocks import Call, CannotCaptureError
+from pytest_roofline.timing.clocks import Call, CannotCaptureError, WaitMeter
 from pytest_roofline.timing.measurement import Setup, run
 from pytest_roofline.timing.sampling import ROUND_OVER_RESOLUTION, quartiles, uncertainty
 
@@ -328,3 +329,17 @@ def test_uncertainty_is_relative_and_within_the_values(values: list[float], powe
     scale = 2.0**power
     assert uncertainty([value * scale for value in values]) == uncertainty(values)
     assert 0 <= uncertainty(values) <= (max(values) - min(values)) / quartiles(values).median
+
+
+def test_the_wait_for_a_core_is_a_share_of_the_time_that_threads_wanted_one(tmp_path: Path) -> None:
+    def write(thread: int, ran: int, waited: int) -> None:
+        (tmp_path / str(thread)).mkdir(exist_ok=True)
+        (tmp_path / str(thread) / "schedstat").write_text(f"{ran} {waited} 7\n")
+
+    write(9, 100, 50)
+    meter = WaitMeter(tmp_path)
+    write(9, 400, 50)
+    write(10, 100, 600)  # a thread that started meanwhile
+    assert meter.share() == 0.6  # 600 of 300 + 100 + 600
+    assert WaitMeter(tmp_path / "missing").share() is None
+    assert WaitMeter(tmp_path).share() is None  # nothing ran

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
+from roofline_engine.calls.call import UNKNOWN_ROWS, Part, Unknown
 from roofline_engine.fields import ByteModel, note
 from roofline_engine.ops import work
 from roofline_engine.ops.matmul import positions_met
@@ -21,21 +22,7 @@ from roofline_engine.work import Work
 from ..timing.devices import loaded
 from ..values import raised
 from .restore import assign, attributes, present_items, unwrap_partial, variable_holders
-from .trace import (
-    INTERPRETED,
-    UNKNOWN_ROWS,
-    CapturedWork,
-    Listed,
-    OpTrace,
-    Part,
-    Region,
-    Unknown,
-    View,
-    distinct,
-    resize,
-    strided,
-    total,
-)
+from .trace import INTERPRETED, CapturedWork, Listed, OpTrace, Region, View, distinct, resize, strided, total
 
 _LAYOUT = {
     *("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "stop_gradient", "transpose", "copy", "copy_p"),

@@ -10,13 +10,14 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from roofline_engine.calls.call import Part, Unknown, unknown_part
 from roofline_engine.fields import note
 from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import raised
 from .restore import assign, attributes, present_items, replaced, restored_generators, unwrap_partial, variable_holders
-from .trace import CapturedWork, OpTrace, Part, Region, Strided, Unknown, resize, strided, total, unknown_part
+from .trace import CapturedWork, OpTrace, Region, Strided, resize, strided, total
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
 MOST_OPERATIONS = 10_000

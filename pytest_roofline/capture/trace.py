@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import count, pairwise, product
+from itertools import pairwise, product
 from typing import NamedTuple, TypeVar
 
+from roofline_engine.calls.call import Unknown
 from roofline_engine.fields import ByteModel, Note, join_notes, note
 from roofline_engine.kernels import classify
 from roofline_engine.units import Dtype, parse_dtype, quantity
@@ -17,7 +18,6 @@ from roofline_engine.work import Work
 MOST_RUNS = 1 << 17
 #: Different views of one allocation beyond which no overlap is looked for.
 MOST_VIEWS = 256
-_number = count()
 
 
 class Strided(NamedTuple):
@@ -52,12 +52,6 @@ class Listed(NamedTuple):
 
     def bounds(self) -> tuple[int, int]:
         return self.starts[0], self.starts[-1] + self.run
-
-
-class Unknown(NamedTuple):
-    """Some bytes, unknown which. Views with the same key cover the same bytes."""
-
-    key: tuple[object, ...]
 
 
 View = Strided | Listed | Unknown
@@ -168,8 +162,6 @@ class Coverage:
 META = note("its tensors are on the meta device, where nothing is computed", "meta_device")
 #: Pallas has an interpreter too: a program of XLA.
 INTERPRETED = note("ran in an interpreter: its time is not the time of a kernel", "interpreted")
-#: The bytes of a table are those of all that its indices may name.
-UNKNOWN_ROWS = note("which rows its indices name is unknown: the bytes of its table are an upper bound")
 
 
 class Region(NamedTuple):
@@ -179,25 +171,6 @@ class Region(NamedTuple):
     view: View | None  # which of its bytes; None: all
     nbytes: float  # distinct bytes of the view
     whole: float  # bytes of the allocation
-
-
-class Part(NamedTuple):
-    """How much of an array is used."""
-
-    nbytes: float
-    view: View | None  # None: all of it
-    exact: bool  # False: ``nbytes`` is an upper bound
-
-    def of(self, region: Region) -> Region:
-        """Return the region of an array of which only this part is used."""
-        if self.view is None or self.nbytes >= region.nbytes:
-            return region
-        return region._replace(nbytes=self.nbytes, view=self.view)
-
-
-def unknown_part(nbytes: float, *, exact: bool = True) -> Part:
-    """Return a part of so many bytes, unknown which: its view is equal to no other."""
-    return Part(float(nbytes), Unknown(("unique", next(_number))), exact)
 
 
 class OpTrace(NamedTuple):

@@ -5,18 +5,18 @@ Imports torch, so it is imported only after the user's code imported torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from roofline_engine.calls.aten import FREE, TABLE, WRITE_ONLY, spec_builder
+from roofline_engine.calls.call import Builders, OpSpec, Part, work_of
 from roofline_engine.fields import note
-from roofline_engine.ops import work
 from roofline_engine.work import Work
 
 from ..trace import OpTrace, Region, Strided, distinct, strided
-from .ops import FREE, TABLE, WRITE_ONLY, Call, OpSpec, spec_builder
+from .ops import Call
 
 
 class Schema(NamedTuple):
@@ -27,7 +27,7 @@ class Schema(NamedTuple):
     arguments: tuple[str, ...]
     written: tuple[str, ...]  # arguments that it writes to
     unread: tuple[str, ...]  # arguments that it does not read
-    build: Callable[[Call], OpSpec | list[OpSpec]]
+    build: Builders
     is_view: bool  # its result is another view of the same memory
     is_free: bool  # nothing is computed or moved
     ignores_values: bool  # its result does not depend on the values of its tensors, as with ``zeros_like``
@@ -47,7 +47,9 @@ def read_schema(func: Any) -> Schema:
 def _read_schema(func: Any) -> Schema:
     if not isinstance(func, torch._ops.OpOverload):
         label = str(func)
-        return Schema(label, label, (), (), (), spec_builder(label, ()), False, False, False, False)
+        return Schema(
+            label, label, (), (), (), spec_builder(label, is_pointwise=False, is_reduction=False), False, False, False, False
+        )
     arguments = func._schema.arguments
     base = func.overloadpacket.__name__
     written = tuple(item.name for item in arguments if item.alias_info is not None and item.alias_info.is_write)
@@ -61,7 +63,7 @@ def _read_schema(func: Any) -> Schema:
         tuple(item.name for item in arguments),
         written,
         unread + written if write_only else unread,
-        spec_builder(name, func.tags),
+        spec_builder(name, is_pointwise=torch.Tag.pointwise in func.tags, is_reduction=torch.Tag.reduction in func.tags),
         bool(func.is_view) or torch.Tag.inplace_view in func.tags,
         base in FREE,
         write_only and not written,
@@ -81,39 +83,25 @@ def trace_op(label: str, call: Call, spec: OpSpec, launches: int = 1) -> OpTrace
     reads = call.reads if spec.reads is None else spec.reads
     writes = call.writes if spec.writes is None else spec.writes
     regions = call.regions
-    read, written = [regions[id(tensor)] for tensor in reads], [regions[id(tensor)] for tensor in writes]
-    if spec.parts:
-        read = [_used(spec, tensor, region) for region, tensor in zip(read, reads)]
-        written = [_used(spec, tensor, region) for region, tensor in zip(written, writes)]
-    notes, op_work, flops = spec.notes, None, None
-    if spec.op is not None:
-        try:
-            op_work, flops = engine_work(spec), 0.0
-        except ValueError as error:  # a dtype or a size that the engine refuses
-            notes = (note(str(error)),)
-    if op_work is not None and spec.exact:
-        op_work = _add_bytes(op_work, distinct(read, written) - op_work.bytes)
-    elif op_work is not None and spec.charged:
-        charged = [tensor for tensor in spec.charged if id(tensor) not in spec.parts] if spec.parts else spec.charged
-        full = sum(tensor.numel() * tensor.element_size() for tensor in charged)
-        once = distinct([regions[id(tensor)] for tensor in (*charged, *spec.extra)])
-        op_work = _add_bytes(op_work, once - full)
-    if op_work is not None and op_work.engine == "vector" and op_work.flops:
-        dtypes = {tensor.dtype for tensor in (*reads, *writes)}
-        if any(dtype.is_complex for dtype in dtypes):
-            op_work, flops, notes = None, None, (note("complex arithmetic has no model"),)
-        elif not any(dtype.is_floating_point for dtype in dtypes):  # FLOPs are of floating point
-            op_work = op_work._replace(candidates=tuple(model._replace(flops=0.0) for model in op_work.candidates))
+
+    def cover(tensors: Sequence[Any]) -> list[Region]:
+        if not spec.parts:
+            return [regions[id(tensor)] for tensor in tensors]
+        return [spec.parts.get(id(tensor), _WHOLE).of(regions[id(tensor)]) for tensor in tensors]
+
+    def count(read: Sequence[Any], written: Sequence[Any]) -> float:
+        return distinct(cover(read), cover(written))
+
+    op_work, flops, notes = work_of(spec, reads, writes, count)
     dtype = op_work.dtype.name if op_work is not None else None
     crosses = _crosses_devices(reads, writes)
     if crosses:
         notes = (note("a copy between devices is not the traffic of one memory"),)
-    return OpTrace(label, tuple(read), tuple(written), (), op_work, flops, dtype, crosses or spec.is_bound, launches, notes)
+    bound = crosses or spec.is_bound
+    return OpTrace(label, tuple(cover(reads)), tuple(cover(writes)), (), op_work, flops, dtype, bound, launches, notes)
 
 
-def _used(spec: OpSpec, tensor: Any, region: Region) -> Region:
-    part = spec.parts.get(id(tensor))
-    return region if part is None else part.of(region)
+_WHOLE = Part(0.0, None, True)
 
 
 def _crosses_devices(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
@@ -123,29 +111,6 @@ def _crosses_devices(reads: Sequence[Any], writes: Sequence[Any]) -> bool:
         if tensor.device != first and tensor.dim():
             return True
     return False
-
-
-def engine_work(spec: OpSpec) -> Work:
-    """Return the engine's bytes and FLOPs.
-
-    Raises:
-        ValueError: for a size or a dtype that the engine refuses.
-    """
-    assert spec.op is not None
-    return _engine_work(spec.op, tuple(spec.parameters.items()))
-
-
-@lru_cache(maxsize=4096)
-def _engine_work(op: str, parameters: tuple[tuple[str, Any], ...]) -> Work:
-    plain: dict[str, Any] = {key: str(value) if isinstance(value, torch.dtype) else value for key, value in parameters}
-    return work(op, **plain)
-
-
-def _add_bytes(op_work: Work, more: float) -> Work:
-    """Add bytes to every byte model."""
-    if not more:
-        return op_work
-    return op_work._replace(candidates=tuple(model._replace(bytes=model.bytes + more) for model in op_work.candidates))
 
 
 class DecomposedAttention(NamedTuple):

@@ -22,19 +22,20 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from roofline_engine.calls.aten import FUSED
+from roofline_engine.calls.call import engine_work
 from roofline_engine.fields import Note, note
 from roofline_engine.units import quantity
 
 from ...timing.devices import loaded
 from ..restore import replaced, restored_generators, unwrap_partial
 from ..trace import META, CapturedWork, OpTrace, Region, distinct, total
-from .ops import CHECKS, COMPOSITES, FUSED, Call, Composite
+from .ops import CHECKS, COMPOSITES, Call, Composite
 from .trace import (
     SCHEMAS,
     DecomposedAttention,
     Schema,
     Storages,
-    engine_work,
     has_own_dispatch,
     merge_backward,
     read_schema,

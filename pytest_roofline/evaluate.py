@@ -284,6 +284,11 @@ def _check_claim(
     claim: Claim, record: RecordRow, work: Work | None, peaks: Peaks, facts: Facts
 ) -> tuple[float | None, Finding | None]:
     """Return the rate that shape and time give, and what is wrong with the printed one."""
+    if claim.axis == "speedup":
+        if record.t_s is None or record.baseline_t_s is None:
+            return None, None
+        speedup = record.baseline_t_s / record.t_s
+        return speedup, explain_claim(claim, speedup)
     if work is not None and record.t_s is not None:
         first: tuple[float, Finding] | None = None
         for model in work.candidates:

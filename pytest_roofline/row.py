@@ -52,6 +52,8 @@ class Mismatch(NamedTuple):
 
     def describe(self) -> str:
         """Return one line for people."""
+        if self.axis == "speedup":
+            return f"{self.cause}: {self.claimed:.4g}x is printed, the two times give {self.recomputed:.4g}x: {self.decided}"
         unit = "B/s" if self.axis == "memory" else "FLOP/s"
         parts = [] if self.claimed is None else [f"{quantity(self.claimed, unit)} is printed"]
         if self.recomputed is not None:

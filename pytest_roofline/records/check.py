@@ -34,6 +34,7 @@ from ..report.console import progress
 from ..report.records import Tally
 from ..row import Refusal, Row
 from .formats import ADAPTERS, choose
+from .formats.claims import template
 from .source import Adapter, RecordRow, RefusedError, open_source
 
 #: Shapes kept: tuner tables try many kernels on one shape.
@@ -188,12 +189,13 @@ def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline check``."""
-    parser.add_argument("records", metavar="RECORDS", nargs="+", help="files that tuners, benchmarks and agents wrote")
+    parser.add_argument("records", metavar="RECORDS", nargs="*", help="files that tuners, benchmarks and agents wrote")
     parser.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to compare measured speedups with")
     parser.add_argument("--device", metavar="NAME", help="the device of rows whose file names none: a product or a gfx")
     parser.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
     parser.add_argument("--ledger", metavar="FILE", help="append predicted and measured speedups to this ledger")
     parser.add_argument("--format", metavar="NAME", help="read as this format, whatever the content is; list prints the names")
+    parser.add_argument("--template", metavar="OP", help="print the header of a table of claims for this op")
     parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(RECORD_KINDS)}")
     parser.add_argument("--markdown", metavar="FILE", help="also write the summary to FILE")
     parser.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
@@ -210,8 +212,17 @@ def run(options: Namespace) -> int:
     formats = {adapter.NAME: adapter for adapter in reversed([*installed, *ADAPTERS])}
     names = list(reversed(formats))
     if options.records == ["list"] and options.format is None:
-        print("\n".join(names))
+        for name in names:
+            columns = getattr(formats[name], "columns", "")
+            print(f"{name}: {columns}" if columns else name)
         return 0
+    if options.template is not None:
+        if options.records:
+            raise ValueError("--template writes a table and reads none: leave out the records")
+        print(template(options.template))
+        return 0
+    if not options.records:
+        raise ValueError("name at least one file of records, or --template OP")
     kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
     unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
     if unknown:

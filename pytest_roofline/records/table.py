@@ -155,6 +155,7 @@ class TableFormat(NamedTuple):
     NAME: str
     has_columns: Callable[[frozenset[str]], bool]  # whether columns, in lower case, are of this format
     read_table: Callable[[Table], Iterable[RecordRow]]
+    columns: str  # for people: the columns that it reads
 
     def matches(self, sample: Sample) -> bool:
         """Return whether the header of a CSV is of this format."""

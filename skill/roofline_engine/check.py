@@ -185,10 +185,10 @@ class Facts(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A printed rate."""
+    """A printed rate or speedup."""
 
-    axis: str  # memory or compute
-    claimed: float  # bytes/s or FLOP/s
+    axis: str  # memory, compute, or speedup for a ratio over the baseline
+    claimed: float  # bytes/s, FLOP/s, or the ratio
     digits: float = 0.0  # half of the last printed digit, as a fraction
 
 
@@ -270,7 +270,7 @@ def _generic_mistakes(axis: str) -> Iterator[Mistake]:
     slips = [("accounting_unit", "", factor, "a unit or a decimal place, {}") for factor in _UNITS]
     if axis == "memory":
         slips += [("dtype_width", axis, factor, "elements counted at {} times their width") for factor in _WIDTHS]
-    else:
+    elif axis == "compute":
         slips.append(("flop_convention", axis, 2.0, "FLOPs counted {} times"))
     for cause, side, factor, why in slips:
         yield Mistake(cause, factor, side, why.format(f"{factor:.4g}"))

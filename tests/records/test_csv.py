@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from pytest_roofline.declare import build_work
 from pytest_roofline.records.formats import choose
+from pytest_roofline.records.formats.claims import template
 from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
 from pytest_roofline.records.source import SAMPLE, RecordRow, RefusedError, Sample, Source, open_source, separator
 from pytest_roofline.records.table import half_digit
 from roofline_engine.check import AGREES, Claim, Facts, Finding, explain_claim
-from roofline_engine.ops import work
+from roofline_engine.ops import OPS, work
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.work import Work
 
@@ -701,3 +702,128 @@ def test_a_pipe_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="pipe: a pipe, which cannot be read twice"):
         open_source(path)
     writer.join()
+
+
+# A table of claims
+
+
+CLAIM = "op,M,N,K,dtype,device,{}\ngemm,4096,4096,4096,bf16,MI300X,{}\n"
+#: Of that GEMM: 2 M N K, and A + B + C at two bytes.
+CLAIM_FLOPS, CLAIM_BYTES = 2 * 4096**3, 3 * 4096**2 * 2
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("us", "250"),
+        ("ms", "0.25"),
+        ("ns", "250000"),
+        ("time_us", "250"),
+        ("latency_ms", "0.25"),
+        ("Duration (us)", "250"),
+        ("runtime [ms]", "0.25"),
+        ("median_us", "250"),
+        ("gpu time us", "250"),
+        ("time_s", "2.5e-4"),
+    ],
+)
+def test_a_claims_time_is_read_in_the_usual_spellings(column: str, cell: str) -> None:
+    record = one(CLAIM.format(column, cell))
+    assert record.t_s == pytest.approx(250e-6)
+    assert (record.device, record.clock, record.cache) == ("MI300X", "unknown", "unknown")
+    assert (built(record).flops, built(record).bytes) == (CLAIM_FLOPS, CLAIM_BYTES)
+
+
+def test_a_median_is_taken_before_a_mean_and_two_of_a_kind_are_refused() -> None:
+    assert one(CLAIM.format("mean_us,median_us,min_us", "300,250,240")).t_s == pytest.approx(250e-6)
+    with pytest.raises(RefusedError, match="us and time_us"):
+        read(CLAIM.format("us,time_us", "300,250"))
+
+
+@pytest.mark.parametrize("column", ["gpu", "device_name", "Hardware"])
+def test_a_claims_device_has_several_names(column: str) -> None:
+    assert one(f"op,rows,cols,dtype,{column},us\nsoftmax,8,8,bf16,H100 SXM,9\n").device == "H100 SXM"
+
+
+@pytest.mark.parametrize("cell", ["4096x512x1024", "(4096, 512, 1024)", "[4096; 512; 1024]", "4096 512 1024"])
+def test_a_shape_in_one_column_is_that_of_a_gemm(cell: str) -> None:
+    work = one(f'op,shape,dtype,us\ngemm,"{cell}",bf16,9\n').work
+    assert work is not None
+    assert (work["M"], work["N"], work["K"]) == (4096, 512, 1024)
+
+
+def test_a_shape_that_does_not_fit_the_op_is_refused() -> None:
+    refused = one("op,shape,dtype,us\ngemm,4096x512,bf16,9\n").refused
+    assert "4096x512" in refused
+    assert "M, N, K" in refused
+
+
+def test_sizes_of_a_convolution_are_lists_in_a_cell() -> None:
+    head = "op,batch,in_channels,out_channels,input,kernel,padding,dtype,us\n"
+    record = one(head + 'conv2d,8,64,128,56x56,"[3, 3]",1,bf16,9\n')
+    # Padding keeps 56 x 56 outputs; 3 x 3 taps over 64 channels, 2 FLOPs a multiply-add.
+    assert built(record).flops == 2 * 8 * 128 * 56 * 56 * 64 * 9
+
+
+def test_a_misspelled_parameter_is_refused_with_its_name() -> None:
+    refused = one("op,rows,cols,residuals,dtype,us\nrmsnorm,8,8,true,bf16,9\n").refused
+    assert "residuals" in refused
+    assert "residual?" in refused
+
+
+def test_columns_with_no_meaning_here_are_allowed() -> None:
+    assert one("op,rows,cols,dtype,us,commit,date\nsoftmax,8,8,bf16,9,abc,today\n").refused == ""
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("baseline_us", "unknown"), ("previous_us", "previous"), ("reference_ms", "reference"), ("eager_us", "eager")],
+)
+def test_a_claims_baseline_has_the_kind_of_its_column(column: str, kind: str) -> None:
+    record = one(CLAIM.format(f"us,{column}", "250,500"))
+    assert record.baseline_kind == kind
+    assert record.baseline_t_s == pytest.approx(500e-6 if column.endswith("us") else 0.5)
+
+
+def test_a_column_names_the_kind_of_the_baseline() -> None:
+    assert one(CLAIM.format("us,baseline_us,baseline_kind", "250,500,previous")).baseline_kind == "previous"
+    assert "baseline_kind" in one(CLAIM.format("us,baseline_us,baseline_kind", "250,500,mine")).refused
+
+
+def test_a_printed_speedup_is_a_claim_where_both_times_are_there() -> None:
+    record = one(CLAIM.format("us,baseline_us,speedup", "250,500,2.5x"))
+    assert [(claim.axis, claim.claimed) for claim in record.claims] == [("speedup", 2.5)]
+    assert one(CLAIM.format("us,speedup", "250,2.5x")).speedup == 2.5
+
+
+def test_rates_of_a_claim_are_claims() -> None:
+    record = one(CLAIM.format("us,GB/s,achieved_tflops", "250,402.65,549.8"))
+    assert [claim.axis for claim in record.claims] == ["memory", "compute"]
+    assert finding_of(record, "memory") is None
+    assert finding_of(record, "compute") is None
+
+
+def test_a_time_and_a_bandwidth_alone_give_the_bytes() -> None:
+    record = one("kernel_name,time_us,GB/s\nmine,100,2000\n")
+    assert built(record).bytes == pytest.approx(2000e9 * 100e-6)
+    assert any("times the time" in text for text in record.notes)
+
+
+def test_totals_stand_for_an_op_without_a_model() -> None:
+    record = one("op,bytes,flops,dtype,us\nmy_fused_op,1000000,2000000,bf16,9\n")
+    assert (built(record).bytes, built(record).flops) == (1e6, 2e6)
+
+
+def test_a_row_without_an_op_says_what_is_missing() -> None:
+    record = one("shape,us,GB/s\n4096x4096x4096,250,\n")
+    assert record.work is None
+    assert "op" in record.no_work
+
+
+@pytest.mark.parametrize("op", ["gemm", "conv2d", "rmsnorm", "moe", "attn_decode"])
+def test_a_template_is_a_table_of_claims(op: str) -> None:
+    header = template(op)
+    assert adapter(header + "\n") == "table of claims"
+    assert set(OPS[op].required) <= set(header.split(","))
+    with pytest.raises(ValueError, match="gemm"):
+        template("gem")

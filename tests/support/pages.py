@@ -28,8 +28,8 @@ def run_page(
 ) -> Iterator[tuple[str, subprocess.CompletedProcess[str]]]:
     """Run the commands of docs/``name``.md in ``folder``; each must exit as the page says and print what the page shows.
 
-    Blocks whose first line names a file are that file, JSON is before.json, and text is tuned.csv. ``options`` are added to
-    every run of pytest.
+    Blocks whose first line names a file are that file, JSON is before.json, and text is the file that the line
+    above names. ``options`` are added to every run of pytest.
     """
     page = ROOT / "docs" / f"{name}.md"
     if " examples/" in "".join(blocks(page, "console")):
@@ -38,8 +38,8 @@ def run_page(
         for block in blocks(page, language):
             first, _, rest = block.partition("\n")
             (folder / first.removeprefix("# ")).write_text(rest)
-    for block in blocks(page, "text"):
-        (folder / "tuned.csv").write_text(block)
+    for file, block in re.findall(r"`(\S+)`:\n\n```text\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        (folder / file).write_text(block)
     for block in blocks(page, "json"):
         json.loads(block)
         (folder / "before.json").write_text(block)

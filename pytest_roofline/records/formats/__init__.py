@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..source import Adapter, RecordRow, Sample
 from ..table import TableFormat, table_of
-from . import aiter, benchmarks, flashinfer, geak, leaderboards, triton
+from . import aiter, benchmarks, claims, flashinfer, geak, leaderboards, triton
 
 #: In the order in which they are asked: the most particular formats first.
 ADAPTERS: tuple[Adapter, ...] = (
@@ -25,8 +25,9 @@ ADAPTERS: tuple[Adapter, ...] = (
     aiter.TUNED_MOE,
     triton.TRITONBENCH,
     aiter.TUNED_GEMM,
-    aiter.OP_TEST,
     triton.GEMM_SWEEP,
+    claims.CLAIMS,
+    aiter.OP_TEST,
 )
 
 

@@ -270,8 +270,17 @@ TUNED_GEMM = TableFormat(
     "aiter tuned GEMM",
     lambda names: {"m", "n", "k", "us"} <= names and not names.isdisjoint(("cu_num", "gfx")) and "tb/s" not in names,
     _read_gemms,
+    "gfx or cu_num, M, N, K, dtype, outdtype, us, tflops, bw, kernelName",
 )
 TUNED_MOE = TableFormat(
-    "aiter tuned fused MoE", lambda names: {"token", "model_dim", "inter_dim", "expert", "topk", "us"} <= names, _read_moes
+    "aiter tuned fused MoE",
+    lambda names: {"token", "model_dim", "inter_dim", "expert", "topk", "us"} <= names,
+    _read_moes,
+    "gfx or cu_num, token, model_dim, inter_dim, expert, topk, dtype, us, tflops, bw",
 )
-OP_TEST = TableFormat("aiter op test", _is_op_test, _read_op_tests)
+OP_TEST = TableFormat(
+    "aiter op test",
+    _is_op_test,
+    _read_op_tests,
+    "M, N, K, dtype (or nhead, batch, ctx), and BACKEND us, BACKEND TFLOPS, BACKEND TB/s",
+)

@@ -487,7 +487,10 @@ _SHAPED: Mapping[str, Callable[[list[_Tensor], list[_Tensor], float], dict[str, 
 
 
 BENCHMARK = TableFormat(
-    "FlashInfer benchmark", lambda names: {"routine", "median_time", "tb_per_sec"} <= names, _read_benchmarks
+    "FlashInfer benchmark",
+    lambda names: {"routine", "median_time", "tb_per_sec"} <= names,
+    _read_benchmarks,
+    "routine, median_time, tflops, tb_per_sec, backend, and the sizes of the routine",
 )
 TRACE = DocumentFormat("Trace JSON lines", _is_trace, _read_traces)
 DEFINITION = DocumentFormat("definition JSON", _is_definition, _refuse_definition)

@@ -252,10 +252,15 @@ def _read_sweep(table: Table) -> Iterator[RecordRow]:
     return table.records(row)
 
 
-TRITONBENCH = TableFormat("tritonbench", _is_tritonbench, _read_tritonbench)
-LIGER = TableFormat("Liger-Kernel benchmark", lambda names: {*_LIGER, "y_value_50"} <= names, _read_liger)
+TRITONBENCH = TableFormat(
+    "tritonbench", _is_tritonbench, _read_tritonbench, "x_val, and NAME-latency, NAME-tflops, NAME-gbps by backend"
+)
+LIGER = TableFormat(
+    "Liger-Kernel benchmark", lambda names: {*_LIGER, "y_value_50"} <= names, _read_liger, ", ".join((*_LIGER, "y_value_50"))
+)
 GEMM_SWEEP = TableFormat(
     "GEMM microbenchmark",
-    lambda names: {"m", "n", "k", "dtype"} <= names and not names.isdisjoint(_SWEEP_TIMES),
+    lambda names: {"m", "n", "k", "dtype"} <= names and "op" not in names and not names.isdisjoint(_SWEEP_TIMES),
     _read_sweep,
+    "M, N, K, dtype, time_ms, TFLOPS",
 )

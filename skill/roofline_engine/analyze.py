@@ -455,7 +455,20 @@ class EntryBuilder:
         return Case(work(op, self.run.peaks.l2_bytes, **values), 1.0)
 
     def _fill_context(self, op: str, values: dict[str, object]) -> None:
-        """Take a missing seq_len from the workload, with its range, and a missing kv_dtype from env_report.json."""
+        """Fill what a capture of an op leaves out.
+
+        Attention gets the dtype of its activations from the Top-N or model_dtype, decode its seq_len from the workload, with
+        its range, and its kv_dtype from env_report.json. A norm whose kernel adds a residual reads and writes it.
+        """
+        if op in ("rmsnorm", "layernorm") and "residual" not in values and "add" in self.row.name.lower():
+            values["residual"] = True
+            self._note("the kernel's name has a fused add, which the captured op lacks: residual counted")
+        if op_class(op) == "attn" and values.get("dtype") is None:
+            dtypes = self.row.dtypes
+            named = dtypes[0] if isinstance(dtypes, list) and dtypes else self.run.env.model_dtype
+            if named is not None:
+                values["dtype"] = named
+                self._note(f"activation dtype {printable(str(named))} from {'the Top-N' if dtypes else 'model_dtype'}")
         if op not in ("attn_decode", "mla_decode"):
             return
         if values.get("kv_dtype") is None and self.run.env.kv_dtype not in (None, "auto"):

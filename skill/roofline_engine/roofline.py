@@ -224,15 +224,15 @@ def assess(
             cached = warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks)
             return _assess_part(entry, work, p, end, axis, cached, peaks, fields)
         placed.append((ByteModel("least", *work.unavoidable), end))
-    if p.raw is None:
-        return _decide(entry, "unvalidated_peak", axis, peaks, fields)
-    if p.raw > 1.0 or p.raw < lowest or nbytes <= 0:
+    if p.raw is not None and (p.raw > 1.0 or p.raw < lowest or nbytes <= 0):
         # An impossible ratio says nothing about the kernel, nor about its limiter.
         fields.update(bound_type="unknown", suspect=True, stage_c_candidate=True)
         return _decide(entry, "infeasible", axis, peaks, fields)
     if t_launch <= peaks.dispatch_floor_s:
         fields["bound_type"] = "latency"
         return _decide(entry, "dispatch_bound", axis, peaks, fields)
+    if p.raw is None:
+        return _decide(entry, "unvalidated_peak", axis, peaks, fields)
     resident = "cache_resident" if warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks) else None
     if axis in peaks.unvalidated:
         return _decide(entry, resident or "unvalidated_peak", axis, peaks, fields)

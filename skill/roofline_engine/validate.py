@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from .fields import CLOSED_SETS, JSON_TYPES, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, ByteModel, Entry
+from .fields import CLOSED_SETS, JSON_TYPES, PEAK_CONFIDENCES, PEAK_SOURCES, STAGES, UNKNOWN_REASONS, ByteModel, Entry
 from .ops import op_class
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .roofline import (
@@ -263,6 +263,9 @@ class _EntryCheck:
                 yield f"headroom_class is {verdict}, but {self.raw:.3g} against {target:g} is {exact}"
         elif verdict == "unknown" and "unknown_reason" in self.entry and reason is None:
             yield "headroom_class is unknown without an unknown_reason"
+        first = UNKNOWN_REASONS.index("dispatch_bound")
+        if t_ms is not None and 0 < t_ms / 1e3 <= DISPATCH_FLOOR_S and reason in UNKNOWN_REASONS[first + 1 :]:
+            yield f"unknown_reason is {reason}, but one launch is within the dispatch floor: dispatch_bound comes first"
         if self.entry.get("rankable", known) is not known:
             yield f"rankable is {self.entry['rankable']} with headroom_class {verdict}"
         possible = self.raw is not None and SUSPECT_LOW <= self.raw <= 1 - _RELATIVE and (self.value("bytes_est") or 0) > 0

@@ -155,6 +155,15 @@ def test_validate_names_each_planted_inconsistency(sound: dict[str, Any], place:
     assert any(says in line for line in validate(document)), validate(document)
 
 
+def test_validate_the_first_reason_that_applies_stands(run: Run) -> None:
+    run.topn(gemm_row(t_ms=0.004)).env(**MI300X).shapes(gemm_kernel=[{**GEMM, "N": 64, "K": 512}])
+    artifact = run.analyze()
+    assert artifact["entries"][0]["unknown_reason"] == "dispatch_bound"
+    assert validate(artifact) == []
+    artifact["entries"][0]["unknown_reason"] = "unvalidated_peak"
+    assert any("dispatch_bound comes first" in line for line in validate(artifact))
+
+
 def test_validate_an_unknown_needs_a_reason_and_suspect_a_flag(run: Run) -> None:
     run.topn(gemm_row(t_ms=0.02)).shapes(gemm_kernel=[GEMM]).env(**MI300X)
     document = run.analyze()

@@ -177,3 +177,34 @@ def test_bad_usage_is_exit_2_with_one_clear_line(args: list[str], says: str, run
     assert done.code == 2
     assert done.out == ""
     assert says in done.err
+
+
+@pytest.mark.parametrize(("dtypes", "basis"), [(["bf16", "fp8"], "the Top-N"), (None, "model_dtype")])
+def test_a_captured_attention_takes_its_activation_dtype_from_the_row_or_the_model(
+    dtypes: list[str] | None, basis: str, run: Run
+) -> None:
+    captured = {
+        "op": "attn_decode",
+        "batch": 64,
+        "n_q_heads": 32,
+        "n_kv_heads": 8,
+        "head_dim": 128,
+        "seq_len": 2048,
+        "kv_dtype": "fp8",
+    }
+    run.topn({"name": "paged_attention", "pct_gpu_time": 20, "base_latency_ms": 0.2, **({"dtypes": dtypes} if dtypes else {})})
+    artifact = run.env(**MI300X, model_dtype="bf16").shapes(paged_attention=captured).analyze()
+    only = entry(artifact, "paged_attention")
+    assert (only["modeled"], only["stage"], only["dtype"]) == (True, "B", "bf16")
+    assert basis in only["notes"]
+    # K and V of the context once, at one byte: 2 x batch x seq x KV heads x head_dim.
+    assert only["bytes_est"] == 2 * 64 * 2048 * 8 * 128
+
+
+@pytest.mark.parametrize(("name", "rows_moved"), [("fused_add_rms_norm_kernel", 4), ("rms_norm_kernel", 2)])
+def test_the_name_of_a_norm_says_whether_a_residual_is_added(name: str, rows_moved: int, run: Run) -> None:
+    captured = {"op": "rmsnorm", "rows": 4096, "cols": 4096, "dtype": "bf16"}
+    run.topn({"name": name, "pct_gpu_time": 20, "base_latency_ms": 0.2})
+    artifact = run.env(**MI300X).shapes(**{name: captured}).analyze()
+    # Input and residual read, both written; or input read, output written; and the weight once.
+    assert entry(artifact, name)["bytes_est"] == (rows_moved * 4096 * 4096 + 4096) * 2

@@ -113,6 +113,12 @@ def test_k6_dispatch_bound_up_to_five_microseconds_and_not_beyond() -> None:
     assert longer.attainable_speedup == pytest.approx(1.66)
 
 
+def test_a_launch_within_the_floor_is_dispatch_bound_also_without_a_peak() -> None:
+    assessed = judged(0.3, t_s=4e-6, peaks=PEAKS._replace(flops={}))
+    assert assessed.roof_axis is None  # a gemm without a compute peak
+    assert (assessed.unknown_reason, assessed.bound_type) == ("dispatch_bound", "latency")
+
+
 def test_the_range_must_agree_on_a_class() -> None:
     same = judged(0.82, others=(0.88,))
     assert same.headroom_class == "saturated"

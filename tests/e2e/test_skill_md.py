@@ -8,17 +8,20 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from roofline_engine import check, roofline
 from roofline_engine import fields as definitions
-from roofline_engine import roofline
 from roofline_engine.fields import FIELDS
+from roofline_engine.ops import OPS
 from roofline_engine.units import parse_dtype
 from roofline_engine.validate import validate
 from roofline_engine.work import TARGET_EFF
 from support.tool import ROOT
 
+REFERENCE = ROOT / "skill" / "reference"
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
 
 
@@ -120,13 +123,47 @@ def test_dtype_widths_equal_the_engines() -> None:
             assert parse_dtype(name.strip()).nbytes == float(width), name
 
 
-def test_the_template_is_a_consistent_artifact_with_every_field() -> None:
-    block = SKILL.split("```jsonc\n", 1)[1].split("\n```", 1)[0]
-    document = json.loads(block)
+def read_template(text: str) -> dict[str, Any]:
+    """Return the artifact of the one block of a page, with rankings that name its entry."""
+    document: dict[str, Any] = json.loads(text.split("```jsonc\n", 1)[1].split("\n```", 1)[0])
+    document["ranking_by_pct"] = document["ranking_by_expected_gain"] = [document["entries"][0]["name"]]
+    return document
+
+
+def test_the_template_is_a_consistent_artifact() -> None:
+    assert validate(read_template(SKILL)) == []
+
+
+def test_the_whole_template_has_every_field_and_is_consistent() -> None:
+    document = read_template((REFERENCE / "artifact.md").read_text(encoding="utf-8"))
     (only,) = document["entries"]
     assert set(only) == set(FIELDS)
-    document["ranking_by_pct"] = document["ranking_by_expected_gain"] = [only["name"]]
     assert validate(document) == []
+    short = read_template(SKILL)["entries"][0]
+    assert {key: only[key] for key in short if key != "byte_models"} == {
+        key: value for key, value in short.items() if key != "byte_models"
+    }
+
+
+def test_every_reference_page_is_named_where_it_is_needed() -> None:
+    named = set(re.findall(r"`skill/reference/([a-z]+\.md)`", SKILL))
+    assert named == {path.name for path in REFERENCE.glob("*.md")}
+
+
+def test_every_op_has_a_model_in_the_pages() -> None:
+    pages = SKILL.split("## 10.", 1)[1].split("## 11.", 1)[0] + (REFERENCE / "models.md").read_text(encoding="utf-8")
+    families = {"conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "rmsnorm": "norm", "layernorm": "norm"}
+    families |= dict.fromkeys(("transpose", "cat"), "copy") | {"dequantize": "quantize"}
+    missing = [op for op in OPS if not re.search(rf"\b{families.get(op, op)}\b", pages)]
+    assert missing == []
+
+
+def test_constants_in_the_reference_pages_equal_the_engines() -> None:
+    page = (REFERENCE / "check.md").read_text(encoding="utf-8")
+    assert "U > 1.05 L" in page
+    assert check.BEYOND == 1.05
+    statuses = re.findall(r"(?m)^\| (\w+) \|", page)[1:]
+    assert sorted(statuses) == sorted(check.STATUSES)
 
 
 def test_helper_calls_use_the_skill_folder() -> None:

@@ -129,9 +129,8 @@ class Devices:
         if not self.measures_cpu:
             raise ValueError(ELSEWHERE)
         measured = ceilings.ceilings("quick", say=self.problems.append)
-        for axis, ceiling in measured.axes().items():
-            if not ceiling.steady:
-                measured = ceilings.remeasure(measured, axis, say=self.problems.append)
+        for axis in measured.doubtful():
+            measured = ceilings.remeasure(measured, axis, say=self.problems.append)
         self._cpu = measured
         return measured.peaks()
 

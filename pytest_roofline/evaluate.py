@@ -29,7 +29,7 @@ from roofline_engine.check import (
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
 from roofline_engine.peaks import CPU, Peaks
-from roofline_engine.roofline import assess, mark_unmodeled, roof_of
+from roofline_engine.roofline import CACHE_REACH, assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
 from .gate import Gates
@@ -118,6 +118,10 @@ class Annotator:
             if better != peaks:
                 peaks = better
                 assessed, outcome = judge(peaks)
+        level = self._exceeded_level(assessed, peaks, device)
+        if level is not None and (better := self.devices.remeasure_cpu(level)) != peaks:
+            peaks = better
+            assessed, outcome = judge(peaks)
         mismatch = None if record is None else find_mismatch(record, work, peaks or _NO_PEAKS, facts)
         if work is None:
             notes.insert(0, note(case.problem, "no_work_model") if case.problem else NO_WORK)
@@ -127,7 +131,7 @@ class Annotator:
             entry=assessed._replace(notes=tidy_notes(notes)),
             check=outcome,
             device=device,
-            roof_s=None if work is None or peaks is None else roof_of(work, peaks).time(work.bytes, work.flops) or None,
+            roof_s=_roof_s(assessed, work, peaks),
             work_source=declaration.source or None,
             engine=work.engine if work else None,
             coverage=work.coverage if work else "whole",
@@ -142,6 +146,14 @@ class Annotator:
             mismatch=mismatch,
         )
         return replace(row, gates=self.gates.evaluate(row, declaration.min_pct))
+
+    def _exceeded_level(self, entry: Entry, peaks: Peaks | None, device: str | None) -> str | None:
+        """Return the slowest level of cache of this CPU that a row exceeds: its ceiling may be too low."""
+        if device != CPU or peaks is None or not peaks.levels or entry.unknown_reason != "cache_resident":
+            return None
+        levels = peaks.possible_levels(entry.bytes_est or 0.0, CACHE_REACH)
+        rate = entry.achieved_bw_bytes_s or 0.0
+        return next((level.name for level in reversed(levels) if level.name and rate > level.bandwidth_bytes_s), None)
 
     def _remarks(
         self, case: Case, entry: Entry, work: Work | None, peaks: Peaks | None, mismatch: Mismatch | None
@@ -231,6 +243,13 @@ class Annotator:
             self.problems.append(str(error))
             notes.append(note(str(error), "no_device"))
             return name, None
+
+
+def _roof_s(entry: Entry, work: Work | None, peaks: Peaks | None) -> float | None:
+    """Return the seconds of the work at the roof that the entry was judged by."""
+    if work is None or peaks is None:
+        return None
+    return roof_of(work, peaks.at_level(entry.roof_level)).time(work.bytes, work.flops) or None
 
 
 def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:

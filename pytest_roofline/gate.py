@@ -93,8 +93,9 @@ def _limit(row: Row, gate: str, limit: float) -> GateOutcome:
         return GateOutcome(gate, "skipped", "no_percent")
     is_low, failure = entry.confidence == "low", ""
     if 0 < 100 * entry.roofline_pct < limit:
+        roof = entry.roof_level or entry.roof_axis
         failure = (
-            f"{100 * entry.roofline_pct:.1f} % of the {entry.roof_axis} roof, at least {limit:g} % is required "
+            f"{100 * entry.roofline_pct:.1f} % of the {roof} roof, at least {limit:g} % is required "
             f"(limiter: {entry.bound_type}, {entry.hard_limit_speedup or 1 / entry.roofline_pct:.2f}x to the roof)"
         )
     # A pass out of a cache proves nothing: such a percent is no percent of the memory roof.

@@ -25,7 +25,7 @@ from roofline_engine.units import whole
 
 from .kernels import ROUNDS, Tick, array_bytes, level_bytes
 from .machine import Machine, caches, isa_flags
-from .store import LEVELS, Ceiling
+from .store import LEVELS, REPRODUCES, Ceiling
 
 #: The tool's names of vector instruction sets, the widest first, by the CPU flag that the system lists.
 _VECTORS = (
@@ -86,7 +86,9 @@ def best_of(runs: Iterable[Sequence[Ceiling]]) -> tuple[Ceiling, ...]:
     joined = []
     for items in by_key.values():
         values = [item.value for item in items]
-        joined.append(replace(items[0], value=max(values), median=statistics.median(values), rounds=len(values)))
+        near = sum(value >= (1 - REPRODUCES) * max(values) for value in values)
+        median = statistics.median(values)
+        joined.append(replace(items[0], value=max(values), median=median, rounds=len(values), reproduced=near))
     return tuple(joined)
 
 

@@ -9,38 +9,32 @@ CPU can do.
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 import timeit
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from roofline_engine.files import to_json
 from roofline_engine.peaks import Peaks
-from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, number, printable, quantity
+from roofline_engine.units import number, printable, quantity
 
 from ..report.console import progress
 from . import carm, kernels, store
 from .kernels import Kernel, Tick
 from .machine import Machine, caches, clock_mhz, this_machine
-from .store import LEVELS, NAMES, Ceiling, Ceilings, Say, format_ceiling, on_stderr
+from .store import LEVELS, NAMES, REPRODUCES, Ceiling, Ceilings, Say, format_ceiling, on_stderr
 
 #: The methods, the best last.
 METHODS = ("memory", "numpy", "carm")
 #: The default budget of each. That of carm is its minimum: five passes of half a minute.
-SECONDS = {"memory": 2.0, "numpy": 3.0, "carm": 150.0}
-#: The cache levels get millisecond rounds before carm's passes and after them; at least one round is undisturbed.
-_LEVELS_S = 0.5
+SECONDS = {"memory": 2.0, "numpy": 4.0, "carm": 150.0}
 #: Two methods on one level differ by up to 1.3, from stores that skip the cache and from page sizes; two levels by 2 or more.
 _METHODS_DIFFER = 1.5
 #: The same thing measured twice in a minute on a busy machine.
 _NOISE = 1.10
-#: More FLOPs a clock than any core does (two 512-bit FMA units do 64 in fp32), and a faster clock than any core has.
-_FLOPS_A_CLOCK = {"fp32": 64.0, "fp64": 32.0}
-_CLOCK_HZ = 6.5e9
 #: Compute ceilings, none of which may be slower than the ones after it, as with the levels.
 _STACK = ("vector_fma", "vector", "scalar")
 
@@ -58,16 +52,18 @@ def ceilings(
     where: Path | None = None,
     say: Say = on_stderr,
     tick: Tick | None = None,
+    announce: Say | None = None,
 ) -> Ceilings:
     """Return the ceilings of this machine, from its cache file where that has them by ``method`` or by a better one.
 
     Args:
         method: ``carm``, ``numpy`` or ``memory``; ``auto`` is the best of them here; ``quick`` the best that takes seconds.
         seconds: the budget; at least five rounds are measured in any case.
-        force: measure although the cache has the ceilings.
+        force: measure although the cache has the ceilings. Of two ceilings of one thing the larger stays.
         where: the folder of the cache.
         say: called with one line for each problem.
         tick: called with the share of the work that is done.
+        announce: called with one line before a measurement.
 
     Raises:
         ValueError: when this machine lacks ``method``.
@@ -78,8 +74,20 @@ def ceilings(
     def is_enough(cached: Ceilings) -> bool:
         return cached.method in METHODS and METHODS.index(cached.method) >= METHODS.index(chosen)
 
-    def make() -> Ceilings:
+    path = store.path_of(machine, where)
+
+    def make(cached: Ceilings | None) -> Ceilings:
         budget = SECONDS[chosen] if seconds is None else seconds
+        if announce is not None:
+            announce(f"measuring the ceilings of this machine once, about {budget:.0f} s; kept in {path}")
+        measured = take(budget)
+        if cached is None:
+            return measured
+        for line in _explain_kept(cached, measured):
+            say(line)
+        return measured.merged(*cached.items)
+
+    def take(budget: float) -> Ceilings:
         if chosen != "carm":
             return _quick(machine, chosen, budget, tick)
         try:
@@ -90,17 +98,28 @@ def ceilings(
             say(f"{error}; measured by {_quick_method()} instead")
             return _quick(machine, _quick_method(), SECONDS["numpy"], tick)
 
-    return store.once(store.path_of(machine, where), machine, is_enough, make, say, force)
+    return store.once(path, machine, is_enough, make, say, force)
+
+
+def _explain_kept(cached: Ceilings, measured: Ceilings) -> Iterator[str]:
+    """Yield one line for each roof that stays, because an earlier measurement of this machine reached more."""
+    now = measured.axes()
+    for axis, item in cached.axes().items():
+        if axis in now and now[axis].value < (1 - REPRODUCES) * item.value:
+            kept, reached = format_ceiling(item), format_ceiling(now[axis])
+            yield f"{axis}: kept {kept} of {cached.date}: a ceiling is a lower bound, and this measurement reached {reached}"
 
 
 def remeasure(old: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
-    """Measure ``memory`` or ``vector.<dtype>`` again, because a row exceeds it, and keep the larger ceiling.
+    """Measure ``memory``, a level such as ``L3``, or ``vector.<dtype>`` again, and keep the larger ceiling.
 
     Return ``old`` itself where no ceiling grew; a larger one goes into the cache file as well.
     """
     machine, method = old.machine, _quick_method()
     if axis == "memory":
         doubted = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
+    elif axis in LEVELS:
+        doubted = [kernel for kernel in _levels(machine, method) if (kernel.level, kernel.threads) == (axis, machine.cores)]
     else:
         doubted = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
     again = kernels.measure(doubted, method, seconds) if doubted else ()
@@ -146,25 +165,25 @@ def _long(machine: Machine, seconds: float, say: Say, tick: Tick | None) -> Ceil
     """Run carm's passes between two quick measurements: what a busy minute does to the one shows in the other."""
     method = _quick_method()
     quick_kernels, notes = _kernels(machine, method)
-    levels = kernels.numpy_levels(caches()) if method == "numpy" else []
     notes += carm.left_out(machine, caches())
     before = kernels.measure(quick_kernels, method, SECONDS[method] / 2)
-    proof = kernels.measure(levels, method, _LEVELS_S)
     passed = carm.measure(machine, seconds, tick)
     quick = _record(machine, "carm", before, notes).merged(*kernels.measure(quick_kernels, method, SECONDS[method] / 2))
-    proof += kernels.measure(levels, method, _LEVELS_S)
-    wrong = refused(passed, (*quick.items, *proof))
+    wrong = refused(passed, quick.items, machine.arch)
     for line in wrong.values():
         say(line)
-    sound = [item for item in passed if item not in wrong]
-    combined = quick.merged(*sound, *raised(sound, proof))
+    combined = quick.merged(*(item for item in passed if item not in wrong))
     return replace(combined, notes=(*combined.notes, *wrong.values()))
 
 
 def _kernels(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
     """Return all kernels of a quick method, and its notes."""
     (streams, notes), (gemms, more) = _streams(machine, method), _gemms(machine, method)
-    return streams + gemms, notes + more
+    return streams + _levels(machine, method) + gemms, notes + more
+
+
+def _levels(machine: Machine, method: str) -> list[Kernel]:
+    return kernels.numpy_levels(machine, caches()) if method == "numpy" else []
 
 
 def _streams(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
@@ -178,15 +197,17 @@ def _gemms(machine: Machine, method: str) -> tuple[list[Kernel], list[str]]:
 
 
 def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: list[str]) -> Ceilings:
-    return Ceilings(
+    record = Ceilings(
         machine=machine,
         method=method,
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         clock_mhz=clock_mhz(),
         call_s=empty_call_s(),
-        items=items,
+        items=(),
+        caches=caches(),
         notes=tuple(notes),
     )
+    return record.merged(*items)  # two sizes of a GEMM are one ceiling
 
 
 def empty_call_s() -> float:
@@ -198,22 +219,16 @@ def empty_call_s() -> float:
 # The comparison of carm's ceilings with each other and with the quick ones.
 
 
-def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling]) -> dict[Ceiling, str]:
+def refused(long: Sequence[Ceiling], quick: Sequence[Ceiling], arch: str = "x86_64") -> dict[Ceiling, str]:
     """Return the ceilings of ``long`` that must be wrong, each with the reason in one line."""
     wrong = {
-        item: why for item in long if (why := _impossible(item) or _against_quick(item, quick) or _beaten(item, long, quick))
+        item: why
+        for item in long
+        if (why := store.explain_impossible(item, arch) or _against_quick(item, quick) or _beaten(item, long, quick))
     }
     sound = [item for item in long if item not in wrong]
     wrong.update({item: why for item in sound if (why := _against_lower(item, sound))})
     return {item: f"{_label(item)}: {format_ceiling(item)} {why}; not used" for item, why in wrong.items()}
-
-
-def raised(sound: Sequence[Ceiling], quick: Sequence[Ceiling]) -> list[Ceiling]:
-    """Return the ceilings of ``quick`` that exceed every one of ``sound`` for their level and threads, if it has any."""
-    highest: dict[tuple[str | None, int], float] = {}
-    for item in sound:
-        highest[item.level, item.threads] = max(item.value, highest.get((item.level, item.threads), 0.0))
-    return [item for item in quick if item.value > highest.get((item.level, item.threads), math.inf)]
 
 
 def _label(item: Ceiling) -> str:
@@ -223,16 +238,6 @@ def _label(item: Ceiling) -> str:
 
 def _threads(item: Ceiling) -> str:
     return f"{item.threads} thread{'s' * (item.threads > 1)}"
-
-
-def _impossible(item: Ceiling) -> str:
-    low, high = HOST_BANDWIDTH_BOUNDS if item.kind == "bandwidth" else HOST_FLOPS_BOUNDS
-    if not low <= item.value <= high:
-        return "is outside the range of any CPU: a unit error?"
-    most = _FLOPS_A_CLOCK.get(item.dtype) if item.kind == "compute" else None
-    if most and item.value > most * _CLOCK_HZ * item.threads:
-        return f"is over {most:.0f} FLOPs a clock and core"
-    return ""
 
 
 def _against_quick(item: Ceiling, quick: Sequence[Ceiling]) -> str:
@@ -319,24 +324,34 @@ def table(measured: Ceilings) -> list[str]:
     clock = "" if measured.clock_mhz is None else f", {measured.clock_mhz:.0f} MHz"
     lines = [f"{printable(machine.cpu)}, {machine.cores} cores{clock}, last-level cache {cache}"]
     lines += [f"measured {measured.date} by {measured.method}", ""]
-    head = f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'best':>13} {'median':>13}"
-    lines.append(f"{head} {'spread':>7} {'rounds':>6} {'cores':>6}  by")
+    head = f"{'ceiling':11} {'level':5} {'dtype':5} {'threads':>7} {'set':>10} {'best':>13} {'median':>13}"
+    lines.append(f"{head} {'rounds':>6} {'at best':>7} {'cores':>6}  by")
     for item in sorted(measured.items, key=_place):
         median = format_ceiling(item, item.median)
         share = "-" if item.cpu_share is None else f"{item.cpu_share:.0%}"
+        size = "-" if item.working_set is None else f"{item.working_set / 1024:.0f} KiB"
         lines.append(
-            f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {format_ceiling(item):>13} {median:>13} "
-            f"{item.spread:7.1%} {item.rounds:6} {share:>6}  {item.method}"
+            f"{item.name:11} {item.level or '-':5} {item.dtype:5} {item.threads:7} {size:>10} {format_ceiling(item):>13} "
+            f"{median:>13} {item.rounds:6} {item.reproduced:7} {share:>6}  {item.method}"
         )
     lines.append("")
     for axis, item in measured.axes().items():
         lines.append(f"roof {axis:12} {format_ceiling(item)}, confidence {peaks.axis_confidence(axis)}")
+    for level in peaks.levels:
+        rate = quantity(level.bandwidth_bytes_s, "B/s")
+        lines.append(f"roof {level.name:12} {rate}, confidence {level.confidence}, holds {level.held / 2**20:.3g} MiB")
     lines += [f"empty call        {measured.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in measured.notes)]
     if measured.disturbed():
         lines.append(f"note: {measured.disturbed()}; measure again with --force when the machine is quiet")
     return lines
 
 
-def _place(item: Ceiling) -> tuple[int, int, str, str]:
+def _place(item: Ceiling) -> tuple[int, int, str, str, int]:
     """Sort all threads first, levels from the cores outwards, the highest ceiling first."""
-    return -item.threads, (*NAMES["compute"], *LEVELS).index(item.level or item.name), item.dtype, item.name
+    return (
+        -item.threads,
+        (*NAMES["compute"], *LEVELS).index(item.level or item.name),
+        item.dtype,
+        item.name,
+        item.working_set or 0,
+    )

@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +18,31 @@ from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
 from roofline_engine.files import to_json, write_whole
-from roofline_engine.peaks import CPU, Peaks, join_sentences
-from roofline_engine.peaks_measured import ROUNDS
-from roofline_engine.units import printable, quantity
+from roofline_engine.peaks import CPU, Level, Peaks, join_sentences
+from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, printable, quantity
 
 from .machine import Machine, Whole
 
-#: The version of the format: 1 is the first.
-SCHEMA = "roofline-ceilings/1"
+#: The version of the format. 2 has the caches, the working set of a ceiling, and how often its best was reached.
+SCHEMA = "roofline-ceilings/2"
+#: A round this near to the best one reproduces it, and this many rounds, the best one included, make a ceiling reliable: one
+#: fast round may be luck, three at the same rate are a plateau.
+REPRODUCES, REPEATS = 0.03, 3
+#: The share of a level's bandwidth that a working set reaches which the level still holds.
+_HELD = 0.8
+#: The share of a cache in which one set of data reliably stays.
+FILL = 0.75
+#: More bytes a clock than a core moves to and from its L1: two loads and a store of 64 bytes (Intel and AMD with AVX-512).
+_L1_BYTES_A_CLOCK = 192.0
+#: More than one core reads from memory: over twice the 100 GB/s of an M1 Max (AnandTech, 2021), the fastest known.
+_CORE_BYTES_S = 2.5e11
+#: More FLOPs a clock and core than any CPU does, by architecture. On x86: two 512-bit FMA units, and AMX for narrow types (16 x
+#: 16 x 64 int8 multiply-adds in 16 clocks, half of them in 16 bits; Intel's optimization manual, chapter 20). Elsewhere: a
+#: matrix unit. Apple's SME does 2 TFLOP/s in fp32 at 4.4 GHz, 455 (arXiv:2409.18779), and 4 times that in int8.
+_X86_FLOPS = {"fp64": 32.0, "fp32": 64.0, "bf16": 1024.0, "fp16": 1024.0, "int8": 2048.0}
+_OTHER_FLOPS = {"fp64": 128.0, "fp32": 512.0, "bf16": 1024.0, "fp16": 1024.0, "int8": 2048.0}
+#: A faster clock than any core has, Hz.
+_CLOCK_HZ = 6.5e9
 #: A measurement with a smaller share than this of its cores shared them. One other program on two cores leaves 0.75 at most;
 #: BLAS on a quiet machine has 0.87 of them in a product of 15 ms.
 OWN = 0.8
@@ -60,7 +77,9 @@ class Ceiling:
     value: Positive  # the best of the rounds, in ``unit``
     median: Positive  # the median of the rounds, in ``unit``
     rounds: Whole
-    method: Text  # carm, numpy or memory
+    method: Text  # carm, numpy, memory or torch
+    reproduced: Whole = 1  # rounds within REPRODUCES of the best, the best included
+    working_set: Whole | None = None  # bytes of all threads' data, for a level of cache
     #: The process' share of the threads' cores in the best round; None if unknown. Well under 1, other programs had the rest
     #: and the ceiling is too low.
     cpu_share: float | None = None
@@ -80,17 +99,38 @@ class Ceiling:
 
     @property
     def steady(self) -> bool:
-        """Whether the ceiling is reliable: best and median agree, and no other program used the cores."""
-        return self.spread <= ROUNDS and (self.cpu_share is None or self.cpu_share >= OWN)
+        """Whether the ceiling is reliable: several rounds reached it, and no other program used the cores."""
+        return self.reproduced >= REPEATS and self.had_cores
 
     @property
-    def key(self) -> tuple[str, str | None, str, int]:
+    def had_cores(self) -> bool:
+        """Whether no other program is known to have used the cores."""
+        return self.cpu_share is None or self.cpu_share >= OWN
+
+    @property
+    def key(self) -> tuple[str, str | None, str, int, int | None]:
         """What was measured, by any method."""
         dtype = self.dtype if self.kind == "compute" else ""
-        return self.name, self.level, dtype, self.threads
+        return self.name, self.level, dtype, self.threads, self.working_set
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "unit": self.unit}
+
+
+def explain_impossible(item: Ceiling, arch: str) -> str:
+    """Return why no CPU of an architecture reaches a ceiling; empty where one may."""
+    low, high = HOST_BANDWIDTH_BOUNDS if item.kind == "bandwidth" else HOST_FLOPS_BOUNDS
+    if not low <= item.value <= high:
+        return "is outside the range of any CPU: a unit error?"
+    if item.kind == "compute":
+        most = (_X86_FLOPS if arch in ("x86_64", "amd64") else _OTHER_FLOPS).get(item.dtype)
+        what = f"{most:.0f} FLOPs a clock and core" if most else ""
+        rate = most * _CLOCK_HZ if most else high
+    elif item.level == "DRAM":
+        rate, what = _CORE_BYTES_S, f"{quantity(_CORE_BYTES_S, 'B/s')} a core"
+    else:
+        rate, what = _L1_BYTES_A_CLOCK * _CLOCK_HZ, f"{_L1_BYTES_A_CLOCK:.0f} bytes a clock and core"
+    return f"is over {what}" if item.value > rate * item.threads else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +143,45 @@ class Ceilings:
     clock_mhz: Positive | None  # of the cores just after the measurement; None where the system does not say
     call_s: Positive  # the cost of an empty call, seconds
     items: Annotated[tuple[Ceiling, ...], Field(alias="ceilings")]  # the key in a file
+    caches: dict[str, tuple[Whole, Whole]] = field(default_factory=dict)  # level to the bytes of one cache and their number
     notes: tuple[str, ...] = ()  # refused ceilings with the reason, and remarks
 
     def axes(self) -> dict[str, Ceiling]:
         """Return the best ceiling behind ``memory`` and behind each ``vector.<dtype>`` that was measured."""
-        best: dict[str, Ceiling] = {}
+        return {axis: max(items, key=lambda item: item.value) for axis, items in self._by_axis().items()}
+
+    def _by_axis(self) -> dict[str, list[Ceiling]]:
+        """Return the ceilings of each roof: ``memory``, then each ``vector.<dtype>``."""
+        roofs: dict[str, list[Ceiling]] = {}
         for item in sorted(self.items, key=lambda item: item.kind):  # bandwidth first
             if item.level == "DRAM" or item.name in ("vector_fma", "gemm"):
-                axis = "memory" if item.level else f"vector.{item.dtype}"
-                best[axis] = max(best.get(axis, item), item, key=lambda one: one.value)
-        return best
+                roofs.setdefault("memory" if item.level else f"vector.{item.dtype}", []).append(item)
+        return roofs
+
+    def doubtful(self) -> tuple[str, ...]:
+        """Return the roofs and the levels of cache that are not reliable."""
+        roofs = {**self._by_axis(), **self._by_level()}
+        return tuple(name for name, items in roofs.items() if not _is_reliable(items))
+
+    def _by_level(self) -> dict[str, list[Ceiling]]:
+        """Return the ceilings of each measured level of cache, the fastest level first."""
+        levels = {level: [item for item in self.items if item.level == level] for level in self.caches}
+        return {level: items for level, items in levels.items() if items}
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return each measured level of cache with the best rate from it, the fastest level first.
+
+        The last level may be shared with other programs and other guests: it holds what a measurement found in it.
+        """
+        found, doubtful = [], self.doubtful()
+        for name, items in self._by_level().items():
+            (each, count), best = self.caches[name], max(items, key=lambda item: item.value)
+            held = int(FILL * each)
+            if name == list(self.caches)[-1]:
+                sets = [item.working_set for item in items if item.working_set and item.value >= _HELD * best.value]
+                held = min(held, max(sets, default=0))
+            found.append(Level(name, float(each * count), float(held), best.value, "low" if name in doubtful else "high"))
+        return tuple(found)
 
     def disturbed(self) -> str:
         """Name the axes that are too low because other programs used the cores; empty where none is."""
@@ -130,9 +199,8 @@ class Ceilings:
         """Return the engine's peaks of this CPU. An axis has high confidence where its ceiling is ``steady``."""
         axes = self.axes()
         memory = axes.get("memory")
-        doubtful = tuple(axis for axis, item in axes.items() if not item.steady)
-        spreads = ", ".join(f"{axis} {item.spread:.0%}".replace("%", " %") for axis, item in axes.items())
-        rounds = min((item.rounds for item in axes.values()), default=0)
+        doubtful = tuple(axis for axis in self.doubtful() if axis in axes)
+        repeats = ", ".join(f"{axis} {item.reproduced} of {item.rounds}" for axis, item in axes.items())
         clock = "clock unknown" if self.clock_mhz is None else f"{self.clock_mhz:.0f} MHz"
         measured = f"{self.machine.cpu}, {self.machine.cores} cores, measured {self.date} by {self.method} ({clock})"
         lower = any(item.name == "gemm" for item in axes.values())
@@ -146,9 +214,10 @@ class Ceilings:
             confidence="low" if doubtful or not axes else "high",
             low_axes=doubtful if len(doubtful) < len(axes) else (),
             dispatch_floor_s=self.call_s,
+            levels=self.levels(),
             note=join_sentences(
                 measured,
-                f"best of at least {rounds} rounds, over their median by: {spreads}" if axes else "",
+                f"rounds within {100 * REPRODUCES:.0f} % of the best: {repeats}" if axes else "",
                 self.disturbed(),
                 "FLOP/s measured by a GEMM, a lower bound" if lower else "",
                 *self.notes,
@@ -163,6 +232,7 @@ class Ceilings:
             "clock_mhz": self.clock_mhz,
             "call_s": self.call_s,
             "machine": asdict(self.machine),
+            "caches": {level: list(sizes) for level, sizes in self.caches.items()},
             "ceilings": [item.to_json() for item in self.items],
             "notes": list(self.notes),
         }
@@ -179,18 +249,34 @@ class Ceilings:
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema is {data.get('schema')!r}, expected {SCHEMA}")
         try:
-            return TypeAdapter(cls).validate_python(data)
+            record = TypeAdapter(cls).validate_python(data)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        for item in record.items:
+            why = explain_impossible(item, record.machine.arch)
+            if why:
+                raise ValueError(f"{item.name} {item.level or item.dtype}: {format_ceiling(item)} {why}")
+        return record
+
+
+def _is_reliable(items: Collection[Ceiling]) -> bool:
+    """Return whether several rounds reached the best of the ceilings of one roof, and the most threads had their cores.
+
+    One thread that had its core is no roof of the machine where the others had none.
+    """
+    most = max(item.threads for item in items)
+    widest = max((item for item in items if item.threads == most), key=lambda item: item.value)
+    return max(items, key=lambda item: item.value).steady and widest.had_cores
 
 
 def _larger(one: Ceiling, other: Ceiling) -> Ceiling:
-    """Return the larger ceiling. A doubtful one gets the rounds of a steady one that confirms it."""
+    """Return the larger ceiling, with the rounds of both where the smaller one reproduces it."""
     high, low = (one, other) if one.value >= other.value else (other, one)
-    if low.steady and not high.steady and high.value <= (1 + ROUNDS) * low.median:
-        return replace(high, median=low.median, rounds=low.rounds, cpu_share=low.cpu_share)
-    return high
+    if low.value < (1 - REPRODUCES) * high.value:
+        return high
+    share = high.cpu_share if low.cpu_share is None else max(high.cpu_share or 0.0, low.cpu_share)
+    return replace(high, rounds=high.rounds + low.rounds, reproduced=high.reproduced + low.reproduced, cpu_share=share)
 
 
 def format_ceiling(item: Ceiling, value: float | None = None) -> str:
@@ -238,11 +324,11 @@ def once(
     path: Path,
     machine: Machine,
     is_enough: Callable[[Ceilings], bool],
-    make: Callable[[], Ceilings],
+    make: Callable[[Ceilings | None], Ceilings],
     say: Say,
     force: bool = False,
 ) -> Ceilings:
-    """Return the ceilings in the file where they are enough; else measure with ``make`` and write the file.
+    """Return the ceilings in the file where they are enough; else measure with ``make``, which gets them, and write the file.
 
     ``force`` measures although the file is enough; a measurement that another process made during the call is new enough.
     """
@@ -251,7 +337,7 @@ def once(
         return before
 
     def change(cached: Ceilings | None) -> Ceilings:
-        return cached if cached is not None and is_enough(cached) and not (force and cached == before) else make()
+        return cached if cached is not None and is_enough(cached) and not (force and cached == before) else make(cached)
 
     return settle(path, machine, change, say)
 

@@ -13,11 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from .fields import Entry
 from .peaks import CPU, OVER_RATED_BOARD, Peaks, clock_margin
-from .roofline import CACHE_REACH, ISOLATED_NOISE, assess, attainable_speedup, cache_bytes, roof_of, route
+from .roofline import (
+    CACHE_REACH,
+    ISOLATED_NOISE,
+    assess,
+    assess_in_cache,
+    attainable_speedup,
+    cache_bytes,
+    roof_of,
+    route,
+)
 from .units import quantity
 from .work import Work
 
@@ -78,6 +88,9 @@ AGREES = 0.005
 #: The share of its time that a process may wait for a core before its times count as another program's: one busy program next
 #: to a thread for each of two cores makes them wait for a third; a quiet machine shows under 2 %.
 CONTENDED = 0.2
+#: Some rounds shorter than this run undisturbed on any machine: a scheduler leaves a thread its core for longer (Linux: 0.75 ms
+#: and more with several cores, sched_min_granularity_ns and base_slice_ns).
+SLICE_S = 1e-3
 #: Counters that show less than this share of the bytes that must have moved are wrong (L4 in the artifact).
 SHORT = 0.9
 #: The share of the roof that must remain without a mistake for the mistake to explain an excess.
@@ -120,12 +133,13 @@ class Measurement(NamedTuple):
     def swing(self) -> float:
         """How many times as fast as the median the kernel may be: by the best round, else by the lower quartile.
 
-        Infinite where other programs had the cores: every round is too slow then, by an unknown factor, because the threads
-        of a parallel kernel wait for the last of them.
+        Infinite where other programs had the cores and the rounds are long: all of them are too slow then, by an unknown
+        factor, because the threads of a parallel kernel wait for the last of them.
         """
-        if self.wait_share is not None and self.wait_share > CONTENDED:
-            return math.inf
         best = self.min_s or self.q1_s
+        is_contended = self.wait_share is not None and self.wait_share > CONTENDED
+        if is_contended and (self.min_s is None or self.min_s > SLICE_S):
+            return math.inf
         return max(1.0, self.t_s / best) if best else 1.0
 
 
@@ -359,21 +373,19 @@ def assess_measurement(
 ) -> Entry:
     """Return ``entry``, which has its identity and stage, with the verdict of one isolated measurement.
 
-    Operands that may have stayed in a cache give no verdict on the memory axis. Device work on a host clock gives none at
-    all: without a wait for the device such a time is of the launch.
+    Operands that may have stayed in a cache give no verdict on the memory axis, unless the bandwidth of the caches is known:
+    the roof is then that of the level that holds them. Device work on a host clock gives none at all: without a wait for the
+    device such a time is of the launch.
     """
     t_ms = 1e3 * measurement.t_s
     entry = entry._replace(t_ms=t_ms / launches, launches_per_unit=launches, t_unit_ms=t_ms)
-    entry = assess(
-        *(entry, work, peaks),
-        warm=measurement.cache != "cold",
-        target_eff=target_eff,
-        lowest=0.0,
-        swing=measurement.swing,
-    )
+    timed, judge = entry, partial(assess, target_eff=target_eff, lowest=0.0, swing=measurement.swing)
+    entry = judge(timed, work, peaks, warm=measurement.cache != "cold")
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
     if over and peaks.product == CPU and _may_be_cached(measurement, work.bytes, peaks):  # a cache allows this rate
         entry = entry._replace(unknown_reason="cache_resident")
+    if entry.unknown_reason == "cache_resident" and peaks.levels and work.coverage in ("whole", "range"):
+        entry = assess_in_cache(entry, work, peaks, partial(judge, timed, work))
     return mark_low_confidence(entry) if lacks_device_sync(measurement, peaks) else entry._replace(route=route(entry))
 
 
@@ -512,7 +524,7 @@ def _predict(entry: Entry, work: Work | None, baseline: Baseline, peaks: Peaks |
     """Return the speedup that the target leaves over the baseline; None without a ratio of the baseline or a target."""
     if work is None or peaks is None or baseline.t_s is None or entry.target_eff is None:
         return None
-    p = roof_of(work, peaks).place(work.bytes, work.flops, baseline.t_s)
+    p = roof_of(work, peaks.at_level(entry.roof_level)).place(work.bytes, work.flops, baseline.t_s)
     if p.raw is None or not 0 < p.raw <= 1:
         return None
     return attainable_speedup(p.raw, entry.target_eff, baseline.t_s / entry.launches_per_unit, peaks.dispatch_floor_s)

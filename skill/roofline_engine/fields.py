@@ -188,6 +188,7 @@ class Entry(NamedTuple):
     arithmetic_intensity: float | None = None
     ridge_point: float | None = None
     roof_axis: str | None = None
+    roof_level: str | None = None
     bound_type: str = "unknown"
     roofline_pct: float | None = None
     roofline_pct_raw: float | None = None
@@ -250,6 +251,7 @@ FIELDS: dict[str, Field] = {
     "arithmetic_intensity": Field("flops_est / bytes_est", unit="FLOP/B", fmt=".3g"),
     "ridge_point": Field("peak FLOP/s / peak bandwidth", unit="FLOP/B", fmt=".4g"),
     "roof_axis": Field("the roof roofline_pct is taken on", choices=ROOF_AXES),
+    "roof_level": Field("the level of cache whose measured bandwidth is the memory roof of this row; null: memory itself"),
     "bound_type": Field("the limiter; latency: neither roof is near", choices=BOUND_TYPES),
     "roofline_pct": Field("achieved / peak on roof_axis, a fraction, shown <= 1", fmt=".3f"),
     "roofline_pct_raw": Field("the same, not clamped", fmt=".4f"),

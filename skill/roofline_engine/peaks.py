@@ -7,6 +7,7 @@ where the products that share it differ by more than 10 %.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -44,6 +45,16 @@ class Device(NamedTuple):
     run_clock_khz: float | None = None  # the clock during the run, locked or sampled
 
 
+class Level(NamedTuple):
+    """A level of cache whose bandwidth was measured."""
+
+    name: str  # L1, L2 or L3
+    bytes: float  # of all its caches together: a larger working set cannot stay in them
+    held: float  # a working set of up to this size stays in the level, however many threads use it
+    bandwidth_bytes_s: float  # of all threads
+    confidence: str  # high or low
+
+
 class Target(NamedTuple):
     """What kernels of one device, op, axis and dtype were observed to reach."""
 
@@ -73,6 +84,7 @@ class Peaks(NamedTuple):
     achievable: Mapping[str, float] = {}  # axis to a measured ceiling under its roof, for display
     dispatch_floor_s: float = DISPATCH_FLOOR_S
     targets: Mapping[tuple[str, str, str, str], Target] = {}  # by device, op, axis, dtype: observed here, from the user's file
+    levels: tuple[Level, ...] = ()  # the measured levels of cache, the fastest first
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
@@ -89,6 +101,32 @@ class Peaks(NamedTuple):
     def compute_axes(self) -> tuple[str, ...]:
         """The compute axes with a known peak."""
         return (*(f"matrix.{dtype}" for dtype in self.flops), *(f"vector.{dtype}" for dtype in self.vector))
+
+    def possible_levels(self, nbytes: float, reach: float) -> list[Level]:
+        """Return the levels that may hold a working set, the fastest first; memory, without a name, is the last one.
+
+        reach: how many times its size a level still serves in part. Past a level that surely holds the set none is possible.
+        """
+        found = []
+        for level in self.levels:
+            if nbytes <= reach * level.bytes:
+                found.append(level)
+            if nbytes <= level.held:
+                return found
+        return [*found, Level("", math.inf, math.inf, self.hbm_bw_bytes_s or 0.0, self.axis_confidence("memory"))]
+
+    def at_level(self, name: str | None) -> Peaks:
+        """Return the peaks of work whose operands a level of cache holds: its bandwidth stands for that of memory."""
+        for level in self.levels:
+            if level.name == name:
+                low = [
+                    axis for axis in ("memory", *self.compute_axes) if axis != "memory" and self.axis_confidence(axis) == "low"
+                ]
+                low += ["memory"] if level.confidence == "low" else []
+                return self._replace(
+                    hbm_bw_bytes_s=level.bandwidth_bytes_s, confidence="low" if low else "high", low_axes=tuple(low), levels=()
+                )
+        return self
 
     def rated(self, axis: str) -> float | None:
         """Return the rated figure of ``memory`` or ``matrix.bf16``; None where unknown."""
@@ -109,7 +147,10 @@ class Peaks(NamedTuple):
         return self.targets.get((normalize_name(self.product or self.gfx or ""), op, axis or "", dtype))
 
     def axis_confidence(self, axis: str) -> str:
-        """Return ``high`` or ``low`` for an axis such as ``memory`` or ``matrix.bf16``."""
+        """Return ``high`` or ``low`` for an axis such as ``memory`` or ``matrix.bf16``, or for a level such as ``L3``."""
+        for level in self.levels:
+            if level.name == axis:
+                return level.confidence
         if self.low_axes:
             return "low" if axis in self.low_axes else "high"
         return self.confidence
@@ -120,6 +161,8 @@ class Peaks(NamedTuple):
         out: dict[str, object] = {name: getattr(self, name) for name in keys}
         if self.low_axes:
             out["low_confidence_axes"] = list(self.low_axes)
+        if self.levels:
+            out["levels"] = [level._asdict() for level in self.levels]
         if self.unvalidated:
             out["unvalidated"] = dict(self.unvalidated)
         if self.achievable:

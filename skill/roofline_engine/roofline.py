@@ -10,11 +10,11 @@ one and a compute ceiling a flat one (Williams, Waterman and Patterson, CACM 52(
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .fields import ByteModel, Entry
-from .peaks import DISPATCH_FLOOR_S, Peaks
+from .peaks import DISPATCH_FLOOR_S, OVER_RATED_BOARD, Level, Peaks
 from .work import TARGET_EFF, Work
 
 # A test compares the table in SKILL.md with these constants.
@@ -263,6 +263,42 @@ def assess(
         indicative_class=headroom(p.raw, target),
     )
     return _decide(entry, reason, axis, peaks, fields)
+
+
+def assess_in_cache(assessed: Entry, work: Work, peaks: Peaks, judge: Callable[[Peaks], Entry]) -> Entry:
+    """Return the verdict of operands that stay in a cache, under the roof of the level that holds them.
+
+    assessed: what ``assess`` returned, without a verdict because of the caches. judge: ``assess`` of the same time under other
+    peaks.
+
+    Where several levels may hold the operands, the verdict stands if it is the same under each of them; the figures are those
+    of the slowest one. A rate over a level shows that a faster one served it, or that the ceiling is too low: a small excess
+    is saturated. ``assessed`` is returned where the levels disagree, or where the rate exceeds all of them.
+    """
+    found: list[tuple[Level, Entry]] = []
+    is_over = False
+    for level in peaks.possible_levels(work.bytes, CACHE_REACH):
+        judged = judge(peaks.at_level(level.name))
+        raw = judged.roofline_pct_raw
+        if raw is None:
+            return assessed
+        if raw <= 1.0:
+            found.append((level, judged))
+        else:
+            is_over = is_over or raw <= OVER_RATED_BOARD
+    verdicts = {(judged.headroom_class, judged.unknown_reason) for _, judged in found}
+    if len(verdicts) != 1 or (is_over and verdicts != {("saturated", None)}):
+        return assessed
+    level, judged = found[-1]
+    ranges = [item.roofline_pct_range for _, item in found if item.roofline_pct_range is not None]
+    speedups = [item.attainable_speedup_range for _, item in found if item.attainable_speedup_range is not None]
+    kept = ("hbm_util", "ridge_point", "bytes_upper_bound", "byte_models", "falsifiable")  # of memory
+    return judged._replace(
+        roof_level=(level.name or None) if judged.roof_axis == "memory" else None,
+        roofline_pct_range=(min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
+        attainable_speedup_range=(min(low for low, _ in speedups), max(high for _, high in speedups)) if speedups else None,
+        **{name: getattr(assessed, name) for name in kept},
+    )
 
 
 def _is_one_class(p: Point, end: Point, target: float | None, lowest: float) -> bool:

@@ -28,7 +28,7 @@ class Desk:
         self.said: list[str] = []
 
     def once(self, force: bool = False, good: bool = True, made: Ceilings = FOUND) -> Ceilings:
-        def make() -> Ceilings:
+        def make(cached: Ceilings | None) -> Ceilings:
             self.measured += 1
             return made
 
@@ -124,7 +124,7 @@ folder, name = Path(sys.argv[1]), sys.argv[2]
 while len(list(folder.glob("ready-*"))) < 2:
     time.sleep(0.01)
 
-def make():
+def make(cached):
     with open(folder / "measured", "a") as log:
         log.write(name + "\\n")
     time.sleep(0.3)  # long enough that the other one asks meanwhile

@@ -11,14 +11,14 @@ BOX = Machine(cpu="Box 1", arch="x86_64", cores=2, memory_bytes=2**34, cache_byt
 
 
 def bandwidth(value: float, level: str = "DRAM", *, name: str = "read", median: float | None = None, **keys: Any) -> Ceiling:
-    keys = {"threads": 2, "rounds": 5, "method": "carm", **keys}
+    keys = {"threads": 2, "rounds": 5, "reproduced": 5, "method": "carm", **keys}
     return Ceiling(name=name, kind="bandwidth", level=level, dtype="fp64", value=value, median=median or value, **keys)
 
 
 def compute(
     value: float, name: str = "vector_fma", dtype: str = "fp32", *, median: float | None = None, **keys: Any
 ) -> Ceiling:
-    keys = {"threads": 2, "rounds": 5, "method": "carm", **keys}
+    keys = {"threads": 2, "rounds": 5, "reproduced": 5, "method": "carm", **keys}
     return Ceiling(name=name, kind="compute", level=None, dtype=dtype, value=value, median=median or value, **keys)
 
 

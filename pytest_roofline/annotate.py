@@ -21,12 +21,12 @@ from .config import TYPES, SettingsError, resolve
 from .declare import Declaration, first_declaration
 from .devices import AUTO, Devices
 from .evaluate import Annotator
-from .gate import TEST_KINDS, list_gaps
+from .gate import KINDS, unmatched_baselines
 from .report import write_reports
 from .report.columns import short_name
 from .report.document import Document
-from .report.terminal import lines, title
-from .row import declaration_in, read_part
+from .report.terminal import gate_lines, lines, title
+from .row import Refusal, declaration_in, read_part
 from .testcase import Case
 from .timing.plugins import of_benchmark_json
 
@@ -39,8 +39,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--predictions", metavar="PATH", help="a profile_roofline.json to compare the measurements with")
     parser.add_argument("--baseline", metavar="PATH", help="pytest-benchmark JSON or an earlier report: the times before")
     parser.add_argument("--report", metavar="TYPE:DEST", action="append", help=f"{', '.join(TYPES)}; repeatable")
-    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(TEST_KINDS)}")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}, and on an unchecked row")
     parser.add_argument("--fail-under", metavar="PCT", help="exit 1 where a row is under this percent of its roof")
+    parser.add_argument("--allow-unchecked", action="store_true", default=None, help="warn about rows that no gate could check")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="print the basis of each figure; twice: the notes")
     parser.set_defaults(run=run)
@@ -62,13 +63,13 @@ def run(options: Namespace) -> int:
         raise SettingsError(f"{label}: the list 'benchmarks' is missing, expected pytest-benchmark JSON")
     predictions = read_predictions(settings.predictions) if settings.predictions else None
     baselines = read_baselines(settings.baseline) if settings.baseline else {}
-    problems: list[str] = []
+    problems: list[str] = list(settings.problems)
     measures_cpu = is_this_machine(data.get("machine_info")) or settings.device == CPU
     devices = Devices(settings.device, settings.peaks, measures_cpu=measures_cpu, uses_accelerator=False)
     if settings.device not in (AUTO, CPU):
         devices.peaks(settings.device)
     annotator = Annotator(devices, predictions, noise=settings.noise, gates=settings.gates)
-    document = Document(settings, predictions)
+    document = Document(settings, predictions, prefix="--")
     rows = []
     for case in _read_cases(data["benchmarks"], label, settings.work, problems):
         earlier = baselines.get(case.nodeid)
@@ -77,20 +78,28 @@ def run(options: Namespace) -> int:
         rows.append(annotator.annotate(case))
     peaks = {name: peaks.to_dict() for name, peaks in devices.resolved.items()}
     document.add(rows, [*problems, *annotator.take_problems()], peaks)
-    gaps = list_gaps(document.rows, settings.gates, settings.baseline, baselines)
-    document.problems = list(dict.fromkeys([*document.problems, *gaps]))
+    if settings.baseline is not None and "regression" not in settings.fail_on:
+        document.problems += unmatched_baselines(document.rows, settings.baseline.name, baselines)
+    document.problems = list(dict.fromkeys(document.problems))
+    if settings.gated and not any(row.measurement for row in document.rows):
+        raise SettingsError(
+            f"{label}: no benchmark could be read, so the gate checked nothing: {'; '.join(problems) or 'it has none'}"
+        )
     report = document.to_dict()
     write_reports(document, report, settings, annotations=True)
     if options.json:
         sys.stdout.write(to_json(report))
     else:
         print(title(document))
-        for line in lines(document, shutil.get_terminal_size().columns, options.verbose):
+        width = shutil.get_terminal_size().columns
+        for line in (*lines(document, width, options.verbose), *gate_lines(document, width, options.verbose)):
             print(line.text)
     failures = [f"{printable(row.nodeid)}: {printable(row.failed)}" for row in document.rows if row.failed]
     for failure in failures:
         print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    if options.json and document.gate.is_needed:
+        print(document.gate.line(), file=sys.stderr)
+    return 1 if failures or document.gate.fails_unchecked else 0
 
 
 def _read_cases(
@@ -103,12 +112,13 @@ def _read_cases(
     for at, item in enumerate(benchmarks, 1):
         nodeid = item.get("fullname") if isinstance(item, Mapping) else None
         if not isinstance(nodeid, str):
-            problems.append(f"{label}: benchmark {at} has no fullname")
+            yield _refused(f"{label}: benchmark {at}", f"{label}: benchmark {at} has no fullname", "row", problems)
             continue
         try:
             measurement = of_benchmark_json(item)
         except ValueError as error:
-            problems.append(f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}")
+            reason = f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}"
+            yield _refused(nodeid, reason, "time", problems)
             continue
         extra = item.get("extra_info")
         extra = extra if isinstance(extra, Mapping) else {}
@@ -126,6 +136,12 @@ def _read_cases(
             line=line,
             baseline=baseline,
         )
+
+
+def _refused(nodeid: str, reason: str, code: str, problems: list[str]) -> Case:
+    """Return the case of a benchmark that cannot be read, so that a gate counts it."""
+    problems.append(reason)
+    return Case(nodeid=nodeid, test="", declaration=Declaration(), problem=reason, refusal=Refusal(reason, code))
 
 
 def _read_origin(row: Mapping[str, Any]) -> tuple[int, Baseline | None]:

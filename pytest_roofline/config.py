@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
-from .gate import TEST_KINDS, Gates
+from .gate import KINDS, LIMITS, SKIPS, Allowance, Gates, read_kinds
 from .values import percent
 
 if sys.version_info >= (3, 11):
@@ -24,10 +26,10 @@ else:
 
 #: The settings of the command line and of the ini file, by their names without ``roofline_``.
 OPTIONS = (
-    *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "ledger"),
+    *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "allow_unchecked", "ledger"),
     *("time", "match", "capture"),
 )
-INI_KEYS = ("device", "peaks", "fail_on", "fail_under", "noise", "junit", "item_timeout", "scripts")
+INI_KEYS = ("device", "peaks", "fail_on", "fail_under", "allow_unchecked", "noise", "junit", "item_timeout", "scripts")
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
 ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
@@ -37,6 +39,10 @@ FIGURES = ("html", "svg", "png", "pdf", "vl.json", "vg.json")
 TYPES.update(dict.fromkeys(FIGURES, True))
 #: What an option or a key without a value may be.
 _UNSET: tuple[Any, ...] = (None, "", [])
+#: Settings that an empty value must not turn off: an unset variable of a CI job would.
+_NEVER_EMPTY = ("fail_on", "fail_under", "allow_unchecked")
+#: Keys of ``[tool.roofline]`` that ask for a gate.
+_GATE_KEYS = ("fail_on", "fail_under", "allow", "allow_unchecked")
 
 
 class SettingsError(ValueError):
@@ -54,8 +60,11 @@ class Settings:
     ledger: Path | None = None
     targets: Path | None = None
     reports: tuple[tuple[str, str], ...] = (("term", ""),)  # type and destination
-    fail_on: frozenset[str] = frozenset()  # keys of gate.TEST_KINDS
+    fail_on: frozenset[str] = frozenset()  # keys of gate.KINDS
     fail_under: float | None = None  # percent of the roof
+    allow_unchecked: frozenset[str] = frozenset()  # keys of gate.SKIPS
+    allow: tuple[Allowance, ...] = ()
+    problems: tuple[str, ...] = ()  # tables that are not read
     noise: float = ISOLATED_NOISE  # a relative change
     junit: bool = True
     time: str | None = None  # a glob over nodeids
@@ -74,7 +83,44 @@ class Settings:
     @property
     def gates(self) -> Gates:
         """The gates that this run applies to each row."""
-        return Gates(self.fail_on, self.fail_under)
+        return Gates(self.fail_on, self.fail_under, self.allow, self.allow_unchecked, datetime.date.today())
+
+
+class AllowEntry(BaseModel):
+    """``[[tool.roofline.allow]]``: what a gate may find."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    test: str | None = None  # a glob over nodeids
+    record: str | None = None  # a glob over "FILE ROW" or the names of records
+    kind: str
+    reason: str
+    until: datetime.date
+
+    @field_validator("until", mode="before")
+    @classmethod
+    def _read_date(cls, value: Any) -> Any:
+        """Read a quoted date, too."""
+        try:
+            return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError("expected a date, as in 2026-12-31") from None
+
+    @model_validator(mode="after")
+    def _check(self) -> AllowEntry:
+        kinds = (*KINDS, *LIMITS, *SKIPS)
+        if (self.test is None) == (self.record is None):
+            raise ValueError("expected one of test and record, a glob")
+        if self.kind not in kinds:
+            raise ValueError(f"unknown kind {self.kind!r}, expected one of {', '.join(kinds)}")
+        if not self.reason.strip():
+            raise ValueError("reason is empty")
+        return self
+
+    def to_allowance(self) -> Allowance:
+        """Return the entry as the gates use it."""
+        target = "test" if self.test is not None else "record"
+        return Allowance(self.test or self.record or "", target, self.kind, self.reason, self.until)
 
 
 class Project(BaseModel):
@@ -91,6 +137,8 @@ class Project(BaseModel):
     report: list[str] | None = None
     fail_on: list[str] | None = None
     fail_under: int | float | None = None
+    allow_unchecked: bool | list[str] | None = None
+    allow: list[AllowEntry] = []
     noise: int | float | None = None
     junit: str | None = None
     time: str | None = None
@@ -111,13 +159,13 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
     Raises:
         SettingsError: for an invalid value.
     """
-    project = read_project(root)
-    in_project = project.model_dump(exclude={"work"})
+    project, shadowed = read_project(root)
+    in_project = project.model_dump(exclude={"work", "allow"})
 
     def get(name: str) -> tuple[Any, str]:
         """Return the value of a setting, and the option or key that gave it."""
         for value, where in ((options.get(name), f"--roofline-{name.replace('_', '-')}"), (ini.get(name), f"roofline_{name}")):
-            if value not in _UNSET:
+            if value not in _UNSET or (name in _NEVER_EMPTY and value is not None):
                 return value, where
         return in_project.get(name), f"[tool.roofline] {name}"
 
@@ -137,9 +185,10 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
 
     device = str(get("device")[0] or "auto")
     reports, report_source = get("report")
+    kinds, kinds_source = get("fail_on")
     under, under_source = get("fail_under")
     try:
-        return Settings(
+        settings = Settings(
             device=device.lower() if device.lower() in ("auto", "cpu") else device,
             peaks=path("peaks"),
             predictions=path("predictions"),
@@ -147,8 +196,11 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
             ledger=path("ledger"),
             targets=path("targets"),
             reports=_reports(reports, report_source, folder_of("report")),
-            fail_on=_kinds(*get("fail_on")),
+            fail_on=frozenset() if kinds is None else read_kinds(kinds, kinds_source),
             fail_under=None if under is None else percent(under, under_source),
+            allow_unchecked=read_codes(*get("allow_unchecked")),
+            allow=tuple(entry.to_allowance() for entry in project.allow),
+            problems=(shadowed.line,) if shadowed is not None else (),
             noise=_number(*get("noise"), ISOLATED_NOISE, 0, 1, "a fraction (0.034 is 3.4 %), at most"),
             junit=choice("junit", "full", "none") == "full",
             time=get("time")[0],
@@ -161,33 +213,61 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
         )
     except ValueError as error:
         raise SettingsError(str(error)) from None
+    if shadowed is not None and (settings.gated or shadowed.has_gate):
+        raise SettingsError(shadowed.line)
+    return settings
 
 
-def read_project(root: Path) -> Project:
-    """Read ``roofline.toml`` in ``root``, else ``[tool.roofline]`` of its pyproject.toml.
+class Shadowed(NamedTuple):
+    """``[tool.roofline]`` of a pyproject.toml beside a roofline.toml, which alone is read."""
+
+    line: str
+    has_gate: bool  # whether the table asks for a gate
+
+
+def read_project(root: Path) -> tuple[Project, Shadowed | None]:
+    """Read ``roofline.toml`` in ``root``, else ``[tool.roofline]`` of its pyproject.toml; return an unread table, too.
 
     Raises:
         SettingsError: for a file that cannot be read, and for an unknown key or an invalid value.
     """
     own, shared = root / "roofline.toml", root / "pyproject.toml"
-    source = own if own.is_file() else shared
-    if not source.is_file():
-        return Project()
+    table = _read_table(shared, "tool", "roofline") if os.path.lexists(shared) else None
+    if not os.path.lexists(own):
+        return (Project(), None) if table is None else (_validate_project(table, "pyproject.toml [tool.roofline]"), None)
+    project = _validate_project(_read_table(own), own.name)
+    if table is None:
+        return project, None
+    line = "pyproject.toml [tool.roofline] is not read: roofline.toml is next to it. Keep one of the two"
+    return project, Shadowed(line, isinstance(table, dict) and any(key in table for key in _GATE_KEYS))
+
+
+def _read_table(path: Path, *keys: str) -> Any:
+    """Return a table of a TOML file, None where the file has none.
+
+    Raises:
+        SettingsError: for a file that cannot be read: a gate may be in it.
+    """
+    if not path.is_file():
+        raise SettingsError(f"{path.name}: is no regular file, or a link to a missing one")
     try:
-        document = read_toml(source)
+        table: Any = read_toml(path)
     except (OSError, ValueError) as error:
-        if source is shared:  # pytest itself reports it
-            return Project()
-        raise SettingsError(f"{source.name}: {error}") from None
-    table = document if source is own else document.get("tool", {}).get("roofline", {})
-    label = source.name if source is own else f"{source.name} [tool.roofline]"
+        raise SettingsError(f"{path.name}: {error}") from None
+    for key in keys:
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
+
+
+def _validate_project(table: Any, label: str) -> Project:
     try:
         return Project.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the table"
         if first["type"] == "extra_forbidden":
-            raise SettingsError(f"{label}: unknown key {where}, expected {', '.join(Project.model_fields)}") from None
+            fields = (AllowEntry if first["loc"][0] == "allow" else Project).model_fields
+            raise SettingsError(f"{label}: unknown key {where}, expected {', '.join(fields)}") from None
         raise SettingsError(f"{label}: {where}: {first['msg']}, given {printable(repr(first['input']))[:60]}") from None
 
 
@@ -227,13 +307,23 @@ def _reports(values: Sequence[str] | None, where: str, folder: Path) -> tuple[tu
     return tuple(reports)
 
 
-def _kinds(value: str | Sequence[str] | None, where: str) -> frozenset[str]:
-    texts = [value] if isinstance(value, str) else list(value or ())
-    kinds = [kind.strip() for text in texts for kind in text.split(",") if kind.strip()]
-    unknown = [kind for kind in kinds if kind not in TEST_KINDS]
-    if unknown:
-        raise SettingsError(f"{where}: unknown kind {unknown[0]!r}, expected {', '.join(TEST_KINDS)}")
-    return frozenset(kinds)
+def read_codes(value: bool | str | Sequence[str] | None, where: str) -> frozenset[str]:
+    """Return the codes of unchecked rows that do not fail a run: all for true, none for false, or those that are listed.
+
+    Raises:
+        ValueError: for an unknown code, and for an empty value.
+    """
+    if value is None or isinstance(value, bool):
+        return frozenset(SKIPS if value else ())
+    texts = [value] if isinstance(value, str) else list(value)
+    codes = [code for text in texts for part in text.split(",") if (code := part.strip())]
+    if codes in (["true"], ["false"]):
+        return frozenset(SKIPS if codes == ["true"] else ())
+    unknown = [code for code in codes if code not in SKIPS]
+    if unknown or not codes:
+        given = f"unknown code {printable(repr(unknown[0]))[:60]}" if unknown else "is empty"
+        raise ValueError(f"{where}: {given}, expected true, false or codes of {', '.join(SKIPS)}")
+    return frozenset(codes)
 
 
 def _number(value: Any, where: str, default: float, low: float, high: float, most: str = "at most") -> float:

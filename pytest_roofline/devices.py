@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from roofline_engine.peaks import CPU, Device, Peaks, Target
 from roofline_engine.peaks_measured import PeakFiles, open_peaks
 from roofline_engine.peaks_table import normalize_name
+from roofline_engine.units import number
 
 from . import ceilings
+from .values import plain
 
 AUTO = "auto"
 ELSEWHERE = "the times are of another machine, whose ceilings are not known here: --device=cpu if it is one like this"
@@ -18,6 +21,43 @@ ELSEWHERE = "the times are of another machine, whose ceilings are not known here
 
 class UnknownDeviceError(ValueError):
     """A device that is neither in the peak table nor in this machine."""
+
+
+#: Fields of ``Peaks`` that are a number, or a table of numbers by name; each is above 0 or unknown.
+_NUMBERS = ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes", "mall_bytes", "units", "dispatch_floor_s")
+_TABLES = ("flops", "flops_max", "vector", "vector_max", "achievable")
+
+
+def read_given_peaks(given: object, where: str) -> Peaks:
+    """Return the peaks that a hook gave, as plain numbers.
+
+    where: the hook and the device, for messages.
+
+    Raises:
+        ValueError: for another type, and for a figure that is no finite number above 0, by its field.
+    """
+    if not isinstance(given, Peaks):
+        raise ValueError(f"{where}: is {given!r:.60}, expected pytest_roofline.Peaks")
+    values: dict[str, Any] = {
+        key: value if isinstance(value, tuple) else plain(value) for key, value in given._asdict().items() if key != "targets"
+    }
+
+    def read(value: Any, name: str) -> float:
+        if isinstance(value, str):
+            raise ValueError(f"{name} is {value!r:.40}, expected a number")
+        return number(value, name, above=0)
+
+    try:
+        for name in _NUMBERS:
+            if values[name] is not None:
+                values[name] = read(values[name], name)
+        for name in _TABLES:
+            if not isinstance(values[name], dict):
+                raise ValueError(f"{name} is {values[name]!r:.40}, expected a table of rates by dtype")
+            values[name] = {key: read(value, f"{name}[{key!r}]") for key, value in values[name].items()}
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return given._replace(**values)
 
 
 class Devices:

@@ -32,6 +32,7 @@ from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.roofline import CACHE_REACH, assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
+from .devices import UnknownDeviceError
 from .gate import Gates
 from .records.source import RecordRow
 from .report.columns import short_name
@@ -143,7 +144,9 @@ class Annotator:
             kernel=declaration.kernel,
             path=case.path,
             line=case.line,
+            claims=0 if record is None else len(record.claims),
             mismatch=mismatch,
+            refusal=case.refusal,
         )
         return replace(row, gates=self.gates.evaluate(row, declaration.min_pct))
 
@@ -170,6 +173,8 @@ class Annotator:
         if measurement is None:
             if case.idle:
                 yield IDLE
+            if case.untimed:
+                yield note(case.untimed, "untimed")
             return
         yield from map(note, measurement.notes)
         if measurement.wall_s is not None and launch_overhead(measurement) is None:
@@ -241,7 +246,7 @@ class Annotator:
             return name, self.devices.peaks(name)
         except (ValueError, OSError) as error:
             self.problems.append(str(error))
-            notes.append(note(str(error), "no_device"))
+            notes.append(note(str(error), "unknown_device" if isinstance(error, UnknownDeviceError) else "no_device"))
             return name, None
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+IN_HYPOTHESIS = "roofline.measure does not time the examples of a Hypothesis test. Measure in a test of one example"
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -41,6 +43,12 @@ class Recorder:
         self.marked = read_declaration(marked, params, "marker")
         self.declaration: Declaration | None = None
         self.samples: list[Sample] = []
+        self.untimed = ""  # why a call of ``measure`` or ``compare`` was not timed
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the recording: the rows of the test are made after its call, so a later time would be lost."""
+        self._is_closed = True
 
     def __call__(self, **work: object) -> None:
         """Declare the work of the next measurement, or of the test's benchmark, by the keywords of the marker.
@@ -49,12 +57,15 @@ class Recorder:
             ValueError: for an invalid keyword.
         """
         __tracebackhide__ = True
+        self._require_open()
         self.declaration = _at_the_call(read_declaration, work, self.params, "fixture")
 
     def measure(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time ``fn(*args, **kwargs)`` on the clock of its device and return its value."""
         __tracebackhide__ = True
+        self._require_open()
         if _is_in_hypothesis():
+            self.untimed = IN_HYPOTHESIS
             return fn(*args, **kwargs)
         from .timing import measure
 
@@ -65,7 +76,9 @@ class Recorder:
     def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time both, alternating, and return the candidate's value. The row is the candidate's, against the baseline."""
         __tracebackhide__ = True
+        self._require_open()
         if _is_in_hypothesis():
+            self.untimed = IN_HYPOTHESIS
             return candidate(*args, **kwargs)
         from .timing import compare
 
@@ -95,7 +108,16 @@ class Recorder:
             ValueError: for a time that is not a positive number, and for an unknown keyword.
         """
         __tracebackhide__ = True
+        self._require_open()
         self._add(_at_the_call(_measurement, t_s, measurement), None, ())
+
+    def _require_open(self) -> None:
+        __tracebackhide__ = True
+        if self._is_closed:
+            raise RuntimeError(
+                "the roofline fixture was used after the test's call, as in the teardown of a fixture: the test's row is "
+                "already made. Use it in the test, or before the yield of the fixture"
+            )
 
     def _settings(self) -> Settings:
         from .timing import Settings

@@ -32,8 +32,14 @@ _OPTIONS = (
         "write a report: term, github, json:FILE, md:FILE, or the figure as html, svg, png, pdf, vl.json or vg.json:FILE; "
         "repeatable, an empty TYPE turns term off (default: term)",
     ),
-    ("fail-on", "KIND[,KIND]", "fail beyond_roof, exceeds_target, infeasible, regression or unmodelled (default: none)"),
+    (
+        "fail-on",
+        "KIND[,KIND]",
+        "fail a test whose row is beyond_roof, unmodelled, exceeds_target, regression, infeasible, claim or refused, and the "
+        "run for a row that cannot be checked (default: none)",
+    ),
     ("fail-under", "PCT", "fail a test that reaches less than this percent of its roof, 1 to 100 (default: no limit)"),
+    ("allow-unchecked", None, "warn about rows that a gate could not check, instead of failing the run (default: off)"),
     ("ledger", "PATH", "append the predicted and the actual speedup of each row to this ledger (default: none)"),
     ("capture", "auto|off", "run a benchmark without declared work once more to infer bytes and FLOPs (default: auto)"),
     ("time", "GLOB", "measure the callable that the marker names with time=, in tests that match (default: none)"),
@@ -44,6 +50,7 @@ _INI_KEYS = (
     ("peaks", "string", "default of --roofline-peaks"),
     ("fail_on", "args", "default of --roofline-fail-on"),
     ("fail_under", "float", "default of --roofline-fail-under"),
+    ("allow_unchecked", "args", "default of --roofline-allow-unchecked: true, false, or codes of unchecked rows"),
     ("noise", "float", "relative difference of two times that counts as noise (default: 0.034)"),
     ("scripts", "linelist", "scripts to run as tests, one a line: GLOB[::csv=PATTERN][::args=ARGUMENTS] (default: none)"),
     ("item_timeout", "float", "seconds that a task folder, a script or a benchmark file may take (default: 600)"),
@@ -59,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="report each test's time, percent of its roof, limiter and headroom; changes no outcome by itself (default: off)",
     )
     for name, metavar, text in _OPTIONS:
+        if metavar is None:
+            group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
+            continue
         action = "append" if name == "report" else "store"
         group.addoption(f"--roofline-{name}", metavar=metavar, action=action, help=text)
     kind: Any
@@ -81,10 +91,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Warn about a gate without the flag: a run that checks nothing would look green."""
+    return _describe_idle_gate(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    line = _describe_idle_gate(config)
+    if line is not None:
+        terminalreporter.write_line(line, yellow=True)
+
+
+def _describe_idle_gate(config: pytest.Config) -> str | None:
+    """Describe a gate without the flag: a run that checks nothing would look green."""
     if config.option.roofline:
         return None
-    gates = [name for name in ("fail_on", "fail_under") if getattr(config.option, f"roofline_{name}")]
+    gates = [name for name in ("fail_on", "fail_under") if getattr(config.option, f"roofline_{name}") is not None]
     options = " and ".join(f"--roofline-{name.replace('_', '-')}" for name in gates)
     return f"roofline: {options} {'has' if len(gates) == 1 else 'have'} no effect without --roofline" if gates else None
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 REPORT_SCHEMA = "roofline-report/1"
-GATE_STATUSES = ("passed", "failed", "skipped")
+#: skipped: the gate could not decide. allowed: it found something that the allow list or an xfail mark allows.
+GATE_STATUSES = ("passed", "failed", "skipped", "allowed")
 
 T = TypeVar("T")
 
@@ -27,10 +28,10 @@ T = TypeVar("T")
 class GateOutcome(NamedTuple):
     """What one gate said of one row."""
 
-    gate: str  # a kind of --roofline-fail-on, or fail_under, or min_pct
+    gate: str  # a kind of --roofline-fail-on, or fail_under, min_pct or device
     status: str  # one of GATE_STATUSES
-    code: str = ""  # why the gate skipped the row: a key of gate.SKIPS
-    text: str = ""  # why the gate failed the row: the line to report
+    code: str = ""  # why the gate skipped the row, or a special reason: one of gate.CODES
+    text: str = ""  # why the gate failed the row: the line to report; details of a skip; who allows it
 
 
 class Mismatch(NamedTuple):
@@ -90,6 +91,7 @@ class Row:
     gates: tuple[GateOutcome, ...] = ()  # one outcome for each gate that the user asked for
     path: str = ""  # of the test's file, or the file that the row is from
     line: int = 0
+    claims: int = 0  # rates that the record prints
     mismatch: Mismatch | None = None  # the worst of the rates that a checked file prints
     correct: bool | None = None  # what a checked file says about the output
     refusal: Refusal | None = None  # set when the row of a checked file cannot be used
@@ -99,9 +101,15 @@ class Row:
         """The line with which a gate failed the test; None when all gates passed."""
         return next((outcome.text for outcome in self.gates if outcome.status == "failed"), None)
 
-    def without_failures(self) -> Row:
-        """Return the row of a test that was expected to fail: no gate reports it."""
-        return replace(self, gates=tuple(outcome for outcome in self.gates if outcome.status != "failed"))
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the allow list or an xfail mark allows the status of the check."""
+        return any(one.gate == self.check.status and one.status == "allowed" for one in self.gates)
+
+    def expected_to_fail(self) -> Row:
+        """Return the row of a test with an xfail mark: what its gates found is allowed."""
+        allowed = (one._replace(status="allowed", code="xfail") if one.status == "failed" else one for one in self.gates)
+        return replace(self, gates=tuple(allowed))
 
     @property
     def reason(self) -> str:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from roofline_engine import check, fields
 from roofline_engine.work import COVERAGES
 
-from .gate import LIMITS, SKIPS, TEST_KINDS
+from .gate import CODES, DEVICE, KINDS, LIMITS
 from .row import GATE_STATUSES, REPORT_SCHEMA, GateOutcome
 
 #: Each record with the closed sets of its fields.
@@ -28,7 +28,7 @@ _RECORDS: dict[str, tuple[Any, Mapping[str, tuple[str, ...]]]] = {
         check.Prediction,
         {"headroom_class": fields.HEADROOM_CLASSES, "confidence": fields.CONFIDENCES, "roof_axis": fields.ROOF_AXES},
     ),
-    "gate": (GateOutcome, {"gate": (*TEST_KINDS, *LIMITS), "status": GATE_STATUSES, "code": ("", *SKIPS)}),
+    "gate": (GateOutcome, {"gate": (*KINDS, *LIMITS, DEVICE), "status": GATE_STATUSES, "code": ("", *CODES)}),
     "check": (check.Check, {"status": check.STATUSES, "cause": check.CAUSES}),
 }
 NAMES = (*_RECORDS, "peaks", "row", "artifact", "report")
@@ -53,6 +53,17 @@ class PeaksModel(BaseModel):
     source: Literal["table", "derived", "measured", "user"]
     confidence: Literal["high", "low"]
     note: str
+
+
+class GateCounts(BaseModel):
+    """What the gates of a run decided, in rows."""
+
+    kinds: list[str]  # of --roofline-fail-on
+    checked: int  # decided by each gate
+    failed: int
+    allowed: int  # by the allow list or an xfail mark
+    unchecked: int  # skipped by a gate
+    reasons: dict[str, int]  # unchecked rows by code
 
 
 class Degraded(BaseModel):
@@ -166,6 +177,7 @@ def _report() -> type[BaseModel]:
         peaks=(PeaksModel | None, ...),
         devices=(dict[str, PeaksModel], ...),
         noise=(float, ...),
+        gate=(GateCounts | None, None),
         unmatched_predictions=(list[str], ...),
         unmatched_tests=(list[str], ...),
     )

@@ -12,6 +12,7 @@ import os
 import unittest
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -28,18 +29,19 @@ from .collect.collectors import Collectors
 from .collect.items import ProblemItem
 from .config import INI_KEYS, OPTIONS, Settings, SettingsError, resolve
 from .declare import is_baseline, matches, read_declaration
-from .devices import AUTO, Devices
+from .devices import AUTO, Devices, UnknownDeviceError, read_given_peaks
 from .evaluate import Annotator
 from .fixture import Recorder
-from .gate import list_gaps
+from .gate import unmatched_baselines
 from .records.cases import cases_of_returned, catch_returned
 from .report import write_reports
 from .report.document import Document, properties
-from .report.terminal import lines, title
-from .row import Row
-from .testcase import CallOutcome, Cases, HookError, Parameters, benchmark, group, marker_keywords, roofline_markers
+from .report.terminal import Line, gate_lines, lines, title
+from .row import GateOutcome, Row
+from .testcase import REQUESTED, CallOutcome, Cases, HookError, Parameters, benchmark, group, marker_keywords, roofline_markers
 from .timing.clocks import WaitMeter
 from .timing.devices import loaded
+from .timing.plugins import is_benchmark
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
 
@@ -50,6 +52,12 @@ T = TypeVar("T")
 
 _recorder_key = pytest.StashKey[Recorder]()
 _rows_key = pytest.StashKey[list[Row]]()
+#: Rows of earlier tries of a test that were beyond the roof: a later try makes such a time no less impossible.
+_beyond_key = pytest.StashKey[list[Row]]()
+#: How a test ends early on purpose. What it measured until then counts.
+_LATE_ENDS = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
+#: Without one of these plugins a run makes no rows or no summary.
+_NEEDED = ("roofline-session", "roofline-reporter")
 #: The properties that this plugin added: a test may record others whose names begin alike.
 _properties_key = pytest.StashKey[list[tuple[str, str]]]()
 
@@ -71,6 +79,9 @@ def start(config: pytest.Config) -> None:
         settings = resolve(options, ini, config.rootpath)
     except SettingsError as error:
         raise pytest.UsageError(f"roofline: {error}") from None
+    blocked = [name for name in _NEEDED if config.pluginmanager.is_blocked(name)]
+    if blocked:
+        raise pytest.UsageError(f"roofline: --roofline does nothing with -p no:{blocked[0]}: leave out one of the two")
     inputs = _Inputs(settings)
     session = Session(config, settings, inputs)
     inputs.check_devices(session.annotator)
@@ -86,7 +97,7 @@ class _Inputs:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.problems: list[str] = []
+        self.problems: list[str] = list(settings.problems)
         self.predictions: Predictions | None = self._read("predictions", read_predictions)
         self.baselines: Mapping[str, Earlier] = self._read("baseline", read_baselines) or {}
         pins = self._read("match", read_pins)
@@ -125,6 +136,18 @@ class _Inputs:
                 _ = devices.files  # an unreadable file is reported before the first test
         except (ValueError, OSError) as error:
             self._refuse(str(error))
+        if self.settings.gated:
+            self._check_work_devices(devices)
+
+    def _check_work_devices(self, devices: Devices) -> None:
+        """End a gated run for a device in ``[tool.roofline.work]`` that has no peaks."""
+        for glob, keywords in self.settings.work.items():
+            device = keywords.get("device")
+            if isinstance(device, str) and device.lower() != CPU:
+                try:
+                    devices.peaks(device)
+                except UnknownDeviceError as error:
+                    raise pytest.UsageError(f"roofline: [tool.roofline.work] {printable(glob)!r}: {error}") from None
 
 
 class WorkerPayload(NamedTuple):
@@ -160,11 +183,7 @@ class Session:
         peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)
         if peaks is None:
             return None
-        if not isinstance(peaks, Peaks):
-            raise ValueError(f"pytest_roofline_peaks gave {peaks!r:.60} for {device}, expected pytest_roofline.Peaks")
-        fields = peaks._asdict().items()
-        values: dict[str, Any] = {key: value if isinstance(value, tuple) else plain(value) for key, value in fields}
-        return Peaks(**values)
+        return read_given_peaks(peaks, f"pytest_roofline_peaks for {printable(device)}")
 
     # Collection.
 
@@ -224,9 +243,23 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        earlier = item.stash.get(_rows_key, [])  # of an earlier try of this test
+        item.stash.setdefault(_beyond_key, []).extend(row for row in earlier if _fails_beyond_roof(row))
         item.stash[_rows_key] = []
-        if _recorder_key in item.stash:  # from an earlier try of this test
+        if _recorder_key in item.stash:
             del item.stash[_recorder_key]
+        if hasattr(item, REQUESTED):
+            delattr(item, REQUESTED)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        """Keep the ``benchmark`` fixture that a test requests by its name at run time."""
+        value = yield
+        if fixturedef.argname == "benchmark" and is_benchmark(value):
+            setattr(request.node, REQUESTED, value)
+        return value
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -238,28 +271,48 @@ class Session:
         meter = None if benchmark(item) is None else WaitMeter()
         no_figures: list[Mapping[str, Any]] = []
         report_fault = partial(self._report_fault, item)
-        with (
-            shielded(partial(self._timing, item), None, report_fault),
-            shielded(partial(self._catching, item), no_figures, report_fault) as figures,
-            shielded(partial(self._watching, item, outcome.codspeed_before), None, report_fault) as watched,
-        ):
-            result = yield
+        result: object = None
+        late: BaseException | None = None
+        figures, watched = no_figures, None
+        try:
+            with (
+                shielded(partial(self._timing, item), None, report_fault),
+                shielded(partial(self._catching, item), no_figures, report_fault) as figures,
+                shielded(partial(self._watching, item, outcome.codspeed_before), None, report_fault) as watched,
+            ):
+                result = yield
+        except _LATE_ENDS as error:
+            if not (self._has_measured(item, outcome) or item.stash.get(_beyond_key, [])):
+                raise
+            late = error
+        finally:
+            recorder = item.stash.get(_recorder_key, None)
+            if recorder is not None:
+                recorder.close()
         try:
             params = Parameters(item)
             returned = cases_of_returned(figures, params, item.name)
             wait_share = None if meter is None else meter.share()
             rows = self._rows(item, outcome._replace(returned=returned, watched=watched, wait_share=wait_share))
+            rows = _with_earlier_tries(rows, item.stash.get(_beyond_key, []))
             self._export(item, rows)
             item.stash[_rows_key] = rows
         except Exception as error:  # L5: a fault of this plugin fails no test, unless a gate would pass unchecked
             problem = self._report_fault(item, error)
             if self.settings.gated:
                 pytest.fail(f"roofline: not checked: {printable(problem)}", pytrace=False)
-            return result
+            rows = []
         failures = [line for row in rows for line in (row.failed, _warn(item, row)) if line]
-        if failures:
+        if failures and not isinstance(late, pytest.xfail.Exception):
             pytest.fail("roofline: " + "\n".join(failures), pytrace=False)
+        if late is not None:
+            raise late
         return result
+
+    def _has_measured(self, item: pytest.Item, outcome: CallOutcome) -> bool:
+        """Return whether a test that ends early has a time."""
+        recorder = item.stash.get(_recorder_key, None)
+        return bool(recorder is not None and recorder.samples) or self.cases.has_benchmark_time(item, outcome.codspeed_before)
 
     def _report_fault(self, item: pytest.Item, error: Exception) -> str:
         """Report an error that costs a test its row, or a part of the row, and nothing else."""
@@ -365,7 +418,7 @@ class Reporter:
             if payload is not None:
                 rows = payload.rows
                 if hasattr(report, "wasxfail"):  # the author knows of the gap: no error of this run
-                    rows = [row.without_failures() for row in rows]
+                    rows = [row.expected_to_fail() for row in rows]
                 self.document.add(rows, payload.problems, payload.devices, report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
@@ -373,12 +426,15 @@ class Reporter:
         output_json["roofline"] = self.document.summary()
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.config.option.collectonly:
             return
         problems = [*self.problems, *self.annotator.take_problems(), *self.document.problems]
-        problems += list_gaps(self.document.rows, self.settings.gates, self.settings.baseline, self.baselines)
+        if self.settings.baseline is not None and "regression" not in self.settings.fail_on:
+            problems += unmatched_baselines(self.document.rows, self.settings.baseline.name, self.baselines)
         self.document.problems = list(dict.fromkeys(problems))
+        if self.document.gate.fails_unchecked and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._append_to_ledger()
         data = self.document.to_dict()
         try:
@@ -387,6 +443,7 @@ class Reporter:
                 data = plain(data)
         except Exception as error:  # L5, as for a test
             self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
+            data = self.document.to_dict()  # without what the hook left in it
         has_annotator = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
         write_reports(self.document, data, self.settings, annotations=not has_annotator)
 
@@ -406,15 +463,16 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.config.option.collectonly or ("term", "") not in self.settings.reports:
+        if self.config.option.collectonly:
             return
         verbosity, width = self.config.get_verbosity(), self.config.get_terminal_writer().fullwidth
-        if verbosity >= 0:
+        is_shown = ("term", "") in self.settings.reports
+        if verbosity >= 0 and is_shown:
             terminalreporter.write_sep("=", title(self.document))
-        for line in lines(self.document, width, verbosity):
+        below = list(lines(self.document, width, verbosity)) if is_shown else []
+        below += [Line(title(self.document))] if is_shown and verbosity < 0 else []
+        for line in (*below, *gate_lines(self.document, width, verbosity)):  # the gate's are never turned off
             terminalreporter.write_line(line.text, **dict.fromkeys(line.markup, True))
-        if verbosity < 0:
-            terminalreporter.write_line(title(self.document))
 
 
 @contextmanager
@@ -445,6 +503,23 @@ def shielded(
                 report_error(error)
 
 
+def _fails_beyond_roof(row: Row) -> bool:
+    return any(outcome.gate == "beyond_roof" and outcome.status == "failed" for outcome in row.gates)
+
+
+def _with_earlier_tries(rows: list[Row], earlier: list[Row]) -> list[Row]:
+    """Return the rows of a test's last try; a row that was beyond the roof in an earlier try fails again."""
+    by_nodeid = {row.nodeid: row for row in rows}
+    for before in earlier:
+        text = f"beyond_roof in an earlier try of this test: {before.check.message}"
+        failure = GateOutcome("beyond_roof", "failed", "earlier_try", text)
+        row = by_nodeid.get(before.nodeid, before)
+        if not _fails_beyond_roof(row) or row is before:
+            gates = (failure, *(outcome for outcome in row.gates if outcome.gate != "beyond_roof"))
+            by_nodeid[row.nodeid] = replace(row, gates=gates)
+    return list(by_nodeid.values())
+
+
 def _timed_name(item: pytest.Item) -> Any:
     """Return the name of the callable that a test's marker wants timed."""
     return marker_keywords(item).get("time")
@@ -453,7 +528,7 @@ def _timed_name(item: pytest.Item) -> Any:
 def _warn(item: pytest.Item, row: Row) -> str | None:
     """Warn about a contradiction at the test's line. Return the failure, where the user's filters make the warning an error."""
     kind = {"beyond_roof": BeyondRoofWarning, "exceeds_target": ExceedsTargetWarning}.get(row.check.status)
-    if kind is None:
+    if kind is None or row.is_allowed:
         return None
     warning = kind(printable(f"{row.entry.short_name}: {row.check.status}: {row.check.message}"))
     try:

@@ -18,6 +18,7 @@ from .capture.watching import CaptureResult
 from .config import Settings
 from .declare import Declaration
 from .fixture import Recorder, Sample
+from .row import Refusal
 from .timing.devices import device_kind
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 from .values import plain
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from .records.source import RecordRow
 
+#: The attribute of an item with the ``benchmark`` fixture that ``request.getfixturevalue`` gave: ``funcargs`` lacks it.
+REQUESTED = "_roofline_benchmark"
 #: Relative difference of a printed time: tools print two or three digits.
 _ROUNDED = 0.01
 
@@ -44,6 +47,8 @@ class Case:
     device_kind: str | None = None  # where the arrays of the test are: cpu or gpu
     problem: str = ""  # why the work is unknown
     idle: bool = False  # whether the test has a benchmark that took no time
+    untimed: str = ""  # why a call that should be measured was not
+    refusal: Refusal | None = None  # set where a record cannot be used
     group: str | None = None  # the benchmark group
     path: str = ""
     line: int = 0
@@ -91,30 +96,54 @@ class Cases:
 
         The sources: the child process of a collected file, the figures that the test returned, the measurements of its
         ``roofline`` fixture and of other timers in it, a benchmark plugin. A test without a time and without work has no case.
+        A test that measures in several ways has the cases of each.
         """
         child_cases: list[Case] | None = getattr(item, "roofline_cases", None)  # set by ``collect.items.ChildItem``
         if child_cases is not None:
             return [self._complete(item, case, None) for case in child_cases]
         fixture_call = recorder.declaration if recorder is not None else None
         watched = outcome.watched or CaptureResult()
-        if outcome.returned:
-            declaration, _ = self._explicit(item, fixture_call)
-            return [self._complete(item, case, declaration, _timed_call(case, watched)) for case in outcome.returned]
-        samples = [*(recorder.samples if recorder is not None else []), *map(_to_sample, watched.timed_calls)]
-        if samples:
-            return self._measured_cases(item, samples, fixture_call)
-        return self._benchmark_case(item, fixture_call, outcome)
+        explicit = self._explicit(item, fixture_call)[0] if outcome.returned else None
+        cases = [self._complete(item, case, explicit, _timed_call(case, watched)) for case in outcome.returned]
+        samples = list(recorder.samples) if recorder is not None else []
+        if not cases:  # the figures that a test returns are of these calls
+            samples += map(_to_sample, watched.timed_calls)
+        if not cases and not samples:
+            untimed = recorder.untimed if recorder is not None else ""
+            return self._benchmark_case(item, fixture_call, outcome, untimed)
+        benchmark_sample = self._benchmark_sample(item, samples, fixture_call, outcome)
+        samples += [benchmark_sample] if benchmark_sample is not None else []
+        return cases + self._measured_cases(item, samples, fixture_call, is_alone=not cases and len(samples) == 1)
 
-    def _measured_cases(self, item: pytest.Item, samples: list[Sample], fixture_call: Declaration | None) -> list[Case]:
+    def _measured_cases(
+        self, item: pytest.Item, samples: list[Sample], fixture_call: Declaration | None, *, is_alone: bool
+    ) -> list[Case]:
         cases = []
         for number, sample in enumerate(samples, 1):
-            nodeid = f"{item.nodeid}#{number}" if len(samples) > 1 else item.nodeid
+            nodeid = item.nodeid if is_alone else f"{item.nodeid}#{number}"
             # A declaration between two measurements belongs to the second.
-            by_then = fixture_call if sample.declaration is None and len(samples) == 1 else sample.declaration
+            by_then = fixture_call if sample.declaration is None and is_alone else sample.declaration
             cases.append(self._case(item, nodeid, *self._declaration(item, by_then, sample.captured), sample))
         return cases
 
-    def _benchmark_case(self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome) -> list[Case]:
+    def _benchmark_sample(
+        self, item: pytest.Item, others: list[Sample], fixture_call: Declaration | None, outcome: CallOutcome
+    ) -> Sample | None:
+        """Return the time of the benchmark of a test that measures in another way, too; None where the two are one time."""
+        if not self.has_benchmark_time(item, outcome.codspeed_before):
+            return None
+        measurement = self._benchmark_time(benchmark(item), outcome.codspeed_before)
+        times = [other.measurement.t_s for other in others if other.measurement is not None]
+        if measurement is None or any(abs(t_s - measurement.t_s) <= _ROUNDED * t_s for t_s in times):
+            return None
+        watched = outcome.watched or CaptureResult()
+        measurement = measurement._replace(wait_share=outcome.wait_share)
+        kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
+        return Sample(fixture_call, measurement, device_kind=kind, captured=watched.benchmark)
+
+    def _benchmark_case(
+        self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome, untimed: str
+    ) -> list[Case]:
         fixture, watched = benchmark(item), outcome.watched or CaptureResult()
         captured = watched.own_call if fixture is None else watched.benchmark
         declaration, problem = self._declaration(item, fixture_call, captured)
@@ -130,12 +159,13 @@ class Cases:
             measurement = Measurement("user", t_s)
             if declaration.work is None or declaration.source in ("captured", "names"):
                 declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
-        if measurement is None and fixture is None and declaration.work is None:
+        is_plain = fixture is None and declaration.work is None and declaration.min_pct is None
+        if measurement is None and is_plain and not untimed:
             return []
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
         sample = Sample(None, measurement, device_kind=kind, captured=captured)
         idle = fixture is not None and measurement is None
-        return [self._case(item, item.nodeid, declaration, problem, sample, idle=idle)]
+        return [self._case(item, item.nodeid, declaration, problem, sample, idle=idle, untimed=untimed)]
 
     def _complete(
         self, item: pytest.Item, case: Case, test_declaration: Declaration | None, captured: CapturedWork | None = None
@@ -164,7 +194,15 @@ class Cases:
         )
 
     def _case(
-        self, item: pytest.Item, nodeid: str, declaration: Declaration, problem: str, sample: Sample, *, idle: bool = False
+        self,
+        item: pytest.Item,
+        nodeid: str,
+        declaration: Declaration,
+        problem: str,
+        sample: Sample,
+        *,
+        idle: bool = False,
+        untimed: str = "",
     ) -> Case:
         measurement = None if watching.has_no_kernel_time(sample.captured) else sample.measurement
         name, kind = group(item), sample.device_kind
@@ -176,6 +214,7 @@ class Cases:
             device_kind=kind,
             problem=problem,
             idle=idle,
+            untimed=untimed,
             launched=sample.captured.kernels if sample.captured is not None else (),
             group=name,
             **self._origin(item, nodeid, sample.baseline),
@@ -364,7 +403,7 @@ def marker_keywords(item: pytest.Item) -> dict[str, Any]:
 def benchmark(item: pytest.Item) -> Any:
     """Return the ``benchmark`` fixture of a test; None without one of pytest-benchmark or pytest-codspeed."""
     fixture = getattr(item, "funcargs", {}).get("benchmark")
-    return fixture if is_benchmark(fixture) else None
+    return fixture if is_benchmark(fixture) else getattr(item, REQUESTED, None)
 
 
 def group(item: pytest.Item) -> str | None:

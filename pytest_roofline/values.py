@@ -57,7 +57,7 @@ def dtype_name(value: Any) -> str | None:
 
 
 def percent(value: Any, where: str) -> float:
-    """Return a percent of the roof from 1 to 100, or 0 for no limit. 0.6 is refused: it may mean 60 %.
+    """Return a percent of the roof from 1 to 100. 0.6 is refused: it may mean 60 %.
 
     where: the option or keyword, for the message.
 
@@ -68,6 +68,6 @@ def percent(value: Any, where: str) -> float:
         result = float(number(value, where, minimum=0))
     except ValueError:
         result = -1.0
-    if result != 0 and not 1 <= result <= 100:
-        raise ValueError(f"{where} is {value!r:.40}, expected a percent from 1 to 100 (60 is 60 %), or 0")
+    if not 1 <= result <= 100:
+        raise ValueError(f"{where} is {value!r:.40}, expected a percent from 1 to 100 (60 is 60 %)")
     return result

@@ -6,7 +6,6 @@ runs in a temporary folder, where files that it writes by relative names are fou
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import shlex
@@ -17,18 +16,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roofline_engine.fields import note
-
 from ..declare import Declaration, matches
 from ..records.cases import cases_of_records
 from ..records.formats import choose
 from ..records.source import RecordRow, RefusedError, open_source
+from ..row import Refusal
 from ..testcase import Case
 from . import child
 from .items import ChildFile, ChildItem, scratch
 
 #: Stands for the temporary folder of a script's files.
 OUT = "{out}"
+#: Files that hold records, by their suffixes: one in an unknown format is reported.
+_TABLES = (".csv", ".tsv", ".jsonl")
 #: The most rows of one script; ``roofline check`` reads larger files.
 MOST = 10_000
 NO_RECORDS = "it ran and wrote no records in a known format (see roofline check list)"
@@ -92,12 +92,13 @@ class ScriptItem(ChildItem):
             out.mkdir()
             in_root = pattern is not None and OUT not in pattern  # it writes its files below the root, not into OUT
             cwd = self.config.rootpath if in_root else out
-            files = str(Path(escape(str(cwd))) / (pattern or f"{OUT}/**").replace(OUT, escape(str(out))))
-            before = _files(files) if in_root else {}
+            files = "" if pattern is None else str(Path(escape(str(cwd))) / pattern.replace(OUT, escape(str(out))))
+            before = _files(glob(files, recursive=True)) if in_root else {}
             child_exit = script.run(self, folder, [word.replace(OUT, str(out)) for word in arguments], cwd=cwd)
             if child_exit.problem:
                 pytest.fail(child_exit.message(), pytrace=False)
-            written = [path for path, state in _files(files).items() if before.get(path) != state]
+            names = glob(files, recursive=True) if files else map(str, out.rglob("*"))  # hidden files, too
+            written = [path for path, state in _files(names).items() if before.get(path) != state]
             records, unread = _records(written, report_unknown=pattern is not None)
             if not records:
                 records, more = _printed(child_exit.out)
@@ -107,20 +108,24 @@ class ScriptItem(ChildItem):
 
 def _as_cases(records: list[RecordRow], unread: list[str]) -> list[Case]:
     if not records:
-        return [Case(nodeid="", test="", declaration=Declaration(), problem="; ".join(unread) or NO_RECORDS)]
+        return [_refused("", "; ".join(unread) or NO_RECORDS)]
     cases = cases_of_records(records[:MOST], {}, "script")
-    notes = unread + ([f"shows the first {MOST} rows; roofline check reads all of the file"] if len(records) > MOST else [])
-    if notes:
-        first = cases[0]
-        declaration = dataclasses.replace(first.declaration, notes=(*first.declaration.notes, *map(note, notes)))
-        cases[0] = dataclasses.replace(first, declaration=declaration)
+    cases += [_refused(f"unread {at}", problem) for at, problem in enumerate(unread, 1)]
+    if len(records) > MOST:
+        cases.append(_refused("further rows", f"shows the first {MOST} rows; roofline check reads all of the file"))
     return cases
 
 
-def _files(pattern: str) -> dict[Path, tuple[int, int]]:
-    """Return the files of a pattern, each with a state that changes when the file is written."""
+def _refused(nodeid: str, reason: str) -> Case:
+    """Return the case of what a script wrote and cannot be read, so that a gate counts it."""
+    refusal = Refusal(reason, "row")
+    return Case(nodeid=nodeid, test="", declaration=Declaration(), problem=reason, refusal=refusal)
+
+
+def _files(names: Iterable[str]) -> dict[Path, tuple[int, int]]:
+    """Return the files among some paths, each with a state that changes when the file is written."""
     states = {}
-    for name in sorted(glob(pattern, recursive=True)):
+    for name in sorted(names):
         path = Path(name)
         if path.is_file():
             status = path.stat()
@@ -141,7 +146,7 @@ def _records(paths: Iterable[Path], report_unknown: bool) -> tuple[list[RecordRo
                 adapter = choose(source.sample())
                 if adapter is not None:
                     records += itertools.islice(adapter.read(source), MOST + 1 - len(records))
-                elif report_unknown:
+                elif report_unknown or path.suffix in _TABLES:
                     unread.append(f"{source.label}: not in a known format (see roofline check list)")
         except RefusedError as error:
             unread.append(str(error))

@@ -16,6 +16,7 @@ from roofline_engine.work import Work
 
 from ..declare import Declaration, build_work
 from ..evaluate import times
+from ..row import Refusal
 from ..testcase import Case
 from ..values import plain
 from .formats import read_rows
@@ -65,6 +66,7 @@ def _case(record: RecordRow, params: Mapping[str, Any], source: str) -> Case:
         measurement=None if record.refused else measurement,
         baseline=baseline,
         problem=f"{record.row}: {record.refused}" if record.refused else problem,
+        refusal=Refusal(f"{record.row}: {record.refused}", record.refused_code) if record.refused else None,
         record=record,
     )
 

@@ -6,12 +6,14 @@ reason, never left out.
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +31,7 @@ from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 from ..baselines import Predictions, read_predictions
 from ..declare import build_work
 from ..evaluate import facts_of, find_mismatch, times
-from ..gate import RECORD_KINDS
+from ..gate import KINDS, SKIPS, Allowance, Gates, Summary, read_kinds
 from ..report.console import progress
 from ..report.records import Tally
 from ..row import Refusal, Row
@@ -98,6 +100,7 @@ class Checker:
             measurement=measurement,
             baseline=baseline,
             prediction=prediction,
+            claims=len(record.claims),
             mismatch=mismatch,
             correct=record.correct,
         )
@@ -182,6 +185,8 @@ def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
         roofline_pct=None if ratio is None else min(ratio, 1.0),
         roofline_pct_raw=ratio,
         suspect=ratio is not None and ratio > 1.0,
+        unknown_reason="infeasible" if ratio is not None and ratio > 1.0 else None,
+        confidence=peaks.axis_confidence(axis) if axis else "low",
         target_eff=TARGET_EFF.get(work.op),
         falsifiable=shape.roof_s > record.launches * peaks.dispatch_floor_s if has_roof else None,
     )
@@ -196,7 +201,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--ledger", metavar="FILE", help="append predicted and measured speedups to this ledger")
     parser.add_argument("--format", metavar="NAME", help="read as this format, whatever the content is; list prints the names")
     parser.add_argument("--template", metavar="OP", help="print the header of a table of claims for this op")
-    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(RECORD_KINDS)}")
+    parser.add_argument("--fail-on", metavar="KIND[,KIND]", help=f"exit 1 on {', '.join(KINDS)}, and on an unchecked row")
+    parser.add_argument(
+        "--allow-unchecked", action="store_true", help="with --fail-on: warn about rows that it could not check"
+    )
     parser.add_argument("--markdown", metavar="FILE", help="also write the summary to FILE")
     parser.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
     parser.add_argument("--json", action="store_true", help="print every row as one JSON document")
@@ -204,7 +212,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read, check and print; return 1 when ``--fail-on`` names something that happened.
+    """Read, check and print; return 1 when ``--fail-on`` finds something or could not check a row, 2 when a file is unreadable.
 
     Raises ValueError and OSError for bad usage, and when no file could be read.
     """
@@ -223,25 +231,25 @@ def run(options: Namespace) -> int:
         return 0
     if not options.records:
         raise ValueError("name at least one file of records, or --template OP")
-    kinds = [kind.strip() for kind in (options.fail_on or "").split(",") if kind.strip()]
-    unknown = [kind for kind in kinds if kind not in RECORD_KINDS]
-    if unknown:
-        raise ValueError(f"--fail-on: unknown kind {printable(unknown[0])!r}, expected {', '.join(RECORD_KINDS)}")
+    gates = _read_gates(options.fail_on, options.allow_unchecked)
     if options.format is not None and options.format not in formats:
         raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {', '.join(names)}")
     predictions = read_predictions(Path(options.predictions)) if options.predictions else None
     table, peaks = _read_peaks(options.peaks, options.device)
     checker = Checker(table, device=options.device, peaks=peaks, predictions=predictions)
-    tally, predicted = Tally(keep=options.json), list[Row]()
+    tally, predicted = Tally(keep=options.json, gate=Summary(gates)), list[Row]()
+    unreadable: list[str] = []
     for path in map(Path, options.records):
         try:
             for row in _check_file(path, checker, formats.get(options.format), installed):
-                tally.add(row)
+                tally.add(replace(row, gates=gates.evaluate(row)) if gates.kinds else row)
                 predicted += [row] if row.prediction is not None else []
         except RefusedError as error:
-            tally.errors.append(str(error))
-    if len(tally.errors) == len(options.records) and tally.total == 0:
-        raise ValueError("; ".join(tally.errors))
+            unreadable.append(str(error))
+    if len(unreadable) == len(options.records) and tally.total == 0:
+        raise ValueError("; ".join(unreadable))
+    tally.errors += unreadable
+    options.status = 2 if unreadable else int(tally.fails)  # known before the first write: the reader of a pipe may be gone
     if options.ledger:
         from ..ledger import append, pair_of
 
@@ -251,6 +259,7 @@ def run(options: Namespace) -> int:
         write_whole(options.markdown, tally.markdown())
     if options.json:
         sys.stdout.write(to_json(tally.to_dict()))
+        print(*tally.counts_lines(), sep="\n", file=sys.stderr)
     else:
         lines = tally.lines()
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0  # a pipe gets whole lines
@@ -263,10 +272,27 @@ def run(options: Namespace) -> int:
         print("\n".join(tally.commands()))
     for line in tally.errors:
         print(line, file=sys.stderr)
-    if kinds and not tally.counts:
-        print("--fail-on: no row could be checked", file=sys.stderr)
-    happened = {**tally.counts, "claim": bool(tally.claims), "refused": bool(tally.reasons or tally.errors)}
-    return 1 if any(happened.get(kind) for kind in kinds) else 0
+    return int(options.status)
+
+
+def _read_gates(fail_on: str | None, allow_unchecked: bool) -> Gates:
+    """Return the gates of the command line, with the allow list of the project in the working directory.
+
+    Raises:
+        ValueError: for an empty or unknown kind, and for an unreadable configuration.
+    """
+    if fail_on is None:
+        if allow_unchecked:
+            raise ValueError("--allow-unchecked needs --fail-on")
+        return Gates()
+    kinds = read_kinds(fail_on, "--fail-on")
+    codes, allow = frozenset(SKIPS if allow_unchecked else ()), tuple[Allowance, ...]()
+    if any(os.path.lexists(name) for name in ("roofline.toml", "pyproject.toml")):
+        from ..config import resolve  # imports pydantic
+
+        settings = resolve({"fail_on": fail_on}, {}, Path.cwd())
+        codes, allow = codes or settings.allow_unchecked, settings.allow
+    return Gates(kinds, None, allow, codes, datetime.date.today())
 
 
 def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed: list[Adapter]) -> Iterator[Row]:

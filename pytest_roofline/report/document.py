@@ -15,6 +15,7 @@ from roofline_engine.units import printable, quantity
 from ..baselines import Predictions, this_machine
 from ..config import Settings
 from ..devices import AUTO, Devices
+from ..gate import Summary
 from ..row import REPORT_SCHEMA, Row
 from .columns import row_names
 
@@ -22,10 +23,11 @@ from .columns import row_names
 class Document:
     """The rows of a run in their order, the peaks of their devices, and the problems of the run."""
 
-    def __init__(self, settings: Settings, predictions: Predictions | None) -> None:
-        self.settings, self.predictions = settings, predictions
+    def __init__(self, settings: Settings, predictions: Predictions | None, *, prefix: str = "--roofline-") -> None:
+        self.settings, self.predictions, self.prefix = settings, predictions, prefix  # prefix of the names of options
         self.problems: list[str] = []
         self.devices: dict[str, dict[str, Any]] = {}
+        self._gate: Summary | None = None
         self.written: list[str] = []  # paths of reports
         self._rows: dict[str, Row] = {}  # by nodeid
         self._names: dict[str, str] | None = None  # by nodeid
@@ -40,9 +42,18 @@ class Document:
         by_nodeid = {row.nodeid: row for row in rows}
         self._rows.update(by_nodeid)
         self._nodeids[test] = list(by_nodeid)
-        self._names = None
+        self._names = self._gate = None
         self.problems += problems
         self.devices.update(devices)
+
+    @property
+    def gate(self) -> Summary:
+        """What the gates decided on the rows so far."""
+        if self._gate is None:
+            self._gate = Summary(self.settings.gates, self.prefix)
+            for row in self.rows:
+                self._gate.add(row, self.name(row))
+        return self._gate
 
     def name(self, row: Row) -> str:
         """Return the shortest name that tells a row from the others."""
@@ -54,7 +65,7 @@ class Document:
         """Drop the rows of a test that starts again."""
         for name in self._nodeids.pop(nodeid, ()):
             self._rows.pop(name, None)
-        self._names = None
+        self._names = self._gate = None
 
     def by_share(self) -> list[Row]:
         """Sort the rows by share of GPU time, where a prediction gives one, then by time."""
@@ -119,6 +130,7 @@ class Document:
             "devices": self.devices,
             "stage": min((row.entry.stage for row in rows), key=STAGES.index, default="A"),
             "noise": self.settings.noise,
+            "gate": self.gate.to_dict() if self.gate.is_needed else None,
             "entries": [row.to_dict() for row in rows],
             "ranking_by_pct": [row.nodeid for row in self.by_share()],
             "ranking_by_expected_gain": [row.nodeid for row in self.by_gain()],

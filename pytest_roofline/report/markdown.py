@@ -31,9 +31,11 @@ def text(document: Document) -> str:
         parts.append(table([head, *rows]))
     else:
         parts.append("No measured kernel.")
-    alarms = [row for row in document.rows if row.check.status in ALARMS or row.failed]
+    alarms = [row for row in document.rows if (row.check.status in ALARMS and not row.is_allowed) or row.failed]
     if alarms:
         parts += ["## Checks", "\n".join(f"- {code(document.name(row))} {plain_text(_verdict(row))}" for row in alarms)]
+    if document.gate.is_needed:
+        parts += ["## Gate", "\n".join(f"- {plain_text(line)}" for line in document.gate.lines())]
     if len(measured) > 1 and any(row.entry.rankable for row in measured):
         parts.append("## The two rankings")
         shares, gains = document.by_share(), document.by_gain()
@@ -67,7 +69,7 @@ def append_summary(path: str, text: str) -> None:
 def annotate(rows: Iterable[Row]) -> None:
     """Print workflow commands: errors for rows that failed their test, warnings for other contradictions."""
     ranks = {status: rank for rank, status in enumerate(_KINDS)}
-    alarms = [row for row in rows if row.failed or row.check.status in ranks]
+    alarms = [row for row in rows if row.failed or (row.check.status in ranks and not row.is_allowed)]
     alarms.sort(key=lambda row: (not row.failed, ranks.get(row.check.status, len(ranks))))
     for row in alarms[:_MOST]:
         level = "error" if row.failed else "warning"

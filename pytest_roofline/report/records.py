@@ -10,6 +10,7 @@ from typing import Any
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
+from ..gate import Summary
 from ..records.source import REFUSED_CODES
 from ..row import Row
 from .columns import describe_overhead, duration
@@ -24,8 +25,10 @@ _ALARMS = ("beyond_roof", "exceeds_target", "regression", "near_roof")
 class Tally:
     """Counts the rows of a check, and keeps those worth printing; all of them only for JSON."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, keep: bool, gate: Summary) -> None:
+        self.gate = gate  # what --fail-on decided
         self.total = 0
+        self.compared = 0  # rows that were compared with a roof
         self.counts: Counter[str] = Counter()  # rows by status
         self.causes: Counter[str] = Counter()
         self.claims: Counter[str] = Counter()  # rows with a mismatch, by its cause
@@ -41,6 +44,8 @@ class Tally:
     def add(self, row: Row) -> None:
         """Count one row."""
         self.total += 1
+        self.gate.add(row, f"{row.path} {row.nodeid}", _OF_A_KIND)
+        self.compared += row.refusal is None and row.check.utilisation is not None
         if self._keep:
             (self._rows if row.refusal is None else self._refused).append(row.to_checked_dict())
         status, cause = row.check.status, row.check.cause
@@ -71,12 +76,31 @@ class Tally:
     def to_dict(self) -> dict[str, Any]:
         """Return the document of ``--json``."""
         return {
+            "checked": self.compared,
+            "unchecked": self.total - self.compared - sum(self.reasons.values()),
+            "gate": self.gate.to_dict() if self.gate.is_needed else None,
             "counts": dict(self.counts.most_common()),
             "causes": dict(self.causes.most_common()),
             "rows": self._rows,
             "refused": self._refused,
             "errors": self.errors,
         }
+
+    @property
+    def fails(self) -> bool:
+        """Whether ``--fail-on`` found something, or could not check what it was given."""
+        gate = self.gate
+        is_blind = not gate.gates.is_empty and not gate.checked and not gate.gates.allow_unchecked
+        return bool(gate.failed) or gate.fails_unchecked or is_blind
+
+    def counts_lines(self) -> Iterator[str]:
+        """Yield how many rows were compared with a roof; with ``--fail-on`` also what was not checked, the counts last."""
+        refused = sum(self.reasons.values())
+        unchecked = self.total - self.compared - refused
+        rows = "row" if self.total == 1 else "rows"
+        yield f"checked {self.compared} of {self.total} {rows} against the roof, {unchecked} unchecked, {refused} refused"
+        if self.gate.is_needed:
+            yield from self.gate.lines()
 
     def statuses(self) -> list[list[str]]:
         """Return the rows of the table of counts, the header first."""
@@ -105,6 +129,7 @@ class Tally:
             yield f"refused, {count}: {REFUSED_CODES.get(kind, kind)}"
             for row in self._examples["refused", kind]:
                 yield f"    {printable(row.path)} {printable(row.nodeid)}: {printable(_describe(row))}"
+        yield from self.counts_lines()
 
     def markdown(self) -> str:
         """Return the summary as Markdown."""
@@ -135,6 +160,7 @@ class Tally:
         if self.reasons:
             lines = [f"- {REFUSED_CODES.get(kind, kind)}: {count}" for kind, count in self.reasons.most_common()]
             parts += ["## Refused", "\n".join(lines)]
+        parts += ["## Rows checked", "\n".join(f"- {plain_text(line)}" for line in self.counts_lines())]
         parts += map(plain_text, self.errors)
         return "\n\n".join(parts) + "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roofline_engine.fields import has_note, join_notes
@@ -13,7 +13,6 @@ from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
 from ..evaluate import IDLE, NO_DEVICE_SYNC, SHARED_WORKERS
-from ..gate import TEST_KINDS, skipped_rows
 from ..row import Row
 from .columns import ALARMS, COLUMNS, describe_overhead, distinct_labels, duration, list_some
 
@@ -62,7 +61,11 @@ def lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
 
     verbosity: pytest's. Below 0: the contradictions alone; 1: also where each figure comes from; 2: also the notes.
     """
-    for line in _content(document, width, verbosity):
+    yield from _wrap(_content(document, width, verbosity), width)
+
+
+def _wrap(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    for line in lines:
         if len(line.text) <= width:
             yield line
             continue
@@ -79,7 +82,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         for name, peaks in document.devices.items():
             yield Line(f"peaks of {printable(name)}: {_peaks(peaks)}")
     for row in document.rows:
-        if row.check.status in ALARMS:
+        if row.check.status in ALARMS and not row.is_allowed:
             markup = _ALARM if row.check.status == "beyond_roof" else _CAUTION
             yield Line(f"{row.check.status}: {document.name(row)}: {printable(row.check.message)}", markup)
     slow = [f"{document.name(row)} ({duration(row.measurement.t_s)})" for row in rows if row.measurement and _is_far_below(row)]
@@ -96,7 +99,6 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     idle = sum(has_note(row.entry.notes, "idle") for row in document.rows)
     if idle:
         yield Line(f"not measured, {idle}: {IDLE.text}", _CAUTION)
-    yield from _unchecked(document, rows)
     if verbosity >= 0:
         reasons = Counter(filter(None, map(_reason, rows)))
         yield from (Line(f"no verdict for {count}: {printable(reason)}") for reason, count in reasons.items())
@@ -109,6 +111,20 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         yield Line(f"roofline: {printable(problem)}", _CAUTION)
     for path in document.written:
         yield Line(f"roofline report: {printable(path)}")
+
+
+def gate_lines(document: Document, width: int, verbosity: int) -> Iterator[Line]:
+    """Yield what the gates of a run decided, wrapped to ``width``, at any verbosity; nothing without a gate.
+
+    The last line has the counts.
+    """
+    gate = document.gate
+    if not gate.is_needed:
+        return
+    *reasons, counts = gate.lines(verbosity > 0)
+    yield from _wrap((Line(line, _CAUTION) for line in reasons), width)
+    markup = _ALARM if gate.failed or gate.fails_unchecked else _CAUTION if gate.unchecked else ("green",)
+    yield Line(counts, markup)
 
 
 def _is_far_below(row: Row) -> bool:
@@ -125,16 +141,6 @@ def _work(row: Row) -> str:
         text += f", {quantity(entry.flops_est, 'FLOP')}"
     roof = "memory roof" if entry.flops_est and entry.ridge_point is None else "roof"  # of a dtype without a compute peak
     return text if row.roof_s is None else f"{text}: {duration(row.roof_s)} at the {roof}"
-
-
-def _unchecked(document: Document, rows: Sequence[Row]) -> Iterator[Line]:
-    """List what a gate did not look at: silence would read as passed."""
-    skipped = [document.name(row) for row in skipped_rows(rows, [*TEST_KINDS, "fail_under"], "low_confidence")]
-    if skipped:
-        yield Line(f"not gated for low confidence, {len(skipped)}: {_join_some(skipped)}", _CAUTION)
-    kinds = sorted(document.settings.fail_on & {"exceeds_target", "regression"})
-    if rows and kinds and all(row.check.speedup is None for row in rows):
-        yield Line(f"{' and '.join(kinds)} checked nothing: no row has a baseline. Use --roofline-baseline", _CAUTION)
 
 
 def _table(document: Document, rows: Sequence[Row], width: int) -> Iterator[Line]:

@@ -123,7 +123,7 @@ def main(
         return int(status)
     except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return DONE
+        return int(getattr(options, "status", DONE))  # a command sets it before it writes, where it is not 0
     except (ValueError, OSError) as error:
         return _refuse(str(error))
     except Exception as error:  # a bug of the engine: one line, no traceback in an agent's log

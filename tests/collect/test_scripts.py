@@ -204,8 +204,8 @@ def test_more_rows_than_the_limit(project: Project, monkeypatch: pytest.MonkeyPa
     table = TABLE.partition("\n")[0] + "".join(f"\nbf16,{m},8192,1024,6.4,,,6.1" for m in range(1, 20))
     project.write(test_gemm=f"import sys\nprint({table!r})\nsys.exit(0)")
     rows = list(run(project).rows.values())
-    assert len(rows) == 10
-    assert "shows the first 10 rows" in rows[0]["notes"]
+    assert len(rows) == 11
+    assert "shows the first 10 rows" in rows[10]["notes"]
 
 
 def test_the_project_table_gives_work_to_rows_without_it(project: Project) -> None:

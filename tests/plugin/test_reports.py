@@ -129,7 +129,7 @@ def test_a_report_that_cannot_be_written_is_one_line(project: Project, kind: str
     (project.path / "taken").write_text("a file where a folder should be", encoding="utf-8")
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(f"--roofline-report={kind}:taken/r.{kind}", *gate)
-    assert (ran.code, ran.counts) == (0, {"passed": 1})
+    assert (ran.code, ran.counts) == (len(gate), {"passed": 1})  # GATE has no baseline
     (line,) = [line for line in ran.section if "not written" in line]
     assert "taken" in line
     assert ran.rows  # the other report was written
@@ -211,8 +211,9 @@ def test_the_algorithm_of_an_optimizer_is_no_size(op: str) -> None:
 def test_a_gate_reports_a_missing_baseline(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(GATE)
-    assert ran.code == 0
-    assert "regression checked nothing: no row has a baseline. Use --roofline-baseline" in ran.section
+    assert ran.code == 1
+    reason = "the row has no baseline (no_baseline). Use --roofline-baseline or baseline=True"
+    assert any(line.startswith(f"unchecked by regression, 1: {reason}") for line in ran.section)
 
 
 # Invalid settings.

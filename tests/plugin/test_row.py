@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_roofline.gate import TEST_KINDS, Gates, skipped_rows
+from pytest_roofline.gate import KINDS, Gates, Summary
 from pytest_roofline.row import Row, declaration_in, read_field, read_part
 from roofline_engine.check import Baseline, Check, Measurement, assess_measurement
 from roofline_engine.fields import Entry, note
@@ -27,7 +27,7 @@ def row() -> Row:
     return Row(
         nodeid="test_a.py::test_gemm",
         entry=entry,
-        check=Check("regression", "takes 1.2 times as long", speedup=0.8, band=0.05),
+        check=Check("regression", "takes 1.2 times as long", utilisation=0.34, speedup=0.8, band=0.05),
         device="x",
         roof_s=1.7e-5,
         work_source="marker",
@@ -46,12 +46,13 @@ def outcomes(
 
 def test_each_gate_that_was_asked_for_has_one_outcome(row: Row) -> None:
     assert outcomes(row) == []
-    assert outcomes(row, *TEST_KINDS, fail_under=30, min_pct=50) == [
+    assert outcomes(row, *KINDS, fail_under=30, min_pct=50) == [
         ("beyond_roof", "passed", ""),
         ("unmodelled", "passed", ""),
         ("exceeds_target", "passed", ""),
         ("regression", "failed", ""),
         ("infeasible", "passed", ""),
+        ("refused", "passed", ""),  # and nothing for claim: the row prints no rate
         ("min_pct", "failed", ""),
         ("fail_under", "passed", ""),
     ]
@@ -60,13 +61,15 @@ def test_each_gate_that_was_asked_for_has_one_outcome(row: Row) -> None:
 def test_the_first_failure_is_the_line_to_report(row: Row) -> None:
     row = replace(row, gates=Gates(frozenset({"regression"}), 50).evaluate(row))
     assert row.failed == "regression: takes 1.2 times as long"
-    assert row.without_failures().failed is None
+    expected = row.expected_to_fail()
+    assert expected.failed is None
+    assert [(one.status, one.code) for one in expected.gates if one.gate == "regression"] == [("allowed", "xfail")]
 
 
 @pytest.mark.parametrize(
     ("change", "kind", "code"),
     [
-        ({"confidence": "low"}, "regression", "low_confidence"),
+        ({"notes": (note("n", "shared_workers"),)}, "regression", "shared_workers"),
         ({"confidence": "low"}, "fail_under", "low_confidence"),
         ({"unknown_reason": "unvalidated_peak"}, "fail_under", "no_percent"),
         ({"roofline_pct": None}, "fail_under", "no_percent"),
@@ -76,18 +79,32 @@ def test_the_first_failure_is_the_line_to_report(row: Row) -> None:
 )
 def test_a_gate_skips_what_it_cannot_judge(row: Row, change: dict[str, object], kind: str, code: str) -> None:
     row = replace(row, entry=row.entry._replace(**change))  # type: ignore[arg-type]
-    row = replace(row, gates=Gates(frozenset({kind}), 50 if kind == "fail_under" else None).evaluate(row))
+    gates = Gates(frozenset({kind}) - {"fail_under"}, 50 if kind == "fail_under" else None)
+    row = replace(row, gates=gates.evaluate(row))
     assert [(outcome.gate, outcome.status, outcome.code) for outcome in row.gates] == [(kind, "skipped", code)]
-    assert skipped_rows([row], [kind], code) == [row]
+    summary = Summary(gates)
+    summary.add(row, "test_gemm")
+    assert summary.line() == f"gate: 0 checked, 0 failed, 0 allowed, 1 unchecked ({code} 1)"
+    assert summary.fails_unchecked
+    tolerant = Summary(gates._replace(allow_unchecked=frozenset({code})))
+    tolerant.add(row, "test_gemm")
+    assert not tolerant.fails_unchecked
+
+
+def test_a_regression_needs_no_confidence_in_the_roof(row: Row) -> None:
+    row = replace(row, entry=row.entry._replace(confidence="low"))
+    assert outcomes(row, "regression") == [("regression", "failed", "")]
 
 
 def test_a_gate_without_a_roof_or_a_baseline_is_skipped(row: Row) -> None:
-    assert outcomes(replace(row, roof_s=None), "beyond_roof") == [("beyond_roof", "skipped", "no_roof")]
+    without_roof = replace(row, check=row.check._replace(utilisation=None))
+    assert outcomes(without_roof, "beyond_roof") == [("beyond_roof", "skipped", "no_roof")]
+    assert outcomes(replace(without_roof, device=None), "beyond_roof") == [("beyond_roof", "skipped", "no_device")]
     assert outcomes(replace(row, check=Check("not_checked")), "regression") == [("regression", "skipped", "no_baseline")]
 
 
 def test_a_row_survives_its_json(row: Row) -> None:
-    row = replace(row, gates=Gates(frozenset(TEST_KINDS), 50).evaluate(row))
+    row = replace(row, gates=Gates(frozenset(KINDS), 50).evaluate(row))
     assert Row.from_dict(json.loads(json.dumps(row.to_dict()))) == row
 
 

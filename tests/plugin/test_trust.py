@@ -224,10 +224,8 @@ def test_it(roofline):
 """
     )
     ran = project.run("--roofline-fail-under=90")
-    assert ran.counts["passed"] == 1
-    told = ran.report["skill_errors"]
-    assert any("--roofline-fail-under=90 was not applied to test_it" in line for line in told)
-    assert any("min_pct was not checked" in line for line in told)
+    assert (ran.counts["passed"], ran.code) == (1, 1)
+    assert any(line.startswith("unchecked by min_pct, fail_under, 1: the row has no byte/FLOP model") for line in ran.section)
 
 
 @pytest.mark.parametrize(("asked", "failed"), [(60, 0), (80, 1)])
@@ -243,13 +241,17 @@ def test_it(roofline):
     )
     ran = project.run()
     assert ran.counts.get("failed", 0) == failed
-    assert any("min_pct was not checked" in line for line in ran.report["skill_errors"]) != failed
+    assert any(line.startswith("unchecked by min_pct, 1: ") for line in ran.section) != failed
+    assert ran.code == failed  # min_pct= alone does not ask the run to prove it
 
 
 def test_a_baseline_file_without_the_test_is_reported(project: Project) -> None:
     project.write(test_a=HEAD + "def test_renamed(roofline):\n    roofline.record(1e-3, **HOW)\n")
     before = project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_old", "stats": {"median": 1.0}}]})
     ran = project.run(f"--roofline-baseline={before}", "--roofline-fail-on=regression")
+    assert ran.code == 1
+    assert any(line.startswith("unchecked by regression, 1: the row has no baseline (no_baseline)") for line in ran.section)
+    ran = project.run(f"--roofline-baseline={before}")
     assert any("before.json has no earlier time for test_renamed" in line for line in ran.report["skill_errors"])
 
 
@@ -398,7 +400,11 @@ def test_examples_of_hypothesis_are_not_timed(project: Project) -> None:
         """
     )
     ran = project.run()
-    assert (ran.counts, ran.rows) == ({"passed": 1}, {})
+    assert (ran.counts, ran.code) == ({"passed": 1}, 0)
+    assert ran.rows["test_it"]["measurement"] is None
+    ran = project.run("--roofline-fail-on=beyond_roof")
+    assert (ran.counts, ran.code) == ({"passed": 1}, 1)
+    assert "roofline.measure does not time the examples of a Hypothesis test" in ran.out
 
 
 def test_annotations_work_on_a_terminal_without_unicode(project: Project) -> None:

@@ -318,17 +318,20 @@ def test_the_command_writes_json(rows: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "code"), [("beyond_roof", 1), ("claim", 1), ("refused", 1), ("regression", 0), ("exceeds_target,regression", 0)]
+    ("kinds", "code"), [("beyond_roof", 1), ("claim", 1), ("refused", 1), ("unmodelled", 0), ("unmodelled,infeasible", 1)]
 )
 def test_only_named_kinds_fail_the_command(rows: Path, tmp_path: Path, kinds: str, code: int) -> None:
-    assert command(rows, "--fail-on", kinds, cwd=tmp_path).returncode == code
+    done = command(rows, "--fail-on", kinds, "--allow-unchecked", cwd=tmp_path)  # two rows are refused
+    assert done.returncode == code
 
 
 def test_a_gate_without_a_row_to_check_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
     assert command("tuned.csv", cwd=tmp_path).stderr == ""
     done = command("tuned.csv", "--fail-on", "beyond_roof", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "--fail-on: no row could be checked\n")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "checked 0 of 0 rows" in done.stdout
+    assert done.stdout.endswith("gate: 0 checked, 0 failed, 0 allowed, 0 unchecked\n")
 
 
 def test_a_misspelled_device_gets_similar_names(tmp_path: Path) -> None:
@@ -426,7 +429,7 @@ def test_a_gzip_is_read_but_a_zip_bomb_is_refused(rows: Path, tmp_path: Path) ->
 def test_one_bad_file_loses_only_itself(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("not a record\n")
     done = command("bad.txt", rows, "missing.csv", cwd=tmp_path)
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert "5 rows" in done.stdout
     assert done.stderr.count("\n") == 2
 

@@ -73,6 +73,13 @@ class Degraded(BaseModel):
     reason: str  # why it has none
 
 
+class CopyShare(BaseModel):
+    """A copy or a fill by the runtime."""
+
+    name: str
+    pct_gpu_time: float | None
+
+
 @cache
 def model(name: str) -> type[BaseModel]:
     """Return the model of a record or document, by its name in ``NAMES``.
@@ -160,6 +167,7 @@ def _artifact() -> type[BaseModel]:
         skill=(Literal["roofline"], ...),
         skill_version=(Literal["1"], ...),
         peaks=(PeaksModel, ...),
+        copies=(list[CopyShare], []),
         head_pct=(float, ...),
         head_max=(int, ...),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from . import advice, inputs
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
 from .files import read_json, read_text
-from .inputs import Env, Row, TopN
+from .inputs import Copy, Env, Row, TopN
 from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
 from .peaks import Peaks
@@ -48,6 +48,7 @@ class Report:
         self.degraded: list[Degradation] = []
         self.head_pct, self.head_max = head_pct, head_max
         self.rows, self.head_share = 0, 0.0
+        self.copies: tuple[Copy, ...] = ()
 
     @property
     def stage(self) -> str:
@@ -66,6 +67,7 @@ class Report:
             "entries": [to_dict(entry) for entry in self.entries],
             "ranking_by_pct": [entry.name for entry in by_pct(self.entries)],
             "ranking_by_expected_gain": [entry.name for entry in by_expected_gain(self.entries)],
+            "copies": [{"name": item.name, "pct_gpu_time": item.pct} for item in self.copies],
             "degraded": [{"name": item.name, "reason": str(item)} for item in self.degraded],
             "skill_errors": list(map(str, self.skill_errors)),
         }
@@ -141,6 +143,7 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     reader.drop_ambiguous(shapes, topn)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
+    report.copies = topn.copies
     counters = None
     if sources.counters:
         from .counters.read import CounterSet

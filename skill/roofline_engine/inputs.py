@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from .files import Problems, condense, read_json, read_table
-from .kernels import clean_name, short_name
+from .kernels import clean_name, is_copy, short_name
 from .ops import op_name
 from .peaks import Device, Target
 from .peaks_table import normalize_name
@@ -53,12 +53,20 @@ class Row(NamedTuple):
     est_shape: object = None
 
 
+class Copy(NamedTuple):
+    """A row of the Top-N that is a copy or a fill by the runtime: it is no kernel, so it has no headroom."""
+
+    name: str
+    pct: float | None  # its share of GPU time, in percent; None where the list gives none
+
+
 class TopN(NamedTuple):
     """A Top-N list."""
 
     rows: tuple[Row, ...]
     decode_steps: float | None = None  # None is unknown
     prefill_steps: float | None = None
+    copies: tuple[Copy, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -175,10 +183,12 @@ def read_topn(data: object, label: str) -> TopN:
     times = [row.time_ms(("total_ms", "ms"), ("us", "total_us"), minimum=0) for row in readers]
     total_ms = given_ms or sum(time for time in times if time is not None) or None
     read = (_row(row, ms, total_ms, given_ms is not None) for row, ms in zip(readers, times))
-    rows = tuple(row for row in read if row is not None)
+    listed_rows = [row for row in read if row is not None]
+    rows = tuple(row for row in listed_rows if not is_copy(row.name))
+    copies = tuple(Copy(row.name, row.pct) for row in listed_rows if is_copy(row.name))
     serving = reader.group("serving")
     decode, prefill = (serving.number(key, minimum=0) for key in ("n_decode_steps", "n_prefill_steps"))
-    return TopN(rows, decode, prefill, (*problems.lines, *doubtful_shares(label, rows)))
+    return TopN(rows, decode, prefill, copies, (*problems.lines, *doubtful_shares(label, listed_rows)))
 
 
 def doubtful_shares(label: str, rows: Sequence[Row]) -> list[str]:
@@ -302,10 +312,9 @@ def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, obje
 _UNITS_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 #: An average may be rounded to a unit of its column.
 _ROUNDED = 0.02
-#: Rows of domain_stats, hip_api_stats, memory_copy_stats and nsys's memory rows: time of the host or of a copy engine.
+#: Rows of domain_stats and hip_api_stats: time of the host.
 _DOMAIN = re.compile(r"(HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG|OMPT|KERNEL|MEMORY|SCRATCH)_[A-Z_]+$")
 _API = re.compile(r"(__hip|hip|cuda|cu|hsaKmt)[A-Z]\w*$|hsa_\w+$")
-_COPY = re.compile(r"\[CUDA mem(cpy|set)\b.*\]$|Memcpy |Memset ")
 
 
 def is_topn_csv(name: str) -> bool:
@@ -336,10 +345,13 @@ def read_topn_csv(text: str, label: str) -> TopN:
     if pct_at is None and total_at is not None:
         listed = sum(Problems().attempt(number, cells[total_at], "", minimum=0) or 0.0 for _, cells in table.rows)
     rows: list[Row] = []
+    copies: list[Copy] = []
     for line, cells in table.rows:
         name = cells[name_at].strip()
         if not name:
             problems.add(f"{label}: line {line} has no name: left out")
+        if is_copy(name):
+            copies.append(Copy(name, None if pct_at is None else Problems().attempt(number, cells[pct_at], "", minimum=0)))
         if not name or _not_kernels(name):
             continue
         where = f"{label}: line {line} ({printable(name)[:60]})"
@@ -364,12 +376,13 @@ def read_topn_csv(text: str, label: str) -> TopN:
         rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
     if not rows:
         raise ValueError(f"{label}: it lists no kernel" + (f": {problems.lines[0]}" if problems.lines else ""))
-    return TopN(tuple(rows), problems=condense((*problems.lines, *doubtful_shares(label, rows))))
+    lines = condense((*problems.lines, *doubtful_shares(label, rows)))
+    return TopN(tuple(rows), copies=tuple(copies), problems=lines)
 
 
 def _not_kernels(name: str) -> str:
     """What a row is that is not a kernel. A kernel may be named like an API call, so those count only where all rows are."""
-    if _COPY.match(name):
+    if is_copy(name):
         return "copies"
     return "domains of API or copy time" if _DOMAIN.match(name) else ""
 
@@ -382,7 +395,8 @@ def _name_others(label: str, names: list[str]) -> list[str]:
     elif names and all(map(_API.match, names)):
         what = "API calls of the host"
     else:
-        return [f"{label}: {kinds.count(kind)} rows are {kind}, not kernels: left out" for kind in dict.fromkeys(kinds)]
+        others = (kind for kind in dict.fromkeys(kinds) if kind != "copies")  # those are listed with their share
+        return [f"{label}: {kinds.count(kind)} rows are {kind}, not kernels: left out" for kind in others]
     raise ValueError(f"{label}: {what}, not kernels: give kernel_stats or cuda_gpu_kern_sum")
 
 

@@ -26,10 +26,8 @@ def test_list_with_kernel_pct_ms_and_us_per_call() -> None:
         },
     ]
     topn = read_topn({"total_gpu_ms": 8328.0, "kernels": rows}, "list.json")
-    assert [(row.name, row.pct, row.pct_basis) for row in topn.rows] == [
-        ("main_kernel", 48.68, ""),
-        ("Memcpy DtoD (Device -> Device)", 0.15, ""),
-    ]
+    assert [(row.name, row.pct, row.pct_basis) for row in topn.rows] == [("main_kernel", 48.68, "")]
+    assert topn.copies == (("Memcpy DtoD (Device -> Device)", 0.15),)
     assert topn.rows[0].avg_ms == pytest.approx(2.1654)
     assert topn.problems == ()
 
@@ -468,10 +466,88 @@ def test_host_side_levers_for_a_kernel_that_cannot_be_edited(run: Run) -> None:
         ("cutlass_tensorop_f16_s16816fprop_optimized", "conv"),
         ("sm80_xmma_fprop_implicit_gemm_bf16", "conv"),
         ("update_property_kernel", "unknown"),  # p-rope-rty is no rotary embedding
+        # A GEMM with a fused activation or a sort in its epilogue is a GEMM.
+        ("bmm_E4m3_E4m3E4m3_Fp32_t128x8x128u2_s6_et64x8_rM_TN_transOut_swiGlu_dynBatch_sm100f", "gemm"),
+        ("bmm_E2m1_E2m1E2m1_Fp32_bA16_bB16_bC16_t128x8x512_s5_et128x8", "gemm"),
+        ("mfma_moe1_silu_mul_afp8_wfp4_fp8_t32x128x256_pm1_fp8q_sort_async_gui_v32", "moe"),
+        ("a8w8_blockscale_bpreshuffle_1x128x128_256x16x64x256_intrawave_v1", "gemm"),
+        ("a4w4_blockscale_256x128x128x128", "gemm"),
+        # Attention: a split over the KV cache is decode, its second stage merges partial results.
+        ("void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>", "attn_decode"),
+        ("void flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128>>", "helper"),
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>", "attn_prefill"),
+        ("_fwd_grouped_kernel_stage1", "attn_decode"),
+        ("_fwd_kernel_stage2", "helper"),
+        ("_fwd_grouped_kernel_stage2", "helper"),
+        (
+            "fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64MultiCtasKvVarSeqQ16StaticSwapsAbForGen",
+            "attn_decode",
+        ),
+        ("fmhaSm100fKernel_QkvBfloat16OBfloat16H64PagedKvCausalP64VarSeqQ128Kv128PersistentContext", "attn_prefill"),
+        ("fmhaSm100fKernel_QkvBfloat16OBfloat16HQk576HV512HVPerCta256PagedKvDenseP64MultiCtasKvVarSeqQ16", "mla_decode"),
+        ("void (anonymous namespace)::store_kvcache<256l, 4, false, long>(StoreKVCacheParams)", "helper"),
+        # The forward models do not fit the backward steps.
+        ("void (anonymous namespace)::softmax_warp_backward<float, float, float, 10, true, false>", "backward"),
+        ("void at::native::(anonymous namespace)::layer_norm_grad_input_kernel<float, float, false>", "backward"),
+        ("miopenSp3AsmConv_v21_1_3_gfx9_fp16_dot2_edc_f2x3_stride1", "conv"),
+        ("batched_transpose_64x32_pack_4x2_ediv_1x2_half", "transpose"),
+        # Copies of the runtime are no kernels, kernels that copy are.
+        ("CopyDeviceToHost", "memcpy"),
+        ("CopyHostToDevice", "memcpy"),
+        ("hipMemcpyAsync", "memcpy"),
+        ("[CUDA memcpy Host-to-Device]", "memcpy"),
+        ("[CUDA memset]", "memcpy"),
+        ("Memset (Device)", "memcpy"),
+        ("MemcpyD2H", "memcpy"),
+        ("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda(at::TensorIteratorBase&)>", "copy"),
+        ("void memcpy_like_kernel<float>(float*)", "unknown"),
     ],
 )
 def test_kernel_names(name: str, op: str) -> None:
     assert classify(name).op == op
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("fmoe_gemm1_256x128", "1"),
+        ("fmoe_gemm2_256x128", "2"),
+        ("moe_ck2stages_gemm1_256x64x128x128_1x4_MulABScale_v1", "1"),
+        ("moe_ck2stages_gemm2_256x64x128x128_1x4_MulABScale_v1", "2"),
+        ("_ZN5aiter44fmoe_stage1_bf16_pertokenFp8_g1u1_32x512_pf3E", "1"),
+        ("mfma_moe2_afp4_wfp4_bf16_cshuffle_t64x128x256", "2"),
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x256x128x1_swiglu", "1"),
+        ("fused_moe_kernel", None),
+        ("_ZN5aiter37fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x256E", None),  # both stages in one launch
+    ],
+)
+def test_the_stage_of_an_expert_gemm(name: str, stage: str | None) -> None:
+    assert (classify(name).op, classify(name).stage) == ("moe", stage)
+
+
+@pytest.mark.parametrize(
+    ("name", "activations", "weights"),
+    [
+        ("bmm_E4m3_E4m3E4m3_Fp32_t128x8x128u2_swiGlu_dynBatch", "fp8", "fp8"),
+        ("bmm_E2m1_E2m1E2m1_Fp32_bA16_bB16_bC16_t128x8x512", "nvfp4", "nvfp4"),
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_Ab32_Bb32_Cb32_t128x128x256", "mxfp8", "mxfp4"),  # weights first
+        ("bmm_Bfloat16_MxInt4Bfloat16_castBfloat16_Fp32_Ab32_t128", "bf16", "int4"),
+    ],
+)
+def test_the_dtypes_of_a_batched_gemm_by_tensorrt_llm(name: str, activations: str, weights: str) -> None:
+    hint = classify(name)
+    assert hint.dtype is not None
+    assert hint.weight_dtype is not None
+    assert (hint.dtype.name, hint.weight_dtype.name) == (activations, weights)
+
+
+def test_copies_of_the_runtime_are_listed_with_their_share_and_have_no_headroom(run: Run) -> None:
+    run.topn(gemm_row(), {"name": "CopyDeviceToHost", "pct_gpu_time": 31.5, "calls": 10, "total_ms": 4.0}).env(**MI300X)
+    artifact = run.analyze()
+    assert [item["name"] for item in artifact["entries"]] == ["gemm_kernel"]
+    assert artifact["copies"] == [{"name": "CopyDeviceToHost", "pct_gpu_time": 31.5}]
+    report = (run.round / "profile_roofline.md").read_text(encoding="utf-8")
+    assert "copies and fills by the runtime, not kernels: 31.5 % of GPU time (`CopyDeviceToHost`)" in report
 
 
 def test_config_flat_nested_and_foreign() -> None:

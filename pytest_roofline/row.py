@@ -263,7 +263,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 #: Fields of the entry that a declaration is read from.
-_DECLARED = ("op", "op_class", "modeled", "stage", "dtype", "weight_dtype", "launches_per_unit", "byte_models", "target_eff")
+_DECLARED = (
+    *("op", "op_class", "modeled", "stage", "dtype", "weight_dtype", "launches_per_unit", "byte_models", "target_eff"),
+    "target_basis",
+)
 
 
 def declaration_in(row: Mapping[str, Any]) -> Declaration:
@@ -277,7 +280,8 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
     number(entry.launches_per_unit, "launches_per_unit", minimum=1)
     if entry.target_eff is not None:
         number(entry.target_eff, "target_eff", above=0)
-    declaration = Declaration(kernel=kernel, device=device, launches=entry.launches_per_unit, target_eff=entry.target_eff)
+    target = None if entry.target_basis in ("prior", "sustained") else entry.target_eff  # those two follow from op and device
+    declaration = Declaration(kernel=kernel, device=device, launches=entry.launches_per_unit, target_eff=target)
     if not entry.modeled:
         return declaration
     engine, source = require_field(str, row, "work.engine"), read_field(str, row, "work.source") or ""

@@ -193,7 +193,7 @@ COLUMNS = (
     Column("roof", lambda row: row.entry.roof_level or row.entry.roof_axis or "-", right=False),
     Column("% roof", percent),
     Column("limiter", limiter, right=False, spare=3),
-    Column("achievable %", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:g}", spare=1),
+    Column("achievable %", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:.3g}", spare=1),
     Column("headroom", headroom, spare=4),
     Column("verdict", verdict, right=False),
     Column("check", outcome, right=False, spare=5),

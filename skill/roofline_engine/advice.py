@@ -89,6 +89,21 @@ def host_side_levers(entry: Entry, backends: Iterable[str]) -> list[str]:
     ]
 
 
+def _target_remarks(entry: Entry, peaks: Peaks) -> list[str]:
+    """Say what sets the target where the prior of the op does not."""
+    prior, target = TARGET_EFF.get(entry.op), entry.target_eff
+    if target is None or entry.target_basis in (None, "prior"):
+        return []
+    if entry.target_basis in ("sustained", "measured"):
+        ceiling = {
+            "sustained": f"the most that large GEMMs are known to sustain on {peaks.product or peaks.gfx} (peaks.md)",
+            "measured": "the measured ceiling of this axis",
+        }[entry.target_basis]
+        return [f"target {target:.3g}: {ceiling}, under the prior {prior:g} of {entry.op}"]
+    what = f"the prior {prior:g}" if prior is not None else "none"
+    return [f"target {target:g} as observed or given, in place of {what}"] if target != prior else []
+
+
 def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
     """What a reader should know before believing the figure, and what would sharpen it."""
     texts: list[str] = []
@@ -124,10 +139,7 @@ def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
         texts.append(f"the class differs between the median round and the best one ({low:.1%} to {best:.1%} of the roof)")
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
         texts.append("the roof time is under the dispatch floor: a faster time could not contradict it")
-    prior = TARGET_EFF.get(entry.op)
-    if entry.target_eff is not None and entry.target_eff != prior:
-        what = f"the prior {prior:g}" if prior is not None else "none"
-        texts.append(f"target {entry.target_eff:g} as observed or given, in place of {what}")
+    texts += _target_remarks(entry, peaks)
     cap = entry.t_ms / 1e3 / peaks.dispatch_floor_s if entry.t_ms else None
     if entry.attainable_speedup is not None and cap and abs(entry.attainable_speedup - cap) < 1e-9 * cap:
         texts.append(f"attainable capped at {cap:.2f}x: no launch beats the dispatch floor")

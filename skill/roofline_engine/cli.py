@@ -258,6 +258,8 @@ def _peaks_show(options: argparse.Namespace) -> int:
     for title, rates in (("matrix", rated.flops), ("vector", rated.vector)):
         for dtype, value in rates.items():
             print(f"{title:10} {dtype:12} {value:.5g} FLOP/s")
+    for axis, value in rated.sustained.items():
+        print(f"sustained  {axis:12} {value:.5g} FLOP/s, by large GEMMs")
     for axis, value in rated.achievable.items():
         print(f"achievable {axis:12} {value:.5g} {'FLOP/s' if '.' in axis else 'bytes/s'}, measured")
     print(f"L2         {'unknown' if rated.l2_bytes is None else format(rated.l2_bytes, '.0f') + ' bytes'}")

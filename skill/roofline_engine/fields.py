@@ -45,6 +45,7 @@ ROUTES = (
     "pct_order",
     "low_priority",
 )
+TARGET_BASES = ("prior", "sustained", "measured", "observed", "given")
 PEAK_SOURCES = ("table", "derived", "measured", "user")
 PEAK_CONFIDENCES = ("high", "low")
 
@@ -196,6 +197,7 @@ class Entry(NamedTuple):
     roofline_pct_raw: float | None = None
     roofline_pct_range: tuple[float, float] | None = None
     target_eff: float | None = None
+    target_basis: str | None = None
     attainable_speedup: float | None = None
     attainable_speedup_range: tuple[float, float] | None = None
     hard_limit_speedup: float | None = None
@@ -258,7 +260,8 @@ FIELDS: dict[str, Field] = {
     "roofline_pct": Field("achieved / peak on roof_axis, a fraction, shown <= 1", fmt=".3f"),
     "roofline_pct_raw": Field("the same, not clamped", fmt=".4f"),
     "roofline_pct_range": Field("over the feasible byte models in range, and from the median to the best round", fmt=".3f"),
-    "target_eff": Field("what a good kernel of this op reaches (a prior)", fmt=".3g"),
+    "target_eff": Field("what a good kernel of this op reaches, a fraction of the roof", fmt=".3g"),
+    "target_basis": Field("what sets target_eff: the prior of the op, or a known limit under it", choices=TARGET_BASES),
     "attainable_speedup": Field("max(1, target_eff / roofline_pct)", unit="x", fmt=".3f"),
     "attainable_speedup_range": Field("over the same range", unit="x", fmt=".3f"),
     "hard_limit_speedup": Field("1 / roofline_pct: the roof itself", unit="x", fmt=".3f"),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .peaks_audit import clock_of, engine_clock, faults_in_use
+from .peaks_audit import clock_of, engine_clock, faults_in_use, sustained_figures
 from .peaks_table import Block, Table, normalize_name, unit_counts
 from .units import BANDWIDTH_BOUNDS, FLOPS_BOUNDS
 
@@ -81,6 +82,7 @@ class Peaks(NamedTuple):
     confidence: str = "low"  # high or low
     low_axes: tuple[str, ...] = ()  # axes of low confidence (memory, matrix.fp8) where the other axes have a high one
     unvalidated: Mapping[str, str] = {}  # axis to the rule that its figure breaks; such an axis gives no verdict
+    sustained: Mapping[str, float] = {}  # axis of matrix units to what large GEMMs are known to sustain under the power limit
     achievable: Mapping[str, float] = {}  # axis to a measured ceiling under its roof, for display
     dispatch_floor_s: float = DISPATCH_FLOOR_S
     targets: Mapping[tuple[str, str, str, str], Target] = {}  # by device, op, axis, dtype: observed here, from the user's file
@@ -165,6 +167,8 @@ class Peaks(NamedTuple):
             out["levels"] = [level._asdict() for level in self.levels]
         if self.unvalidated:
             out["unvalidated"] = dict(self.unvalidated)
+        if self.sustained:
+            out["sustained"] = dict(self.sustained)
         if self.achievable:
             parts = [(*axis.partition(".")[::2], value) for axis, value in self.achievable.items()]
             out["achievable"] = {
@@ -258,7 +262,7 @@ def _rated_peaks(table: Table | None, device: Device) -> Peaks:
     return _architecture_peaks(table, device, gfx, unlisted)
 
 
-def _product_peaks(table: Table, blocks: list[Block], device: Device, gfx: str | None, mig: tuple[int, float] | None) -> Peaks:
+def _product_peaks(table: Table, blocks: list[Block], device: Device, gfx: str | None, mig: str) -> Peaks:
     blocks = _matching(blocks, device) or blocks
     arch = blocks[0].text("gfx")
     block = _default_product(table.defaults.get(arch or ""), blocks)
@@ -370,6 +374,8 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
     notes = [line.value for line in block.lines if line.key == "note"]
     if confidence == "medium":
         notes.insert(0, "figures through secondary sources")
+    sustained, refused = sustained_figures(base)
+    notes += refused
     return Peaks(
         product=base.id if block is base else None,
         gfx=base.text("gfx"),
@@ -390,6 +396,7 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
             for axis, what in faults_in_use(table, source).items()
             if source is block or block.line(axis) is None
         },
+        sustained=sustained,
         note="; ".join(notes),
     )
 
@@ -401,6 +408,8 @@ def _with_agreement(table: Table, peaks: Peaks, blocks: Sequence[Block], what: s
     """
     products = [peaks_of_block(table, block) for block in blocks]
     peaks = _with_limits(peaks, [peaks, *products])
+    shared = {axis for axis in peaks.sustained if all(axis in item.sustained for item in products if item.rated(axis))}
+    peaks = peaks._replace(sustained={axis: max(item.sustained.get(axis, 0.0) for item in products) for axis in shared})
     low = []
     for axis in ("memory", *peaks.compute_axes):
         known = [rate for rate in (item.rated(axis) for item in products) if rate]
@@ -443,32 +452,42 @@ def _partition(peaks: Peaks, block: Block, cu_count: int) -> tuple[Peaks, str]:
 
 def _scale_peaks(peaks: Peaks, compute: float, memory: float) -> Peaks:
     changes: dict[str, Any] = {}
-    for name in ("flops", "flops_max", "vector", "vector_max"):
+    for name in ("flops", "flops_max", "vector", "vector_max", "sustained"):
         changes[name] = {dtype: rate * compute for dtype, rate in getattr(peaks, name).items()}
     for name in ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes"):
         changes[name] = (getattr(peaks, name) or 0.0) * memory or None
     return peaks._replace(**changes)
 
 
-def _split_mig(name: str) -> tuple[str, tuple[int, float] | None]:
-    """Split ``NVIDIA H100 80GB HBM3 MIG 1g.10gb`` into the product's name and (1 compute slice, 10 GB)."""
+def _split_mig(name: str) -> tuple[str, str]:
+    """Split ``NVIDIA H100 80GB HBM3 MIG 1g.10gb`` into the product's name and the profile ``1g.10gb``; else an empty profile.
+
+    The attributes of a profile (``+me``, ``+gfx``, ``-me``) change its media engines alone. A compute instance within a GPU
+    instance (``1c.3g.40gb``) keeps its own slices of SMs.
+    """
     head, mark, tail = name.partition(" MIG ")
-    slices, unit, memory = tail.strip().lower().split("+")[0].partition("g.")
-    if not (mark and unit and slices.isdigit() and memory.endswith("gb") and memory[:-2].isdigit()):
-        return name, None
-    return head, (int(slices), float(memory[:-2]))
+    profile = re.match(r"(?:\d+c\.)?\d+g\.\d+gb", tail.strip().lower())
+    return (head, profile.group()) if mark and profile else (name, "")
 
 
-def _mig_slice(peaks: Peaks, block: Block, device: Device, mig: tuple[int, float], doubts: Sequence[str]) -> Peaks:
-    """Scale by the slice: visible SMs of all SMs, and memory slices of eight (NVIDIA MIG user guide)."""
-    slices, memory_gb = mig
-    counts = unit_counts(block)
-    total = 4 if block.id == "a30" else 7
-    compute = device.cu_count / counts[0] if device.cu_count and counts and device.cu_count <= counts[0] else slices / total
+def _mig_slice(peaks: Peaks, block: Block, device: Device, profile: str, doubts: Sequence[str]) -> Peaks:
+    """Scale to a MIG slice: the SMs that are visible or published for the profile, and memory slices of eight.
+
+    The SMs of a profile are not proportional to its slices (``nvidia-smi mig -lgip``: 16, 32, 60 and 64 of the 132 of an H100
+    for 1 to 4 slices), so a profile whose SMs are not known has no compute peak. The memory is (NVIDIA's MIG user guide).
+    """
+    counts, listed = unit_counts(block), block.text(f"mig.{profile}") or ""
+    visible = device.cu_count if device.cu_count and counts and device.cu_count <= counts[0] else None
+    units = visible or (int(listed) if listed.isdigit() else None)
     size = float((block.text("memory_bytes") or "0").split()[0])
-    memory = min(8, max(1, round(8 * memory_gb * 1e9 / size))) / 8 if size else 1.0
-    doubt = f"a MIG slice of {block.id}: FLOP/s x {compute:.3g}, bandwidth x {memory:.3g}"
-    return _with_doubts(_scale_peaks(peaks, min(1.0, compute), memory), [*doubts, doubt])
+    memory_gb = float(profile.rpartition(".")[2][: -len("gb")])
+    slices = 8 if "7g." in profile or not size else min(8, max(1, round(8 * memory_gb * 1e9 / size)))
+    scaled = _scale_peaks(peaks, units / counts[0] if units and counts else 0.0, slices / 8)._replace(units=units)
+    if units is None:
+        scaled = scaled._replace(flops={}, flops_max={}, vector={}, vector_max={}, sustained={})
+    compute = f"{units} of {counts[0]} SMs" if units and counts else "its SMs are not known, so no compute peak: add cu_count"
+    doubt = f"MIG slice {profile} of {block.id}: {compute}; bandwidth x {slices / 8:.3g}"
+    return _with_doubts(scaled, [*doubts, doubt])
 
 
 def _derive_peaks(table: Table | None, device: Device, gfx: str | None, reason: str) -> Peaks:

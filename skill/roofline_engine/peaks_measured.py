@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from .files import parse_json, read_text
 from .peaks import AGREEMENT, Device, Peaks, clock_margin, join_sentences, resolve, resolve_name
-from .peaks_audit import UNDER_ARITHMETIC, telltale
+from .peaks_audit import UNDER_ARITHMETIC, UNDER_GEMM, telltale
 from .peaks_table import Table, load, locate
 from .units import (
     BANDWIDTH_BOUNDS,
@@ -324,8 +324,6 @@ def carm_figure(row: Mapping[str, object], where: str) -> tuple[str, str, float]
 
 #: Rounds are one ceiling when the best lies within this of the median; a wider spread is a busy or throttled machine.
 ROUNDS = 0.15
-#: Whole GEMMs run under the power limit: 0.49 of the MI300X's fp8 rate is the lowest right one (TraceLens, AMD's MAF blog).
-UNDER_GEMM = 0.40
 #: BF16 and FP16 of one device; rocprof-compute 3.6.0 on MI355X is right in both at 0.89, its faults were at 0.5 and 0.56.
 BF16_FP16 = 0.85
 #: Over the rated figure at the highest clock or the full bus this much is timing noise, more is a fault.
@@ -459,7 +457,9 @@ def _combine(peaks: Peaks, overlay: Overlay, valid: Mapping[str, Ceiling], liste
     note = join_sentences(what, used if listed else "the only figures of this device", peaks.note if listed else "")
     if overlay.host and overlay.device:
         note = join_sentences(note, f"machine {printable(overlay.device)}")
-    combined = peaks._replace(achievable={**peaks.achievable, **achievable}, note=note)
+    # GEMMs that ran here say more of this device than the table's figure of the product.
+    sustained = {axis: rate for axis, rate in peaks.sustained.items() if not (overlay.gemm and axis in valid)}
+    combined = peaks._replace(achievable={**peaks.achievable, **achievable}, sustained=sustained, note=note)
     if not roofs:
         return combined
     flops, vector = ({**values} for values in (peaks.flops, peaks.vector))

@@ -12,6 +12,7 @@ from .units import parse_dtype, printable, quantity
 
 #: How many kernels that rank differently by gain and by share are described in words; the two lists show all.
 _MOVES_SHOWN = 8
+_COPIES_SHOWN = 3
 
 
 def markdown(report: Report) -> str:
@@ -80,9 +81,20 @@ def _head(report: Report) -> str:
             *([f"about these peaks: {text(report.peaks.note)}"] if report.peaks.note else []),
             f"head: {len(report.entries)} of {report.rows} kernels, those with {report.head_pct:g} % of GPU time or more"
             f"{limit}; {report.head_share:.1f} % together",
+            *_copies(report),
             *([f"stage {report.stage} ({_STAGES[report.stage]}){guessed}"] if report.entries else []),
         ]
     )
+
+
+def _copies(report: Report) -> list[str]:
+    """One line on the copies of the list, which are no kernels."""
+    if not report.copies:
+        return []
+    share = sum(item.pct or 0.0 for item in report.copies)
+    names = ", ".join(code(item.name, longest=44) for item in report.copies[:_COPIES_SHOWN])
+    more = f" and {len(report.copies) - _COPIES_SHOWN} more" if len(report.copies) > _COPIES_SHOWN else ""
+    return [f"copies and fills by the runtime, not kernels: {share:.1f} % of GPU time ({names}{more})"]
 
 
 def _device(peaks: Peaks) -> str:
@@ -193,7 +205,7 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
         exact = max(1.0, (entry.target_eff or 0) / (entry.roofline_pct or 1))
         capped = " (capped by the dispatch floor)" if entry.attainable_speedup < 0.999 * exact else ""
         facts.append(
-            f"target: {entry.target_eff:g} of the roof; attainable {entry.attainable_speedup:.3f}x{capped}, "
+            f"target: {entry.target_eff:.3g} of the roof; attainable {entry.attainable_speedup:.3f}x{capped}, "
             f"the roof itself {entry.hard_limit_speedup:.3f}x"
         )
         stage = f"stage {entry.stage} ({_STAGES[entry.stage]})"

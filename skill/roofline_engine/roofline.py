@@ -121,6 +121,32 @@ def roof_of(work: Work, peaks: Peaks) -> Roof:
     return Roof(peaks.hbm_bw_bytes_s, rate, axis, streaming=work.engine == "vector")
 
 
+def choose_target(work: Work, peaks: Peaks, p_axis: str | None, given: float | None = None) -> tuple[float | None, str | None]:
+    """Return what a good kernel of this work reaches on an axis, and what sets it: one of ``fields.TARGET_BASES``.
+
+    The caller's own figure and one that was observed on this device stand. Otherwise it is the least of the prior of the op, of
+    what matrix units are known to sustain on the product (peaks.md), and of a measured ceiling. No figure without a prior.
+
+    p_axis: ``memory`` or ``compute``; None where the axis is unknown.
+    """
+    if given is not None:
+        return given, "given"
+    observed = peaks.target(work.op, p_axis, work.dtype.name) if peaks.targets else None
+    if observed is not None:
+        return observed.target_eff, "observed"
+    prior = TARGET_EFF.get(work.op)
+    if prior is None:
+        return None, None
+    target, basis = prior, "prior"
+    roof = roof_of(work, peaks)
+    axis, peak = ("memory", roof.bandwidth) if p_axis == "memory" else (roof.axis, roof.rate)
+    for name, ceilings in (("sustained", peaks.sustained), ("measured", peaks.achievable)):
+        ceiling = ceilings.get(axis) if p_axis is not None else None
+        if peak and ceiling and ceiling / peak < target:
+            target, basis = ceiling / peak, name
+    return target, basis
+
+
 def headroom(roofline_pct: float, target_eff: float) -> str:
     """Return the class of a ratio (a fraction) against what a good kernel of the op reaches."""
     if roofline_pct >= SATURATED_BAND * target_eff:
@@ -191,8 +217,8 @@ def assess(
         "byte_models": work.candidates,
         "arithmetic_intensity": flops / nbytes if nbytes > 0 else None,
         "ridge_point": roof.rate / roof.bandwidth if roof.rate and roof.bandwidth else None,
-        "target_eff": TARGET_EFF.get(work.op) if target_eff is None else target_eff,
     }
+    fields["target_eff"], fields["target_basis"] = choose_target(work, peaks, None, target_eff)
     if entry.t_ms is None or entry.t_unit_ms is None:
         return _decide(entry, "not_measured", "memory", peaks, fields)
     t_launch, t_unit = entry.t_ms / 1e3, entry.t_unit_ms / 1e3
@@ -213,10 +239,7 @@ def assess(
         bytes_upper_bound=peaks.hbm_bw_bytes_s * t_unit if peaks.hbm_bw_bytes_s else None,
         falsifiable=is_falsifiable(work, peaks, entry.launches_per_unit),
     )
-    if peaks.targets and target_eff is None:
-        observed = peaks.target(work.op, p.roof_axis, work.dtype.name)
-        if observed:
-            fields["target_eff"] = observed.target_eff
+    fields["target_eff"], fields["target_basis"] = choose_target(work, peaks, p.roof_axis, target_eff)
     axis = roof.axis if p.roof_axis == "compute" else "memory"
     if work.coverage != "whole":
         end = roof.place(*work.unavoidable, t_unit)

@@ -113,6 +113,7 @@ class _EntryCheck:
         yield from self._check_figures()
         yield from self._check_ratio()
         yield from self._check_bound()
+        yield from self._check_target()
         yield from self._check_speedup()
         yield from self._check_ranges()
         yield from self._check_byte_models()
@@ -183,6 +184,21 @@ class _EntryCheck:
             return
         if self.entry.get("unknown_reason") != "dispatch_bound":
             yield f"bound_type is {shown}, but the utilizations give {exact}"
+
+    def _check_target(self) -> Iterator[str]:
+        """Compare a target that is a sustained rate with the rates in the peaks."""
+        target, table = self.value("target_eff"), self.peaks.get("sustained")
+        if self.entry.get("target_basis") != "sustained" or target is None or not self.roof.rate:
+            return
+        try:
+            axis = f"matrix.{parse_dtype(self.entry.get('dtype')).peak}"
+        except ValueError:
+            return
+        listed = finite(table.get(axis)) if isinstance(table, Mapping) else None
+        if listed is None:
+            yield f"target_basis is sustained, but peaks.sustained has no {axis}"
+        elif not _agrees(target, listed / self.roof.rate):
+            yield f"target_eff is {target:g}, but peaks.sustained gives {listed / self.roof.rate:.4g}"
 
     def _check_speedup(self) -> Iterator[str]:
         target, attainable = self.value("target_eff"), self.value("attainable_speedup")

@@ -103,6 +103,7 @@ def test_closed_sets_equal_the_engines() -> None:
         ("stage", definitions.STAGES),
         ("confidence", definitions.CONFIDENCES),
         ("measurement_basis", definitions.MEASUREMENT_BASES),
+        ("target_basis", definitions.TARGET_BASES),
         ("route", definitions.ROUTES),
         ("peaks.source", definitions.PEAK_SOURCES),
         ("peaks.confidence", definitions.PEAK_CONFIDENCES),

@@ -197,9 +197,40 @@ def test_a_mig_slice_is_scaled_and_low() -> None:
     whole, part = found(device_name="NVIDIA H100 80GB HBM3"), found(device_name="NVIDIA H100 80GB HBM3 MIG 3g.40gb")
     assert (part.product, part.confidence) == ("h100-sxm", "low")
     assert part.hbm_bw_bytes_s == pytest.approx((whole.hbm_bw_bytes_s or 0) * 4 / 8)  # 40 of 80 GB: 4 memory slices of 8
-    assert part.flops["bf16"] == pytest.approx(whole.flops["bf16"] * 3 / 7)
-    seen = found(device_name="NVIDIA H100 80GB HBM3 MIG 3g.40gb", cu_count=60)
-    assert seen.flops["bf16"] == pytest.approx(whole.flops["bf16"] * 60 / 132)
+    assert part.flops["bf16"] == pytest.approx(whole.flops["bf16"] * 60 / 132)  # not 3/7
+    seen = found(device_name="NVIDIA H100 80GB HBM3 MIG 3g.40gb", cu_count=48)
+    assert seen.flops["bf16"] == pytest.approx(whole.flops["bf16"] * 48 / 132)
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "memory"),
+    [
+        # SMs by nvidia-smi mig -lgip, memory slices of eight by the MIG user guide.
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 14, 1 / 8),
+        ("NVIDIA A100-SXM4-80GB MIG 7g.80gb", 98, 1.0),  # 98 of 108
+        ("NVIDIA A100-PCIE-40GB MIG 3g.20gb", 42, 4 / 8),
+        ("NVIDIA A30 MIG 2g.12gb", 28, 2 / 4),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.20gb", 26, 2 / 8),  # more than the 16 of 1g.10gb
+        ("NVIDIA H100 PCIe MIG 4g.40gb", 62, 4 / 8),
+        ("NVIDIA H100 NVL MIG 3g.47gb", 60, 4 / 8),
+        ("NVIDIA H200 MIG 1g.18gb+me", 16, 1 / 8),
+        ("NVIDIA GH200 480GB MIG 4g.48gb", 64, 4 / 8),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb", 46, 1 / 4),
+    ],
+)
+def test_a_mig_profile_has_its_own_number_of_sms(name: str, units: int, memory: float) -> None:
+    whole, part = found(device_name=name.partition(" MIG ")[0]), found(device_name=name)
+    assert part.units == units
+    assert part.flops["bf16"] == pytest.approx(whole.flops["bf16"] * units / (whole.units or 0))
+    assert part.hbm_bw_bytes_s == pytest.approx((whole.hbm_bw_bytes_s or 0) * memory)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA B200 MIG 2g.45gb", "NVIDIA GB200 MIG 1g.24gb", "NVIDIA H100 PCIe MIG 1c.3g.40gb"])
+def test_a_mig_profile_with_an_unknown_number_of_sms_has_no_compute_roof(name: str) -> None:
+    part = found(device_name=name)
+    assert (part.flops, part.vector, part.units) == ({}, {}, None)
+    assert part.hbm_bw_bytes_s
+    assert "its SMs are not known, so no compute peak: add cu_count" in part.note
 
 
 def test_a_partition_is_scaled_and_low() -> None:

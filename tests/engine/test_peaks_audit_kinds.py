@@ -259,3 +259,23 @@ def test_figures_without_a_check_are_listed_and_pass(tmp_path) -> None:  # type:
     done = run_tool("peaks", "audit", "--peaks", path)
     assert (done.code, "2 of them unchecked" in done.out) == (0, True)
     assert "gb200: unchecked: memory 8e12: no rate per clock, bus or second figure" in done.out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "sustained.matrix.bf16: 1400e12 | [amd-maf]",
+            "is 1.07 of the rated 1307.4e12, expected 0.4 to 1",
+        ),
+        ("sustained.matrix.bf16: 400e12 | [amd-maf]", "sustained.matrix.bf16 is 0.306 of the rated"),
+        ("sustained.matrix.bf16: 708e12", "sustained.matrix.bf16 has no source"),
+        ("sustained.matrix.fp4: 708e12 | [amd-maf]", "sustained.matrix.fp4: mi300x has no rated figure of matrix.fp4"),
+        ("sustained.memory: 4e12 | [amd-maf]", "sustained.memory: mi300x has no rated figure of memory"),
+        ("mig.1g.10gb: 400 | [amd-maf]", "mig.1g.10gb is 400, expected mig.1g.10gb and at most the 304 units"),
+        ("mig.half: 16 | [amd-maf]", "mig.half is 16"),
+    ],
+)
+def test_a_sustained_figure_or_a_mig_profile_that_cannot_be(line: str, says: str) -> None:
+    text = re.sub(r"^sustained\..*\n", "", BLOCKS["mi300x"], flags=re.M) + line + "\n"
+    assert any(says in problem for problem in told_of("mi300x", text))

@@ -21,7 +21,7 @@ from .fixture import Recorder, Sample
 from .row import Refusal
 from .timing.devices import device_kind
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
-from .values import plain
+from .values import is_kind, scalar
 
 if TYPE_CHECKING:
     import pytest
@@ -356,8 +356,8 @@ def _pick_baseline(
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    one, other = plain(one), plain(other)
-    return one is other or (type(one) is type(other) and isinstance(one, (bool, int, float, str)) and one == other)
+    one, other = scalar(one), scalar(other)
+    return one is other or (type(one) is type(other) and is_kind(one, (bool, int, float, str)) and one == other)
 
 
 def _function_name(item: pytest.Item) -> str:
@@ -376,8 +376,8 @@ class Parameters(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         value = self._params[name]
-        argument = plain(getattr(self._item, "funcargs", {}).get(name))
-        return argument if isinstance(argument, (bool, int, float, str)) else value
+        argument = scalar(getattr(self._item, "funcargs", {}).get(name))
+        return argument if is_kind(argument, (bool, int, float, str)) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._params)

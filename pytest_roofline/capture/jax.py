@@ -20,8 +20,8 @@ from roofline_engine.units import Dtype, parse_dtype, quantity
 from roofline_engine.work import Work
 
 from ..timing.devices import loaded
-from ..values import raised
-from .restore import assign, attributes, present_items, unwrap_partial, variable_holders
+from ..values import attributes, raised
+from .restore import assign, present_items, unwrap_partial, variable_holders
 from .trace import INTERPRETED, CapturedWork, Listed, OpTrace, Region, View, distinct, resize, strided, total
 
 _LAYOUT = {

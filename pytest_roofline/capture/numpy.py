@@ -15,8 +15,8 @@ from roofline_engine.fields import note
 from roofline_engine.ops import work
 
 from ..timing.devices import loaded
-from ..values import raised
-from .restore import assign, attributes, present_items, replaced, restored_generators, unwrap_partial, variable_holders
+from ..values import attributes, contents, is_kind, raised
+from .restore import assign, present_items, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Region, Strided, resize, strided, total
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
@@ -112,7 +112,7 @@ class _Watch:
 
     def plain(self, value: Any, depth: int = 4) -> Any:
         """Replace views that record by plain arrays: by the array itself where the call was given it."""
-        if isinstance(value, self.kind):
+        if is_kind(value, self.kind):
             _, original = self._originals.get(id(value), (None, None))
             return self.bare(value) if original is None else original
         return self._inside(value, partial(self.plain, depth=depth - 1)) if depth else value
@@ -124,9 +124,9 @@ class _Watch:
 
     def _inside(self, value: Any, change: Callable[[Any], Any]) -> Any:
         """Change every item of a container, in place except for tuples."""
-        if isinstance(value, tuple) and len(value) <= MOST_ITEMS:
-            items = [change(item) for item in value]
-            if any(new is not old for new, old in zip(items, value)):
+        if is_kind(value, tuple) and tuple.__len__(value) <= MOST_ITEMS:
+            items = [change(item) for item in tuple.__iter__(value)]
+            if any(new is not old for new, old in zip(items, tuple.__iter__(value))):
                 return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
             return value
         holder: Any = value if type(value) in (list, dict) else attributes(value)
@@ -270,14 +270,14 @@ class _Watch:
             return value.view(self.kind)
         if type(value) is list:
             return [self.result(item) for item in value]
-        if isinstance(value, tuple):
-            items = [self.result(item) for item in value]
+        if is_kind(value, tuple):
+            items = [self.result(item) for item in tuple.__iter__(value)]
             return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
         return value
 
     def _bare(self, value: Any, depth: int = 3) -> Any:
         """Replace views by plain arrays, in new containers."""
-        if isinstance(value, self.kind):
+        if is_kind(value, self.kind):
             return self.bare(value)
         if depth and type(value) in (list, tuple):
             return type(value)(self._bare(item, depth - 1) for item in value)
@@ -286,12 +286,10 @@ class _Watch:
         return value
 
     def arrays(self, value: Any, depth: int = 4) -> list[Any]:
-        if isinstance(value, self.np.ndarray):
+        if is_kind(value, self.np.ndarray):
             return [value] if value.ndim else []
-        if depth and isinstance(value, (list, tuple, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return [array for item in items for array in self.arrays(item, depth - 1)]
-        return []
+        items = contents(value, MOST_OPERATIONS) if depth else None
+        return [array for item in items or () for array in self.arrays(item, depth - 1)]
 
     # The recording.
 

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..timing.devices import loaded
+from ..values import attributes, contents, is_kind
+
+_FUNCTIONS = (types.FunctionType, types.MethodType)
 
 
 @contextmanager
@@ -70,8 +73,10 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
     scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
     while waiting:
         item = waiting.pop()
-        owner, item = getattr(item, "__self__", None), getattr(item, "__func__", item)
-        if not isinstance(item, types.FunctionType) or item in visited:
+        owner = None
+        if is_kind(item, types.MethodType):
+            owner, item = item.__self__, item.__func__
+        if not is_kind(item, types.FunctionType) or item in visited:
             continue
         visited.add(item)
         if attributes(owner) is not None:
@@ -81,7 +86,7 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
         scopes.setdefault(id(scope), (scope, set()))[1].update(item.__code__.co_names)
         named = [scope[name] for name in item.__code__.co_names if name in scope]
         waiting += [cells[name] for name in cells.cells if name in cells]
-        waiting += [value for value in named if getattr(value, "__module__", None) == scope.get("__name__")]
+        waiting += [value for value in named if is_kind(value, _FUNCTIONS) and value.__module__ == scope.get("__name__")]
     for scope, names in scopes.values():
         yield scope, list(names)
 
@@ -89,14 +94,6 @@ def variable_holders(fn: Any) -> Iterator[tuple[Any, list[Any] | None]]:
 def present_items(holder: Any, keys: list[Any] | None) -> dict[Any, Any]:
     """Return what one of the ``variable_holders`` has now under its keys."""
     return {key: holder[key] for key in (list(holder) if keys is None else keys) if key in holder}
-
-
-def attributes(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of a user's object; None for anything else."""
-    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
-        return None
-    found = getattr(value, "__dict__", None)
-    return found if isinstance(found, dict) else None
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
@@ -178,7 +175,7 @@ def _global_generators() -> Iterator[_Generator]:
 
 
 def _reachable_generators(fn: Any, given: list[Any]) -> Iterator[_Generator]:
-    waiting = [(value, DEPTH) for value in (*given, getattr(fn, "__self__", None))]
+    waiting = [(value, DEPTH) for value in (*given, fn.__self__ if is_kind(fn, types.MethodType) else None)]
     for holder, keys in variable_holders(fn):
         waiting += [(value, DEPTH) for value in present_items(holder, keys).values()]
     visited: set[int] = set()
@@ -191,26 +188,19 @@ def _reachable_generators(fn: Any, given: list[Any]) -> Iterator[_Generator]:
         if generator is not None:
             yield generator
         elif depth:
-            waiting += [(item, depth - 1) for item in _items(value)]
+            items = contents(value, MOST_OBJECTS)
+            waiting += [(item, depth - 1) for item in items or tuple((attributes(value) or {}).values())]
 
 
 def _generator(value: Any) -> _Generator | None:
     numpy, torch = loaded("numpy.random"), loaded("torch")
-    if numpy is not None and isinstance(value, (numpy.Generator, numpy.BitGenerator)):
+    if numpy is not None and is_kind(value, (numpy.Generator, numpy.BitGenerator)):
         bits = getattr(value, "bit_generator", value)
         return _Generator("numpy", lambda: bits.state, lambda state: setattr(bits, "state", state))
-    if numpy is not None and isinstance(value, numpy.RandomState):
+    if numpy is not None and is_kind(value, numpy.RandomState):
         return _Generator("numpy", value.get_state, value.set_state)
-    if torch is not None and isinstance(value, torch.Generator):
+    if torch is not None and is_kind(value, torch.Generator):
         return _Generator("torch", value.get_state, value.set_state)
-    if isinstance(value, random.Random):
+    if is_kind(value, random.Random):
         return _Generator("python", value.getstate, value.setstate)
     return None
-
-
-def _items(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple, set)):
-        return list(value)[:MOST_OBJECTS]
-    if isinstance(value, Mapping):
-        return list(value.values())[:MOST_OBJECTS]
-    return list((attributes(value) or {}).values())

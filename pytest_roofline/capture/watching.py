@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ from typing import Any
 from roofline_engine.fields import has_note, join_notes, note
 
 from ..declare import Declaration
-from ..timing.devices import device_kind
-from ..values import raised
+from ..timing.devices import array_form, device_kind
+from ..values import contents, raised
 from . import capture, own_call
 from .restore import names_in, replaced
 from .timers import TimedCall, observe_timers
@@ -29,6 +30,8 @@ _CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed
 #: Names in the code of a test that asks torch for its modes or uses torch's compiler: a watch changes what these give.
 _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
 PEDANTIC = "not captured: benchmark.pedantic() runs a fixed number of calls"
+#: Results in containers that are compared with those of the timed calls, a container at a time, and how deep.
+MOST_RESULTS, NESTED = 100, 4
 CHANGED = "capture dropped: the captured call returned something other than the timed calls"
 
 
@@ -102,19 +105,23 @@ def capture_timed(
     like: the ``result_shape`` of a timed call; a captured call that returns something else gives no work.
     """
     try:
-        outcome = capture(fn, args, kwargs or {})
+        with warnings.catch_warnings():  # the timed calls have given theirs
+            warnings.simplefilter("ignore")
+            outcome = capture(fn, args, kwargs or {})
+        is_changed = outcome.called and like is not None and result_shape(outcome.value) != like
     except Exception as error:  # its timed calls did not raise
         return CapturedWork("", reason=f"capture dropped: the captured call raised {raised(error)}")
-    if outcome.called and like is not None and result_shape(outcome.value) != like:
+    if is_changed:
         return CapturedWork(outcome.captured.how, reason=CHANGED, operations=outcome.captured.operations)
     return outcome.captured
 
 
-def result_shape(value: Any) -> object:
+def result_shape(value: Any, depth: int = NESTED) -> object:
     """Return what two results of one function have in common; their numbers may differ (an update in place)."""
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(map(result_shape, value))
-    return type(value), tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
+    items = contents(value, MOST_RESULTS) if depth else None
+    if items is None:
+        return type(value), array_form(value)
+    return type(value), tuple(result_shape(item, depth - 1) for item in items)
 
 
 def uses_clock_or_modes(test: Callable[..., Any], owner: type | None = None) -> bool:

@@ -18,7 +18,7 @@ from ..declare import Declaration, build_work
 from ..evaluate import times
 from ..row import Refusal
 from ..testcase import Case
-from ..values import plain
+from ..values import defines, is_kind, plain, scalar
 from .formats import read_rows
 from .source import RecordRow, RefusedError
 from .table import column_of_key
@@ -135,16 +135,16 @@ def catch_returned(item: Any) -> Iterator[list[Mapping[str, Any]]]:
 
 def _figure_rows(value: Any) -> list[Mapping[str, Any]]:
     """Return the rows of figures in a value: a dict, a list or tuple of dicts, a pandas table; none in anything else."""
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):
+    if defines(type(value), "to_dict", "columns"):
         value = value.to_dict("records")
-    rows = value if isinstance(value, (list, tuple)) else [value]
-    if not all(isinstance(row, dict) and any(_is_figure(key, item) for key, item in row.items()) for row in rows):
+    rows = value if is_kind(value, (list, tuple)) else [value]
+    if not all(is_kind(row, dict) and any(_is_figure(key, item) for key, item in row.items()) for row in rows):
         return []
     return list(rows)
 
 
 def _is_figure(key: Any, value: Any) -> bool:
-    return isinstance(key, str) and column_of_key(key) is not None and isinstance(plain(value), (int, float))
+    return type(key) is str and column_of_key(key) is not None and type(scalar(value)) in (bool, int, float)
 
 
 def cases_of_returned(rows: Sequence[Mapping[str, Any]], params: Mapping[str, Any], label: str) -> list[Case]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
+
+from ..values import contents, defines, is_kind
 
 #: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
 MOST_OBJECTS = 10_000
@@ -53,12 +55,16 @@ def array_libraries(*objects: object) -> set[str]:
 _ARRAYS = (("torch", "Tensor"), ("torch.nn", "Module"), ("jax", "Array"), ("cupy", "ndarray"), ("numpy", "ndarray"))
 
 
-def reachable_values(fn: object) -> tuple[object, ...]:
-    """Return the arguments of a partial, the variables of a closure, the defaults, and the object of a method."""
-    if isinstance(fn, functools.partial):
+def reachable_values(fn: Any) -> tuple[object, ...]:
+    """Return the arguments of a partial, the closure, the globals that are named, the defaults, and the object of a method."""
+    if is_kind(fn, functools.partial):
         return (*fn.args, *fn.keywords.values(), *reachable_values(fn.func))
-    cells = getattr(fn, "__closure__", None) or ()
-    return (*map(_content, cells), *(getattr(fn, "__defaults__", None) or ()), getattr(fn, "__self__", None))
+    if is_kind(fn, (MethodType, BuiltinFunctionType, MethodWrapperType)):  # of an object, as ``array.sum``
+        return (*reachable_values(getattr(fn, "__func__", None)), fn.__self__)
+    if type(fn) is FunctionType:
+        named = (fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__)
+        return (*map(_content, fn.__closure__ or ()), *(fn.__defaults__ or ()), *named)
+    return ()
 
 
 def _content(cell: Any) -> object:
@@ -74,35 +80,52 @@ _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 def _items(objects: tuple[object, ...]) -> Iterator[object]:
     """Yield the objects and those in their containers."""
-    waiting, visited = list(objects), 0
-    while waiting and visited < MOST_OBJECTS:
+    waiting = list(objects)
+    visited: set[int] = set()
+    while waiting and len(visited) < MOST_OBJECTS:
         thing = waiting.pop()
-        visited += 1
-        if isinstance(thing, Mapping):
-            waiting.extend(list(thing.values())[:MOST_OBJECTS])
-        elif isinstance(thing, (list, tuple, set, frozenset)):
-            waiting.extend(list(thing)[:MOST_OBJECTS])
+        if id(thing) in visited:
+            continue
+        visited.add(id(thing))
+        items = contents(thing, MOST_OBJECTS)
+        if items is not None:
+            waiting.extend(item for item in items if type(item) not in _SCALARS)
         elif type(thing) not in _SCALARS:
             yield thing
 
 
+def array_form(value: object) -> tuple[tuple[int, ...], str] | None:
+    """Return the shape and the dtype of an array of a known library; None for any other value."""
+    if not any(_is(value, name, kind) for name, kind in _ARRAYS if kind != "Module"):
+        return None
+    try:
+        return tuple(value.shape), str(value.dtype)  # type: ignore[attr-defined]
+    except Exception:  # a deleted array of JAX, a subclass whose shape raises
+        return None
+
+
 def _places(thing: Any) -> list[Place]:
+    try:
+        return _places_of_array(thing)
+    except Exception:  # a deleted array of JAX, a subclass whose device raises
+        return []
+
+
+def _places_of_array(thing: Any) -> list[Place]:
     if _is(thing, "torch", "Tensor"):
         device = thing.device
         return [HOST if device.type in ("cpu", "meta") else Place("torch", str(device.type), int(device.index or 0))]
     if _is(thing, "jax", "Array"):
-        if _is(thing, "jax.core", "Tracer"):
-            return []
         return [Place("jax", str(device.platform), int(device.id)) for device in thing.devices()]  # sharded: several
     if _is(thing, "cupy", "ndarray"):
         return [Place("cupy", "cuda", int(thing.device.id))]
     if _is(thing, "numpy", "ndarray"):
         return [HOST] if thing.ndim else []  # of no dimension: a number, which says nothing of where the call works
-    if not isinstance(thing, type) and getattr(type(thing), "__cuda_array_interface__", None) is not None:
+    if defines(type(thing), "__cuda_array_interface__"):
         return [Place("cuda", "cuda", 0)]
     return []
 
 
 def _is(thing: object, module: str, name: str) -> bool:
     kind = getattr(loaded(module), name, None)
-    return isinstance(kind, type) and isinstance(thing, kind)
+    return isinstance(kind, type) and is_kind(thing, kind)

@@ -20,6 +20,7 @@ from roofline_engine.work import Work
 
 from .declare import matches
 from .row import REPORT_SCHEMA, read_field, read_part, require_field
+from .timing.plugins import ROUNDING
 
 #: Bytes and FLOPs within this factor may belong to one shape: counters see more than a model has.
 ALIKE = 1.25
@@ -268,6 +269,11 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
         if median is None or median <= 0:
             raise ValueError(f"{label}: {printable(nodeid)}: {times[0]} is {median!r}, expected more than 0 seconds")
         spread = (q3 - q1) / median if q1 is not None and q3 is not None else 0.0
+        if (q1 or 0.0) > median * (1 + ROUNDING) or (q3 is not None and q3 < median * (1 - ROUNDING)):
+            quartiles = f"quartiles {q1} and {q3}, expected the median {median} between them"
+            raise ValueError(f"{label}: {printable(nodeid)}: {quartiles}")
+        if nodeid in earlier:
+            raise ValueError(f"{label}: {printable(nodeid)}: is twice in {key}, expected one time for each test")
         baseline = Baseline(kind, t_s=median, spread=max(0.0, spread), source=label)
         earlier[nodeid] = Earlier(baseline, read_field(str, item, device, where))
     return earlier
@@ -293,7 +299,7 @@ def _is_this(machine: Mapping[str, Any]) -> bool:
 
 
 def _read_document(path: Path) -> tuple[str, Mapping[str, Any]]:
-    data = read_json(os.fspath(path))
+    data = read_json(os.fspath(path), has_unique_keys=True)
     label = printable(path.name)
     if not isinstance(data, Mapping):
         raise ValueError(f"{label}: is {type(data).__name__}, expected an object")

@@ -259,7 +259,7 @@ def _validate(kind: type[T], value: object, *place: str) -> T:
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False, strict=kind is float))  # true and "1" are no numbers
 
 
 #: Fields of the entry that a declaration is read from.

@@ -76,10 +76,13 @@ def read_text(path: str, largest: int = LARGEST_FILE) -> str:
     return decode_text(read_bytes(path, largest), printable(path))
 
 
-def parse_json(text: str, label: str) -> object:
-    """Parse a JSON text. Raises ValueError, which names ``label`` and the place."""
+def parse_json(text: str, label: str, *, has_unique_keys: bool = False) -> object:
+    """Parse a JSON text. Raises ValueError, which names ``label`` and the place.
+
+    has_unique_keys: refuse an object with the same key twice; otherwise the last value counts.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique if has_unique_keys else None)
     except json.JSONDecodeError as error:
         raise ValueError(f"{label}: not JSON: line {error.lineno} column {error.colno}: {error.msg}") from None
     except RecursionError:
@@ -88,9 +91,18 @@ def parse_json(text: str, label: str) -> object:
         raise ValueError(f"{label}: {error}") from None
 
 
-def read_json(path: str) -> object:
-    """Read a JSON file. Raises ValueError with one line that names the file and the place."""
-    return parse_json(read_text(path), printable(path))
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {printable(repr(twice))[:60]} is twice in an object")
+    return values
+
+
+def read_json(path: str, *, has_unique_keys: bool = False) -> object:
+    """Read a JSON file. Raises ValueError with one line that names the file and the place; options as ``parse_json``."""
+    return parse_json(read_text(path), printable(path), has_unique_keys=has_unique_keys)
 
 
 T = TypeVar("T")

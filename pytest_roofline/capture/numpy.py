@@ -30,6 +30,8 @@ _MAKERS = ("zeros", "ones", "full", "empty", "arange", "linspace", "eye", "array
 _MOVES = ("reshape", "astype", "copy", "flatten", "ravel", "take", "repeat", "compress", "byteswap")
 _REDUCES = ("argmax", "argmin")
 _OTHERS = ("sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero", "choose", "put")
+#: Reductions of booleans that stop at the first element that decides (numpy's loops.c.src: BOOL_logical_or and its aliases).
+_STOPPING = ("logical_or", "logical_and", "bitwise_or", "bitwise_and", "maximum", "minimum")
 #: Functions that compute nothing.
 _FREE = (
     *("can_cast", "result_type", "min_scalar_type", "may_share_memory", "shares_memory", "shape", "ndim", "size"),
@@ -52,17 +54,20 @@ def capture(
     np, (fn, args, kwargs) = loaded("numpy"), unwrap_partial(fn, args, kwargs or {})
     if np is None:
         return fn(*args, **kwargs), CapturedWork("numpy", reason="numpy is not imported")
-    watch, failure = _Watch(np), ""
-    with restored_generators(fn, args, kwargs) as drawn:
-        try:
-            with watch.watching(fn, [args, kwargs]) as (given, named):
-                value = fn(*given, **named)
-        except Exception as error:
-            failure = raised(error)
-    if failure:
-        with restored_generators(fn, args, kwargs):
-            value = fn(*args, **kwargs)
-        return value, CapturedWork("numpy", reason=f"its function fails on watched arrays: {failure}")
+    failure = ""
+    try:
+        return _call_watched(np, fn, args, kwargs)
+    except Exception as error:
+        failure = raised(error)
+    with restored_generators(fn, args, kwargs):  # no view is left, so that the function may resize its arrays
+        value = fn(*args, **kwargs)
+    return value, CapturedWork("numpy", reason=f"it does not run on arrays that record: {failure}")
+
+
+def _call_watched(np: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, CapturedWork]:
+    watch = _Watch(np)
+    with restored_generators(fn, args, kwargs) as drawn, watch.watching(fn, [args, kwargs]) as (given, named):
+        value = fn(*given, **named)
     value = watch.plain(value)
     captured = watch.finish(value)
     return value, captured._replace(work=None, reason=DRAWN) if any(drawn) else captured
@@ -167,6 +172,7 @@ class _Watch:
                 partial(of_ufunc, ufunc, method, reads, writes, options),
                 out,
                 used=self._part(masked_parts, options.get("where"), [*reads, *writes]),
+                least=_least_of_reduction(ufunc.__name__, reads[0], writes) if method == "reduce" else None,
             )
         if out is None:
             return self.result(result)
@@ -213,8 +219,10 @@ class _Watch:
         result = getattr(base, name)(*self._bare(list(args)), **self._bare(dict(options)))
         results = self.arrays(result)
         if name not in _MOVES:
-            build = partial(reduce, base, results) if name in _REDUCES else None
-            self.add(f"ndarray.{name}", [base], results, build)
+            build, least = None, None
+            if name in _REDUCES:
+                build, least = partial(reduce, base, results), self._part(_least_of_search, base, results)
+            self.add(f"ndarray.{name}", [base], results, build, least=least)
         elif results and self.number(results[0]) < 0:
             key = (args[0] if args else options.get("indices")) if name == "take" else None
             axis = args[1] if len(args) > 1 else options.get("axis")
@@ -243,7 +251,7 @@ class _Watch:
         base, key, value = self.bare(array), self._bare(key), self._bare(value)
         base[key] = value
         target = base[key]
-        if not isinstance(target, self.np.ndarray):
+        if not isinstance(target, self.np.ndarray) or not target.size or _is_same(target, value):
             return
         inside = self.np.may_share_memory(base, target)
         writes, reads = [target if inside else base], self.arrays([value, key])
@@ -260,7 +268,8 @@ class _Watch:
         copies = name.startswith(("as", "arr"))
         reads = self.arrays(self._bare(given)) if copies else []
         if name != "empty" and (reads or not copies):
-            self.add(f"numpy.{name}", reads, [result], lambda: move(result))
+            least = {id(result): 0} if name == "zeros" else None  # the system has pages of zeros that are never written
+            self.add(f"numpy.{name}", reads, [result], lambda: move(result), least=least)
         self.region(result, is_new=True)
         return self.result(result)
 
@@ -301,20 +310,31 @@ class _Watch:
         build: Callable[[], OpSpec | None] | None = None,
         target: Any = None,
         used: Mapping[int, Part] = _NONE,
+        least: Mapping[int, int] | None = None,
     ) -> None:
         """Record an operation.
 
         build: makes the engine's op; None where the FLOPs are unknown.
         target: the array that the caller gave to be written.
         used: how much of an array is used, by its ``id``.
+        least: bytes of an array that no run avoids, by its ``id``, where the data decide how much is used.
         """
-        if len(self.traces) >= MOST_OPERATIONS or (writes and not any(array.size for array in writes)):
+        has_inputs = any(array.size for array in reads)
+        if len(self.traces) >= MOST_OPERATIONS or not (
+            any(array.size for array in writes) if writes else has_inputs or not reads
+        ):
             return
+        if reads and not has_inputs:
+            build = partial(move, writes[0])  # a product over no elements: zeros are written
         whole = Part(0.0, None, True)
         inputs = [used.get(id(array), whole).of(self.region(array)) for array in reads]
         outputs = [used.get(id(array), whole).of(self.region(array, is_new=target is None)) for array in writes]
         is_bound = not all(part.exact for part in used.values())
         trace = OpTrace(name, tuple(inputs), tuple(outputs), flops=None, is_bound=is_bound)
+        if least is not None:
+            reads_least = tuple(_first_bytes(region, least.get(id(array))) for region, array in zip(inputs, reads))
+            writes_least = tuple(_first_bytes(region, least.get(id(array))) for region, array in zip(outputs, writes))
+            trace = trace._replace(least=(reads_least, writes_least))
         try:
             spec = build() if build is not None else None
             if spec is not None:
@@ -384,6 +404,30 @@ def _subclass(np: Any, watch: _Watch) -> Any:
     for name in (*_MOVES, *_REDUCES, *_OTHERS):
         space[name] = lambda self, *args, _name=name, **options: watch.method(_name, self, *args, **options)
     return type("ndarray", (np.ndarray,), space)
+
+
+def _first_bytes(region: Region, nbytes: int | None) -> Region:
+    """Return the first bytes of a region; all of it for None."""
+    if nbytes is None or nbytes >= region.nbytes:
+        return region
+    begin = 0 if region.view is None or isinstance(region.view, Unknown) else region.view.bounds()[0]
+    return region._replace(view=Strided(begin, nbytes), nbytes=float(nbytes))
+
+
+def _least_of_reduction(name: str, source: Any, writes: Sequence[Any]) -> dict[int, int] | None:
+    """Return the bytes that a reduction of booleans cannot avoid: one element a result. None for a reduction of all."""
+    return {id(source): _size(writes) * source.itemsize} if source.dtype.kind == "b" and name in _STOPPING else None
+
+
+def _least_of_search(np: Any, source: Any, writes: Sequence[Any]) -> dict[int, int] | None:
+    """Return the bytes that ``argmax`` and ``argmin`` cannot avoid: they stop at the first True or NaN. None for all."""
+    stops = source.dtype.kind == "b" or (source.dtype.kind == "f" and bool(np.isnan(np.max(source))))
+    return {id(source): _size(writes) * source.itemsize} if stops else None
+
+
+def _is_same(target: Any, value: Any) -> bool:
+    """Return whether an array is assigned to itself, as by ``a[1:] += x``; numpy then moves nothing."""
+    return is_kind(value, type(target)) and target.__array_interface__ == value.__array_interface__
 
 
 def _owner(np: Any, array: Any) -> Any:
@@ -461,6 +505,8 @@ def contraction(reads: Sequence[Any], writes: Sequence[Any]) -> OpSpec:
     """Model ``dot``, ``inner``, ``vdot``, ``tensordot``, ``outer``: M x K and K x N elements make M x N."""
     a, b = reads
     k = max(math.isqrt(a.size * b.size // max(_size(writes), 1)), 1)
+    if k == 1:  # nothing is added: an outer product
+        return elementwise(reads, writes)
     return _gemm(a, b, a.size // k, b.size // k, k, 1, _dtype(writes, reads))
 
 
@@ -485,6 +531,8 @@ def einsum(subscripts: str, operands: Sequence[Any], writes: Sequence[Any]) -> O
         return math.prod(sizes[index] for index in indices)
 
     m, n, k = extent(left - right), extent(right - left), extent((left & right) - set(out))
+    if k == 1:
+        return elementwise(operands, writes)
     return _gemm(operands[0], operands[1], m, n, k, extent(left & right & set(out)), _dtype(writes, operands))
 
 

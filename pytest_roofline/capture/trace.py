@@ -187,6 +187,7 @@ class OpTrace(NamedTuple):
     launches: int = 1
     notes: tuple[Note, ...] = ()
     is_kernel: bool = False  # a kernel that the test's author wrote, not an operation of a framework
+    least: tuple[tuple[Region, ...], tuple[Region, ...]] | None = None  # reads and writes that no run avoids; None: all
 
     def own_bytes(self) -> float:
         """Return the bytes that the operation moves by itself."""
@@ -241,6 +242,7 @@ MOST = 0.5
 #: Names of the byte models of several operations.
 FUSED, OP_BY_OP = "fused", "op_by_op"
 OVERLAP = note("different parts of one buffer are used and may overlap: its bytes are an upper bound")
+STOPS_EARLY = note("how much it reads depends on its data: its bytes are the most", "data_dependent")
 DROPPED = note("it returns nothing: its last results count as written")
 
 
@@ -297,12 +299,25 @@ def total(
         remarks += more_remarks
     if not work.bytes > 0:
         return base._replace(reason="it reads no input and leaves no result", notes=_unique(remarks))
+    work = _with_least(work, traces, allocations, survivors)
+    if work.coverage == "range":
+        remarks.append(STOPS_EARLY)
     return base._replace(
         work=work,
         certain=exact and not any(trace.is_bound for trace in traces),
         launches=sum(trace.launches for trace in traces) or None,
         notes=_unique(remarks),
     )
+
+
+def _with_least(work: Work, traces: Sequence[OpTrace], allocations: Collection[int], survivors: Collection[int]) -> Work:
+    """Return the work as a range where operations may read or write less than all, by their data."""
+    if all(trace.least is None for trace in traces):
+        return work
+    floors = [trace if trace.least is None else trace._replace(reads=trace.least[0], writes=trace.least[1]) for trace in traces]
+    nbytes = min(traffic(floors, allocations, survivors), work.bytes)
+    flops = min(sum(trace.own_flops() for trace in traces if trace.least is None), work.flops)
+    return work if nbytes >= work.bytes else work._replace(coverage="range", least=(nbytes, flops))
 
 
 def traffic(traces: Iterable[OpTrace], allocations: Collection[int], survivors: Collection[int]) -> float:

@@ -71,6 +71,8 @@ NOTE_CODES = {
     "meta_device": "tensors on the meta device: nothing was computed",
     "prediction": "which prediction was used",
     "prediction_unused": "a prediction was found and not used, and why",
+    "data_dependent": "how much is read depends on the data: the bytes are the most",
+    "untouched_pages": "pages of operands were never written: the system reads one page of zeros in their place",
     "claim": "a printed rate differs from the rate that shape and time give",
 }
 

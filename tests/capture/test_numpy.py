@@ -111,7 +111,9 @@ def test_arrays_in_closures_partials_modules_and_objects_are_seen() -> None:
         (lambda a: np.take(a, [1, 2], axis=0), ("copy", 2 * 512 * 2.0, 0.0)),
         (lambda a: a @ a[0], ("gemm", SIZE + 256, 2 * COUNT)),  # the vector is a part of the matrix
         (lambda a: np.vdot(a, a), ("gemm", SIZE, 2 * COUNT)),
-        (lambda a: np.outer(a[0], a[1]), ("gemm", 2 * 512 + 65536.0, 2 * 128.0**2)),
+        (lambda a: np.outer(a[0], a[1]), ("elementwise", 2 * 512 + 65536.0, 128.0**2)),  # one product an element
+        (lambda a: np.einsum("i,j->ij", a[0], a[1]), ("elementwise", 2 * 512 + 65536.0, 128.0**2)),
+        (lambda a: a[:, :0] @ a.T[:0], ("copy", 64 * 64 * 4.0, 0.0)),  # no product: 64 x 64 zeros are written
         (lambda a: np.full((4, 4), 2.0), ("copy", 128.0, 0.0)),
         (lambda a: a.astype(np.int32) + 1, ("unknown", 2 * SIZE, 0.0)),  # integers have no FLOPs
     ],
@@ -358,7 +360,7 @@ def test_a_function_that_requires_plain_arrays_gets_them() -> None:
 
     value, found = capture(strict, (A,))
     assert value[0, 0] == 2
-    assert found.reason == "its function fails on watched arrays: TypeError: cannot type it"
+    assert found.reason == "it does not run on arrays that record: TypeError: cannot type it"
     assert len(calls) == 2
 
 
@@ -391,3 +393,72 @@ def test_without_numpy_there_is_a_reason() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "1 numpy is not imported False False\n", done.stderr
+
+
+BOOLS = np.zeros((16, 64), bool)
+NAN = np.array([np.nan, *np.ones(1023)], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fn", "array", "least"),
+    [
+        pytest.param(np.any, BOOLS, 1, id="any"),
+        pytest.param(np.all, BOOLS, 1, id="all"),
+        pytest.param(lambda a: a.any(), BOOLS, 1, id="method"),
+        pytest.param(lambda a: a.any(axis=1), BOOLS, 16 + 16, id="a row"),  # one element and one result of each row
+        pytest.param(np.logical_or.reduce, BOOLS.ravel(), 1, id="ufunc"),
+        pytest.param(np.bitwise_or.reduce, BOOLS.ravel(), 1, id="alias"),
+        pytest.param(np.max, BOOLS, 1, id="max"),
+        pytest.param(np.argmax, BOOLS, 1, id="argmax"),
+        pytest.param(np.argmin, BOOLS, 1, id="argmin"),
+        pytest.param(np.argmax, NAN, 4, id="a NaN is the largest"),
+        pytest.param(lambda a: np.zeros(4096), NAN, 0, id="pages that nothing writes"),
+    ],
+)
+def test_what_stops_early_is_a_range(fn: Function, array: Any, least: float) -> None:
+    """numpy stops at the first element that decides, so that no more than one element a result is sure to be read."""
+    work = capture(fn, (array,))[1].work
+    assert work is not None
+    assert (work.coverage, work.least) == ("range", (least, 0.0))
+    assert work.bytes > least
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        pytest.param(lambda a: np.any(a), id="any of floats"),
+        pytest.param(np.argmax, id="argmax without a NaN"),
+        pytest.param(np.max, id="max"),
+        pytest.param(lambda a: np.isnan(a).any(), id="any of what was computed"),
+        pytest.param(lambda a: np.add(a, a, out=np.zeros_like(a)), id="zeros that are written"),
+    ],
+)
+def test_what_reads_all_is_no_range(fn: Function) -> None:
+    work = capture(fn, (A,))[1].work
+    assert work is not None
+    assert (work.coverage, work.least) == ("whole", None)
+    assert work.bytes >= SIZE
+
+
+def test_an_assignment_of_nothing_is_no_work() -> None:
+    def fn(a: Any, b: Any) -> Any:
+        a[:0] = 1
+        a[np.array([], int)] = 1
+        a[1:] = a[1:]  # numpy skips it: the arrays are the same
+        return a @ b
+
+    assert known(capture(fn, (A, B))[1]) == MATMUL
+
+
+def test_a_function_that_resizes_its_array_runs() -> None:
+    array = np.ones(8)
+
+    def fn(a: Any) -> Any:
+        out = np.ones(4)
+        out.resize(8)
+        return a + out
+
+    value, found = capture(fn, (array,))
+    assert value.sum() == 12.0  # 8 ones, 4 ones and 4 zeros
+    assert found.work is None
+    assert found.reason.startswith("it does not run on arrays that record: ValueError: cannot resize")

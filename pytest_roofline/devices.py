@@ -11,6 +11,7 @@ from roofline_engine.peaks import CPU, Device, Peaks, Target
 from roofline_engine.peaks_measured import PeakFiles, open_peaks
 from roofline_engine.peaks_table import normalize_name
 from roofline_engine.units import number
+from roofline_engine.work import Work
 
 from . import ceilings
 from .values import plain
@@ -71,8 +72,10 @@ class Devices:
         *,
         measures_cpu: bool = True,  # false for times of another machine
         uses_accelerator: bool = True,  # false for times of another machine, too
+        announce: ceilings.Say | None = None,  # called with one line before a measurement of this machine
     ) -> None:
         self.chosen, self.given, self.hook = chosen, given, hook
+        self.announce = announce
         self.measures_cpu, self.uses_accelerator = measures_cpu, uses_accelerator
         self.problems: list[str] = []
         self.targets: Mapping[tuple[str, str, str, str], Target] = {}
@@ -115,6 +118,32 @@ class Devices:
             self.resolved[name] = self._resolve(name)._replace(targets=self.targets)
         return self.resolved[name]
 
+    def peaks_for(self, name: str, work: Work) -> Peaks:
+        """Return the peaks of a device for a work; on this CPU, the ceiling of a narrow dtype is measured when work needs it.
+
+        Raises:
+            UnknownDeviceError: for a name that is in no table.
+        """
+        peaks, dtype = self.peaks(name), work.dtype.peak or work.dtype.name
+        is_missing = work.engine == "matrix" and work.flops > 0 and peaks.compute_axis(work.engine, work.dtype.peak)[1] is None
+        if (
+            name != CPU
+            or self._cpu is None
+            or not is_missing
+            or dtype not in ceilings.TORCH_DTYPES
+            or dtype in self._remeasured
+        ):
+            return peaks
+        self._remeasured.add(dtype)
+        self._use(ceilings.add_dtype(self._cpu, dtype, say=self.problems.append, announce=self.announce))
+        return self.resolved[CPU]
+
+    def _use(self, measured: ceilings.Ceilings) -> None:
+        """Take new ceilings of this CPU."""
+        if measured != self._cpu:
+            self._cpu = measured
+            self.resolved[CPU] = measured.peaks()._replace(targets=self.targets)
+
     def is_same(self, one: str, other: str) -> bool:
         """Return whether two names are of one product; false where one of them is in no table."""
         if normalize_name(one) == normalize_name(other):
@@ -131,10 +160,7 @@ class Devices:
         """Measure an axis of the CPU again, which a row exceeded, once for each axis. Return the peaks, larger or as before."""
         if self._cpu is not None and axis is not None and axis not in self._remeasured:
             self._remeasured.add(axis)
-            measured = ceilings.remeasure(self._cpu, axis, say=self.problems.append)
-            if measured != self._cpu:
-                self._cpu = measured
-                self.resolved[CPU] = measured.peaks()._replace(targets=self.targets)
+            self._use(ceilings.remeasure(self._cpu, [axis], say=self.problems.append))
         return self.resolved[CPU]
 
     @cached_property
@@ -168,9 +194,9 @@ class Devices:
         """Take the CPU's ceilings from the cache or from a quick measurement, and measure an unsteady axis again."""
         if not self.measures_cpu:
             raise ValueError(ELSEWHERE)
-        measured = ceilings.ceilings("quick", say=self.problems.append)
-        for axis in measured.doubtful():
-            measured = ceilings.remeasure(measured, axis, say=self.problems.append)
+        measured = ceilings.ceilings("quick", say=self.problems.append, announce=self.announce)
+        if measured.doubtful():
+            measured = ceilings.remeasure(measured, measured.doubtful(), say=self.problems.append)
         self._cpu = measured
         return measured.peaks()
 

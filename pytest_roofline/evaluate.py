@@ -243,7 +243,7 @@ class Annotator:
         if name == CPU and case.measurement is None:
             return name, self.devices.resolved.get(CPU)
         try:
-            return name, self.devices.peaks(name)
+            return name, self.devices.peaks_for(name, case.declaration.work)
         except (ValueError, OSError) as error:
             self.problems.append(str(error))
             notes.append(note(str(error), "unknown_device" if isinstance(error, UnknownDeviceError) else "no_device"))

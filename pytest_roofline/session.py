@@ -175,9 +175,20 @@ class Session:
         self.config, self.settings = config, settings
         self.reporter: Reporter | None = None
         self.cases = Cases(config, settings, inputs.baselines)
-        devices = Devices(settings.device, settings.peaks, self._hooked_peaks)
+        devices = Devices(settings.device, settings.peaks, self._hooked_peaks, announce=self._announce)
         is_shared = getattr(config, "workerinput", {}).get("workercount", 1) > 1
         self.annotator = Annotator(devices, inputs.predictions, noise=settings.noise, gates=settings.gates, shared=is_shared)
+
+    def _announce(self, line: str) -> None:
+        """Print one line at once, in the middle of a test; a pytest-xdist worker has no terminal."""
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        if terminal is None:
+            return
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            terminal.ensure_newline()
+            terminal.write_line(f"roofline: {line}")
+            terminal.flush()
 
     def _hooked_peaks(self, device: str) -> Peaks | None:
         peaks = self.config.hook.pytest_roofline_peaks(config=self.config, device=device)

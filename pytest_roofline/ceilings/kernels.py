@@ -313,6 +313,25 @@ def _gemm(n: int, dtype: str, operand: npt.NDArray[np.floating], threads: int) -
     return Kernel("gemm", "compute", None, dtype, threads, 2.0 * n**3, lambda: np.matmul(operand, operand, out=out))
 
 
+#: The dtypes whose ceiling is measured by torch, where a row needs it.
+TORCH_DTYPES = ("bf16", "fp16", "int8")
+
+
+def torch_gemms(machine: Machine, dtype: str) -> list[Kernel]:
+    """Return square GEMMs of torch in one of TORCH_DTYPES on all cores; int8 accumulates in int32."""
+    import torch
+
+    torch.set_num_threads(machine.cores)
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
+    product = torch._int_mm if dtype == "int8" else torch.mm
+
+    def gemm(n: int) -> Kernel:
+        operand = torch.ones(n, n).to(kinds[dtype])
+        return Kernel("gemm", "compute", None, dtype, machine.cores, 2.0 * n**3, lambda: product(operand, operand))
+
+    return [gemm(n) for n in ((512, 1024) if machine.cores <= 32 else (2048,))]
+
+
 def numpy_levels(machine: Machine, sizes: Mapping[str, tuple[int, int]]) -> list[Kernel]:
     """Return additions by one thread and by all from each level of the caches, and from larger parts of the last level.
 

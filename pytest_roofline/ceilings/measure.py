@@ -9,13 +9,16 @@ CPU can do.
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import timeit
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from roofline_engine.files import to_json
 from roofline_engine.peaks import Peaks
@@ -31,6 +34,8 @@ from .store import LEVELS, NAMES, REPRODUCES, Ceiling, Ceilings, Say, format_cei
 METHODS = ("memory", "numpy", "carm")
 #: The default budget of each. That of carm is its minimum: five passes of half a minute.
 SECONDS = {"memory": 2.0, "numpy": 4.0, "carm": 150.0}
+#: Seconds that torch takes to start and to measure one dtype, and after which it hangs.
+_TORCH_S, _TORCH_LIMIT_S = 5.0, 120.0
 #: Two methods on one level differ by up to 1.3, from stores that skip the cache and from page sizes; two levels by 2 or more.
 _METHODS_DIFFER = 1.5
 #: The same thing measured twice in a minute on a busy machine.
@@ -110,20 +115,58 @@ def _explain_kept(cached: Ceilings, measured: Ceilings) -> Iterator[str]:
             yield f"{axis}: kept {kept} of {cached.date}: a ceiling is a lower bound, and this measurement reached {reached}"
 
 
-def remeasure(old: Ceilings, axis: str, seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:
-    """Measure ``memory``, a level such as ``L3``, or ``vector.<dtype>`` again, and keep the larger ceiling.
+def remeasure(
+    old: Ceilings, axes: Collection[str], seconds: float = 1.0, *, where: Path | None = None, say: Say = on_stderr
+) -> Ceilings:
+    """Measure ``memory``, levels such as ``L3`` and ``vector.<dtype>`` again, and keep the larger ceilings.
 
-    Return ``old`` itself where no ceiling grew; a larger one goes into the cache file as well.
+    Return ``old`` itself where nothing grew and no rounds confirm it; other ceilings go into the cache file as well.
     """
     machine, method = old.machine, _quick_method()
-    if axis == "memory":
-        doubted = [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
-    elif axis in LEVELS:
-        doubted = [kernel for kernel in _levels(machine, method) if (kernel.level, kernel.threads) == (axis, machine.cores)]
-    else:
-        doubted = [kernel for kernel in _gemms(machine, method)[0] if axis == f"vector.{kernel.dtype}"]
+    doubted: list[Kernel] = []
+    if "memory" in axes:
+        doubted += [kernel for kernel in _streams(machine, method)[0] if kernel.threads == machine.cores]
+    if any(axis in LEVELS for axis in axes):
+        doubted += [kernel for kernel in _levels(machine, method) if kernel.level in axes and kernel.threads == machine.cores]
+    if any(axis.startswith("vector.") for axis in axes):
+        doubted += [kernel for kernel in _gemms(machine, method)[0] if f"vector.{kernel.dtype}" in axes]
     again = kernels.measure(doubted, method, seconds) if doubted else ()
     return keep_larger(old, again, where=where, say=say)
+
+
+def add_dtype(
+    old: Ceilings, dtype: str, *, where: Path | None = None, say: Say = on_stderr, announce: Say | None = None
+) -> Ceilings:
+    """Measure the compute ceiling of one of TORCH_DTYPES by torch, in a process, and keep it; ``old`` itself without torch.
+
+    A machine that converts can compute 16-bit floating point at the rate of fp32, so fp32's ceiling is a lower bound of theirs.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return old
+    if announce is not None:
+        announce(f"measuring the {dtype} ceiling of this CPU with torch once, about {_TORCH_S:.0f} s; kept with the others")
+    code = f"import {__name__} as measure; measure.print_torch_ceilings({dtype!r})"
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
+        items = TypeAdapter(tuple[Ceiling, ...]).validate_json(done.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        say(f"the {dtype} ceiling was not measured: torch: {(error.stderr.strip().splitlines() or ['no output'])[-1]}")
+        return old
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        say(f"the {dtype} ceiling was not measured: {type(error).__name__}")
+        return old
+    fp32 = old.axes().get("vector.fp32")
+    if fp32 is not None and dtype in ("bf16", "fp16"):
+        items = (*items, replace(fp32, name="gemm", dtype=dtype))
+    return keep_larger(
+        old, tuple(item for item in items if not store.explain_impossible(item, old.machine.arch)), where=where, say=say
+    )
+
+
+def print_torch_ceilings(dtype: str) -> None:
+    """Measure one of TORCH_DTYPES in this process and print the ceilings as one line of JSON."""
+    items = kernels.measure(kernels.torch_gemms(this_machine(), dtype), "torch", _TORCH_S / 2)
+    print(TypeAdapter(tuple[Ceiling, ...]).dump_json(items).decode())
 
 
 def keep_larger(old: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None = None, say: Say = on_stderr) -> Ceilings:

@@ -64,7 +64,7 @@ def test_a_quick_answer_takes_whatever_the_cache_holds(folder: Path) -> None:
 
 def test_measuring_an_axis_again_never_lowers_it(folder: Path) -> None:
     found = measure.ceilings(where=folder)
-    again = measure.remeasure(found, "vector.fp32", 0.01, where=folder)
+    again = measure.remeasure(found, ["vector.fp32"], 0.01, where=folder)
     assert again.peaks().vector["fp32"] >= found.peaks().vector["fp32"]
     assert again.peaks().hbm_bw_bytes_s == found.peaks().hbm_bw_bytes_s
     assert measure.ceilings(where=folder) == again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -556,3 +556,33 @@ def test_the_package_imports_neither_pytest_nor_numpy() -> None:
     code = "import sys, pytest_roofline.ceilings; print([m for m in ('pytest', 'numpy', 'torch', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_narrow_dtype_gets_its_ceiling_from_torch_and_is_no_slower_than_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    results = {"bf16": 3e11, "fp16": 1e9}  # torch has no fast kernel for fp16 on most CPUs
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        dtype = next(name for name in results if name in command[-1])
+        item = compute(results[dtype], "gemm", dtype, method="torch")
+        return subprocess.CompletedProcess(command, 0, "a warning\n" + json.dumps([asdict(item)]), "")
+
+    monkeypatch.setattr(measure.subprocess, "run", run)
+    found = of_box(bandwidth(2e10), compute(2e11, "gemm"))
+    announced: list[str] = []
+    for dtype in results:
+        found = measure.add_dtype(found, dtype, where=tmp_path, announce=announced.append)
+    assert found.peaks().vector == {"fp32": 2e11, "bf16": 3e11, "fp16": 2e11}
+    assert len(announced) == 2
+
+    def fail(command: list[str], **_: object) -> None:
+        raise subprocess.CalledProcessError(1, command, stderr="Traceback\nRuntimeError: no kernel")
+
+    monkeypatch.setattr(measure.subprocess, "run", fail)
+    said: list[str] = []
+    assert measure.add_dtype(found, "int8", where=tmp_path, say=said.append) is found
+    assert said == ["the int8 ceiling was not measured: torch: RuntimeError: no kernel"]

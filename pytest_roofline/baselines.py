@@ -220,12 +220,7 @@ def read_pins(path: Path) -> dict[str, str]:
     from .config import read_toml  # imports pydantic
 
     label = printable(path.name)
-    try:
-        document = read_toml(path)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{label}: {error}") from None
+    document = read_toml(path)
     pins: dict[str, str] = {}
     for glob, name in document.items():
         if not isinstance(name, str):

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
+from roofline_engine.files import parse_document, read_text
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, printable
 
@@ -252,8 +253,8 @@ def _read_table(path: Path, *keys: str) -> Any:
         raise SettingsError(f"{path.name}: is no regular file, or a link to a missing one")
     try:
         table: Any = read_toml(path)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{path.name}: {error}") from None
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
     for key in keys:
         table = table.get(key) if isinstance(table, dict) else None
     return table
@@ -275,11 +276,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        OSError: for a file that cannot be read.
-        ValueError: for one that is not TOML.
+        ValueError: one line with the file, for one that cannot be read or is not TOML.
     """
-    document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return document
+    text = read_text(str(path)).replace("\r\n", "\n")
+    return cast("dict[str, Any]", parse_document(tomllib.loads, text, printable(path.name)))
 
 
 def _reports(values: Sequence[str] | None, where: str, folder: Path) -> tuple[tuple[str, str], ...]:

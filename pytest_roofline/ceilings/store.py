@@ -5,7 +5,6 @@ Two processes that want the same ceilings measure them once: the cache file has 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from typing import Annotated
 from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
-from roofline_engine.files import to_json, write_whole
+from roofline_engine.files import read_json, to_json, write_whole
 from roofline_engine.peaks import CPU, Level, Peaks, join_sentences
 from roofline_engine.units import HOST_BANDWIDTH_BOUNDS, HOST_FLOPS_BOUNDS, printable, quantity
 
@@ -295,9 +294,14 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
     try:
         if environ.get("ROOFLINE_CACHE_DIR"):
             return Path(environ["ROOFLINE_CACHE_DIR"]).expanduser()
-        root = environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-        return Path(root or "~/.cache").expanduser() / "pytest-roofline"
-    except RuntimeError:  # expanduser
+        root = Path(environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME") or "")
+        if root.is_absolute():  # the XDG Base Directory Specification ignores a relative path
+            return root / "pytest-roofline"
+        home = Path("~").expanduser()
+        if environ.get("HOME") == "" or not home.is_absolute():
+            raise RuntimeError("no home")
+        return home / ".cache" / "pytest-roofline"
+    except RuntimeError:  # also of expanduser
         return Path(tempfile.gettempdir()) / f"pytest-roofline-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
 
 
@@ -308,14 +312,18 @@ def path_of(machine: Machine, where: Path | None = None) -> Path:
 
 def load(path: Path, machine: Machine, say: Say) -> Ceilings | None:
     """Return the ceilings in the file. Without a file it is None; an unusable file is None too, and ``say`` gets the reason."""
-    try:
-        cached = Ceilings.from_json(json.loads(path.read_text(encoding="utf-8")))
-        if cached.machine != machine:
-            raise ValueError(f"it is of another machine ({cached.machine.cpu}, {cached.machine.cores} cores)")
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        say(f"{path.name}: not used, measured again: {_one_line(error)}")
+    try:
+        data = read_json(str(path))
+        try:
+            cached = Ceilings.from_json(data)
+            if cached.machine != machine:
+                raise ValueError(f"it is of another machine ({cached.machine.cpu}, {cached.machine.cores} cores)")
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+    except ValueError as error:
+        say(f"ceilings not used, measured again: {_one_line(error)}")
         return None
     return cached
 
@@ -361,7 +369,7 @@ def settle(path: Path, machine: Machine, change: Callable[[Ceilings | None], Cei
             try:
                 write_whole(str(path), to_json(changed.to_json()))
             except OSError as error:
-                say(f"{path.name}: not kept: {_one_line(error)}")
+                say(_one_line(error))
         return changed
     finally:
         lock.release()

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import BOUND_TYPES, CONFIDENCES, MEASUREMENT_BASES, STAGES
-from roofline_engine.files import decode_text, read_bytes, read_text, write_whole
+from roofline_engine.files import decode_text, parse_json, read_bytes, read_text, write_whole
 from roofline_engine.ops import op_name
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import number, printable, short_repr
@@ -312,12 +312,10 @@ def _read_pair(line: int, read: Callable[..., Pair], *arguments: Any) -> Pair | 
 
 def _from_line(line: bytes) -> Pair:
     try:
-        data = json.loads(line.decode("utf-8-sig"))
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
-    return Pair.from_json(data)
+    return Pair.from_json(parse_json(text))
 
 
 def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callable[[str], None] | None = None) -> int:
@@ -359,10 +357,12 @@ def append(path: Path, pairs: Iterable[Pair], *, once: bool = False, say: Callab
 
 
 def _json_lines(path: Path) -> bytes:
-    """Return the content of a ledger. Raises ValueError for the Markdown of an earlier version under another suffix."""
+    """Return the content of a ledger. Raises ValueError for another file, also Markdown of an earlier version."""
     data = _bytes(path)
     if data.lstrip()[:1] != b"{" and _HEADING.search(data.decode("utf-8", "replace")):
         raise ValueError(f"{printable(str(path))}: a Markdown ledger of an older version. Rename it to end in .md")
+    if data.strip() and not any(line.lstrip(b" \t\xef\xbb\xbf").startswith(b"{") for line in data.splitlines()):
+        raise ValueError(f"{printable(str(path))}: not a ledger, no line is a JSON object. A CSV: roofline ledger import FILE")
     return data
 
 

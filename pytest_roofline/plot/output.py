@@ -6,10 +6,10 @@ import html as escaping
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
-from roofline_engine.files import read_json, write_whole
+from roofline_engine.files import read_json, read_text, write_whole
 from roofline_engine.units import printable
 
 from .model import Chart
@@ -96,8 +96,8 @@ def engine() -> str:
 
     path = folder() / f"vega-page-{version('vl-convert-python')}.html"
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = read_text(os.fspath(path))
+    except ValueError:
         text = ""
     if text.count(MARKER) == 1 and text.rstrip().endswith("</html>"):
         return text
@@ -106,11 +106,8 @@ def engine() -> str:
     stand_in = {"$schema": vega.SCHEMA, "data": {"values": []}, "mark": "point"}
     text = str(vl_convert.vegalite_to_html(stand_in, bundle=True, vl_version=vega.VERSION))
     text = _insert_marker(text, MARKER)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # the cache only saves time
         write_whole(os.fspath(path), text)
-    except OSError:  # the cache only saves time
-        pass
     return text
 
 
@@ -147,7 +144,7 @@ def suffix_of(path: str) -> str:
 
 
 def write(chart: Chart, path: str, kind: str | None = None) -> None:
-    """Write the chart to ``path`` and create its folders. kind: the suffix, when the name has none.
+    """Write the chart to ``path``, as ``write_whole`` does. kind: the suffix, when the name has none.
 
     Raises:
         ValueError: for an unknown suffix, and when the extra is missing.
@@ -156,13 +153,7 @@ def write(chart: Chart, path: str, kind: str | None = None) -> None:
     suffix = kind or suffix_of(path)
     require_extra()
     content: str | bytes = TEXTS[suffix](chart) if suffix in TEXTS else BYTES[suffix](chart)
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
-    except OSError as error:
-        if error.strerror is None:
-            raise
-        raise OSError(f"{printable(path)}: not written: {error.strerror}") from None
+    write_whole(path, content)
 
 
 # ``roofline plot``.

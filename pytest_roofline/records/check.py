@@ -249,7 +249,6 @@ def run(options: Namespace) -> int:
     if len(unreadable) == len(options.records) and tally.total == 0:
         raise ValueError("; ".join(unreadable))
     tally.errors += unreadable
-    options.status = 2 if unreadable else int(tally.fails)  # known before the first write: the reader of a pipe may be gone
     if options.ledger:
         from ..ledger import append, pair_of
 
@@ -272,7 +271,7 @@ def run(options: Namespace) -> int:
         print("\n".join(tally.commands()))
     for line in tally.errors:
         print(line, file=sys.stderr)
-    return int(options.status)
+    return 2 if unreadable else int(tally.fails)
 
 
 def _read_gates(fail_on: str | None, allow_unchecked: bool) -> Gates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from roofline_engine.check import Claim, Mistake
-from roofline_engine.files import READ_ERRORS, decode_text, encoding_of, open_binary, parse_json
+from roofline_engine.files import READ_ERRORS, decode_text, encoding_of, open_binary, parse_json, read_bounded, reason
 from roofline_engine.units import printable
 
 #: Why a row is refused, by code; the row's text has the details.
@@ -64,9 +65,11 @@ SAMPLE = 65_536
 #: A longer line is refused (bytes). A file is read line by line, so this bounds the memory.
 LONGEST_LINE = 8_000_000
 #: The largest document that is parsed whole (bytes).
-LARGEST_DOCUMENT = 256_000_000
-#: The largest file that is read line by line (bytes, unpacked).
-LARGEST_FILE = 2_000_000_000
+LARGEST_DOCUMENT = 256 << 20
+#: The largest file that is read line by line (bytes).
+LARGEST_FILE = 2 << 30
+#: The most that is read of a gzip (bytes): a small file may hold a thousand times its size.
+LARGEST_UNPACKED = 512 << 20
 #: Deeper keys are not part of an outline.
 _OUTLINE_LEVELS = 4
 #: A string, closed or cut off by the end of the sample, with the colon that makes it a key; or a bracket.
@@ -132,12 +135,10 @@ class Source:
         if encoding == "utf-16":  # its bytes cannot be split into lines
             yield from (line.rstrip("\r") for line in self.text().split("\n"))
             return
-        number = size = 0
+        number = 0
         try:
             while line := self._stream.readline(LONGEST_LINE + 1):
-                number, size = number + 1, size + len(line)
-                if size > LARGEST_FILE:
-                    raise RefusedError(f"{self.label}: larger than {LARGEST_FILE} bytes")
+                number += 1
                 if len(line) > LONGEST_LINE:
                     raise RefusedError(f"{self.label}: line {number} is longer than {LONGEST_LINE} bytes")
                 yield line.decode(encoding).rstrip("\r\n")
@@ -145,15 +146,14 @@ class Source:
         except UnicodeDecodeError as error:
             raise RefusedError(f"{self.label}: line {number}: not UTF-8 text (byte {error.start})") from None
         except READ_ERRORS as error:
-            raise RefusedError(f"{self.label}: {error}") from None
+            raise RefusedError(f"{self.label}: {reason(error)}") from None
 
     def text(self) -> str:
         """Return the whole file. Raises RefusedError when it is larger than the bound or not text."""
-        data = self._read(LARGEST_DOCUMENT + 1)
-        if len(data) > LARGEST_DOCUMENT:
-            raise RefusedError(f"{self.label}: larger than {LARGEST_DOCUMENT} bytes, too large to read as one document")
         try:
-            return decode_text(data, self.label)
+            return decode_text(read_bounded(self._stream, LARGEST_DOCUMENT), self.label)
+        except READ_ERRORS as error:
+            raise RefusedError(f"{self.label}: {reason(error)}") from None
         except ValueError as error:
             raise RefusedError(str(error)) from None
 
@@ -165,7 +165,7 @@ class Source:
         try:
             return self._stream.read(size)
         except READ_ERRORS as error:
-            raise RefusedError(f"{self.label}: {error}") from None
+            raise RefusedError(f"{self.label}: {reason(error)}") from None
 
 
 class Adapter(Protocol):
@@ -197,13 +197,13 @@ def open_source(path: Path) -> Source:
     """Open a file, or what a gzip holds. Raises RefusedError when it cannot be opened."""
     label = printable(str(path))
     try:
-        source = Source(path, open_binary(str(path)))
-    except OSError as error:
-        raise RefusedError(f"{label}: {error.strerror or error}") from None
-    if not path.is_file():
-        source.__exit__()
-        raise RefusedError(f"{label}: a pipe, which cannot be read twice. Save it to a file")
-    return source
+        stream = open_binary(str(path), LARGEST_FILE, LARGEST_UNPACKED)
+        if not stream.seekable():  # a pipe, whose start is read twice
+            with stream:
+                stream = io.BytesIO(read_bounded(stream, LARGEST_DOCUMENT))
+    except READ_ERRORS as error:
+        raise RefusedError(f"{label}: {reason(error)}") from None
+    return Source(path, stream)
 
 
 def parse(text: str, label: str) -> Any:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from roofline_engine.files import to_json, write_whole
+from roofline_engine.files import append_text, to_json, write_whole
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -36,13 +36,15 @@ def write_reports(document: Document, data: dict[str, Any], settings: Settings, 
             elif kind == "github":
                 summary = destination or os.environ.get("GITHUB_STEP_SUMMARY")
                 if summary:
-                    markdown.append_summary(summary, markdown.text(document))
+                    append_text(summary, markdown.text(document) + "\n")  # other steps write to it, too
                     document.written.append(summary)
                 else:
                     document.problems.append("report github: no summary, GITHUB_STEP_SUMMARY is not set")
                 if annotations:
                     markdown.annotate(document.rows)
-        except (OSError, TypeError, ValueError) as error:  # the last two: a hook added what JSON cannot hold
+        except OSError as error:  # it names the file
+            document.problems.append(f"report {kind}: {error}")
+        except (TypeError, ValueError) as error:  # a hook added what JSON cannot hold
             document.problems.append(f"report {kind}: not written: {error}")
 
 
@@ -65,10 +67,8 @@ class Figures:
 
 
 def _file(document: Document, destination: str, text: str) -> None:
-    path = Path(destination)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(os.fspath(path), text)
-    _wrote(document, path)
+    write_whole(destination, text)
+    _wrote(document, Path(destination))
 
 
 def _wrote(document: Document, path: Path) -> None:

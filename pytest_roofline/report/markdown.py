@@ -60,12 +60,6 @@ def _peaks(peaks: dict[str, object]) -> str:
     return f"{shown}, {peaks.get('source')}, {peaks.get('confidence')} confidence"
 
 
-def append_summary(path: str, text: str) -> None:
-    """Append to ``$GITHUB_STEP_SUMMARY``, which other steps write to, too."""
-    with open(path, "a", encoding="utf-8") as handle:
-        handle.write(text + "\n")
-
-
 def annotate(rows: Iterable[Row]) -> None:
     """Print workflow commands: errors for rows that failed their test, warnings for other contradictions."""
     ranks = {status: rank for rank, status in enumerate(_KINDS)}

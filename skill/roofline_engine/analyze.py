@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import advice, inputs
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
-from .files import read_json, read_text
+from .files import READ_ERRORS, open_binary, read_json, read_text
 from .inputs import Copy, Env, Row, TopN
 from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
@@ -37,6 +37,11 @@ class Sources(NamedTuple):
     peaks_device: str | None = None
     targets: str | None = None
     counters: Sequence[str] = ()
+
+    def paths(self) -> tuple[str, ...]:
+        """Return every file of the run."""
+        named = (self.topn, self.env, self.config, self.shapes, self.peaks, self.targets)
+        return (*(path for path in named if path is not None), *self.counters)
 
 
 class Report:
@@ -116,9 +121,9 @@ def _is_counters(folder: str, name: str) -> bool:
         return "counter" in low or low.startswith(("pmc_", "ncu"))
     if low.endswith("results.json"):
         try:
-            with open(os.path.join(folder, name), "rb") as handle:
-                return b"rocprofiler-sdk-tool" in handle.read(4096)
-        except OSError:
+            with open_binary(os.path.join(folder, name)) as stream:
+                return b"rocprofiler-sdk-tool" in stream.read(4096)
+        except (*READ_ERRORS, ValueError):
             return False
     return low.endswith(".json") and "counter" in low
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -103,9 +104,62 @@ def main(
 
     more: the caller's commands, next to those of the engine.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    streams = sys.stdout, sys.stderr
+    sys.stdout, out = _lasting(sys.stdout)
+    sys.stderr, _ = _lasting(sys.stderr)
+    try:
+        status = _run(argv, prog, more, output)
+        sys.stdout.flush()
+        if out is not None and out.failure is not None and not isinstance(out.failure, BrokenPipeError):
+            status = _refuse(f"standard output: {out.failure.strerror}")
+        return status
+    finally:
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = streams
+
+
+class _Lasting(io.RawIOBase):
+    """Writes to a stream until that fails, then drops what follows: a command ends with its own status."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self.failure: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def write(self, data: Any) -> int:
+        if self.failure is None:
+            try:
+                return self._raw.write(data) or 0
+            except OSError as error:
+                self.failure = error
+        return len(data)
+
+
+def _lasting(stream: Any) -> tuple[Any, _Lasting | None]:
+    """Return a stream to print on, which no closed pipe and no character stops."""
+    if stream is None:  # the caller closed the descriptor
+        return open(os.devnull, "w", encoding="utf-8"), None
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # python -u has no buffer
+    if not isinstance(raw, io.RawIOBase):  # a caller's own stream
+        return stream, None
+    stream.flush()
+    lasting = _Lasting(raw)
+    text = io.TextIOWrapper(
+        io.BufferedWriter(lasting), stream.encoding, "backslashreplace", line_buffering=stream.line_buffering
+    )
+    return text, lasting
+
+
+def _run(argv: Sequence[str] | None, prog: str, more: Sequence[Command], output: Output) -> int:
     try:
         options = build_parser(prog, (*COMMANDS, *more), output).parse_args(argv)
         if options.run is None and not options.version:
@@ -118,13 +172,11 @@ def main(
 
             print(prog, skill_version())
             return DONE
-        status = options.run(options)
-        sys.stdout.flush()
-        return int(status)
-    except BrokenPipeError:  # the reader closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return int(getattr(options, "status", DONE))  # a command sets it before it writes, where it is not 0
-    except (ValueError, OSError) as error:
+        return int(options.run(options))
+    except OSError as error:
+        place = f"{printable(os.fsdecode(error.filename))}: " if isinstance(error.filename, (str, bytes)) else ""
+        return _refuse(f"{place}{error.strerror or error}")
+    except ValueError as error:
         return _refuse(str(error))
     except Exception as error:  # a bug of the engine: one line, no traceback in an agent's log
         print(f"{prog}: internal error: {type(error).__name__}: {error}", file=sys.stderr)
@@ -148,29 +200,35 @@ def _analyze(options: argparse.Namespace) -> int:
     for name in ("env", "config", "shapes", "peaks", "targets", "counters"):
         named = getattr(options, name)
         for path in [named] if isinstance(named, str) else named or ():
-            if not os.path.isfile(path):
-                raise ValueError(f"--{name} {printable(path)}: no such file")
+            files.require_readable(path, f"--{name} ")
         if named:
             sources = sources._replace(**{name: named})
     sources = sources._replace(peaks_device=options.peaks_device)
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
+    outputs = [os.path.join(folder, name) for name in (files.ARTIFACT_NAME, files.REPORT_NAME)]
+    inputs = {os.path.realpath(path) for path in sources.paths()}
+    for path in outputs:
+        if os.path.realpath(path) in inputs:
+            raise ValueError(f"{printable(path)}: an input, which is not overwritten. Name another folder with --out")
     report = analyze.analyze(sources, head_pct=head_pct, head_max=head_max)
     if report is None:
         return _skipped()
+    if report.rows == 0 and os.path.exists(outputs[0]):  # such as a Top-N that is being written
+        kept = f"{printable(outputs[0])}: kept from an earlier run, since no kernel could be read"
+        report.skill_errors.append(Degradation("L5", kept))
+        outputs = []
 
     from .report import markdown
 
     written = []
     texts = (files.to_json(report.to_dict()), markdown(report))
-    for name, text in zip((files.ARTIFACT_NAME, files.REPORT_NAME), texts):
-        path = os.path.join(folder, name)
+    for path, text in zip(outputs, texts):
         try:
-            os.makedirs(folder, exist_ok=True)
             files.write_whole(path, text)
             written.append(path)
         except OSError as error:
-            report.skill_errors.append(Degradation("L5", f"not written: {error}"))
-    if len(written) < len(texts):  # the report lists what was not written
+            report.skill_errors.append(Degradation("L5", str(error)))
+    if len(written) < len(outputs):  # the report lists what was not written
         texts = (files.to_json(report.to_dict()), markdown(report))
     if options.json:
         sys.stdout.write(texts[0])

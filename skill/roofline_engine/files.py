@@ -1,22 +1,27 @@
 """Read and write files: one policy for encodings and sizes, CSV tables, JSON, whole writes.
 
 Text is UTF-8 (with or without a byte-order mark) or UTF-16 with its mark, as Windows shells redirect it, and may be packed with
-gzip. Every size is bounded. A file that cannot be read raises ValueError with one line that names the file and the reason.
+gzip. Only regular files are read, and every size is bounded. A file that cannot be read raises ValueError with one line that
+names the file and the reason.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import json
 import math
 import os
 import re
 import stat
+import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import IO, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
-from .units import printable
+from .units import printable, whole
 
 ARTIFACT_NAME = "profile_roofline.json"
 REPORT_NAME = "profile_roofline.md"
@@ -26,19 +31,129 @@ LARGEST_FILE = 512 * 2**20
 READ_ERRORS = (OSError, EOFError, zlib.error)
 
 
-def open_binary(path: str) -> IO[bytes]:
-    """Open ``path`` to read bytes, unpacked where the file is a gzip. Raises OSError.
+#: The variable that raises the bounds on what is read: a whole number of MiB.
+SIZE_VARIABLE = "ROOFLINE_MAX_FILE_MIB"
+#: A file descriptor that the shell opened: standard input and output, ``<(command)``, ``>(command)``.
+_SHARED = re.compile(r"/dev/std(in|out|err)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a block device"),
+)
 
-    The file is opened once: a pipe, as a shell's ``<(command)`` makes, gives its bytes once.
+
+def file_kind(mode: int) -> str:
+    """Name what a file with this ``st_mode`` is; empty for a regular file."""
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")
+
+
+def reason(error: BaseException) -> str:
+    """Return the words of an exception without its number and file name."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def size_bound(bytes_by_default: int) -> int:
+    """Return the bound on the size of a file: the default of its reader, or a larger one from ``ROOFLINE_MAX_FILE_MIB``.
+
+    Raises ValueError when the variable is no whole number.
     """
-    stream = open(path, "rb")  # noqa: SIM115 - the caller closes it
-    if stream.peek(2)[:2] != b"\x1f\x8b":
-        return stream
-    import gzip  # few files are packed
+    text = os.environ.get(SIZE_VARIABLE)
+    return max(bytes_by_default, whole(text, SIZE_VARIABLE) << 20) if text else bytes_by_default
 
-    packed = gzip.GzipFile(fileobj=stream)
-    packed.myfileobj = stream  # type: ignore[assignment]  # closed together with the gzip
-    return cast("IO[bytes]", packed)
+
+def _too_large(bound: int, packed: bool = False) -> OSError:
+    unpacked = " when unpacked" if packed else ""
+    return OSError(f"larger than {bound >> 20} MiB{unpacked}. {SIZE_VARIABLE}=N raises the bound to N MiB")
+
+
+def _shared_descriptor(path: str) -> int | None:
+    """Return the number of the descriptor that ``path`` names; None for any other path."""
+    match = _SHARED.fullmatch(path)
+    if match is None:
+        return None
+    return int(match[2]) if match[2] else ("in", "out", "err").index(match[1])
+
+
+def _open_regular(path: str) -> IO[bytes]:
+    """Open a regular file, or a descriptor that the shell opened. Anything else may block, or never end: it raises OSError."""
+    shared = _shared_descriptor(path)
+    mode = os.stat(path).st_mode if shared is None else os.fstat(shared).st_mode
+    allowed = (stat.S_ISREG,) if shared is None else (stat.S_ISREG, stat.S_ISFIFO, stat.S_ISSOCK)
+    if not any(is_kind(mode) for is_kind in allowed):
+        raise OSError(f"{file_kind(mode)}, expected a regular file")
+    if shared is not None:
+        return open(os.dup(shared), "rb")
+    stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # replaced since
+        stream.close()
+        raise OSError("not a regular file")
+    return stream
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; the opening of a FIFO, a terminal or a tape does not wait."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip, up to a bound: reading past it raises OSError."""
+
+    def __init__(self, stream: IO[bytes], largest: int) -> None:
+        import gzip  # few files are packed
+
+        self._packed, self._file, self._largest = gzip.GzipFile(fileobj=stream), stream, largest
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._packed.seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._packed.read(len(buffer))
+        if self._packed.tell() > self._largest:
+            raise _too_large(self._largest, packed=True)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._packed.close()
+        self._file.close()
+        super().close()
+
+
+def open_binary(path: str, largest: int = LARGEST_FILE, largest_unpacked: int | None = None) -> IO[bytes]:
+    """Open the regular file ``path`` to read bytes, unpacked where it is a gzip.
+
+    A descriptor that the shell opened (``/dev/stdin``, ``<(command)``) is read too; it may not be seekable. A named FIFO, a
+    socket and a device are refused: they may never end.
+
+    largest: the bound on the size of the file. largest_unpacked: the bound on what a gzip holds, by default the same; the
+    stream raises OSError past it. ``ROOFLINE_MAX_FILE_MIB`` raises both.
+
+    Raises OSError, without the file's name, when the file cannot be opened or is larger.
+    """
+    bound = size_bound(largest)
+    stream = _open_regular(path)
+    try:
+        if os.fstat(stream.fileno()).st_size > bound:
+            raise _too_large(bound)
+        if cast("io.BufferedReader", stream).peek(2)[:2] != b"\x1f\x8b":
+            return stream
+        unpacked = bound if largest_unpacked is None else size_bound(largest_unpacked)
+        return io.BufferedReader(_Unpacked(stream, unpacked), 1 << 16)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def encoding_of(start: bytes) -> str:
@@ -56,19 +171,31 @@ def decode_text(raw: bytes, label: str) -> str:
         raise ValueError(f"{label}: not {name} text (byte {error.start})") from None
 
 
+def require_readable(path: str, prefix: str = "") -> None:
+    """Raise ValueError unless ``path`` can be opened to read. prefix: goes before the path, such as the option."""
+    try:
+        _open_regular(path).close()
+    except OSError as error:
+        raise ValueError(f"{prefix}{printable(path)}: {reason(error)}") from None
+
+
+def read_bounded(stream: IO[bytes], largest: int) -> bytes:
+    """Read the rest of a stream. Raises OSError when it is over ``largest``, or what ``ROOFLINE_MAX_FILE_MIB`` allows."""
+    bound = size_bound(largest)
+    raw = stream.read(bound + 1)
+    if len(raw) > bound:
+        raise _too_large(bound)
+    return raw
+
+
 def read_bytes(path: str, largest: int = LARGEST_FILE) -> bytes:
     """Read a whole file, unpacked where it is a gzip. Raises ValueError when it cannot be read or is over ``largest``."""
     label = printable(path)
     try:
-        if os.path.getsize(path) > largest:
-            raise ValueError(f"{label}: larger than {largest >> 20} MiB")
-        with open_binary(path) as stream:
-            raw = stream.read(largest + 1)
+        with open_binary(path, largest) as stream:
+            return read_bounded(stream, largest)
     except READ_ERRORS as error:
-        raise ValueError(f"{label}: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > largest:
-        raise ValueError(f"{label}: larger than {largest >> 20} MiB when unpacked")
-    return raw
+        raise ValueError(f"{label}: {reason(error)}") from None
 
 
 def read_text(path: str, largest: int = LARGEST_FILE) -> str:
@@ -76,27 +203,58 @@ def read_text(path: str, largest: int = LARGEST_FILE) -> str:
     return decode_text(read_bytes(path, largest), printable(path))
 
 
-def parse_json(text: str, label: str, *, has_unique_keys: bool = False) -> object:
+#: The deepest nesting of a document. Real ones have under 20 levels; code that walks a document recurses once a level.
+NESTED_LEVELS = 100
+
+
+def parse_document(parse: Callable[[str], object], text: str, label: str) -> object:
+    """Parse a JSON or TOML text with ``parse``: one policy for nesting and for long integers.
+
+    Raises ValueError, which names ``label`` and the reason. NaN and Infinity are numbers here, as Python writes them; the
+    reader of a field refuses them.
+    """
+    prefix = f"{label}: " if label else ""
+    try:
+        document = parse(text)
+    except RecursionError:
+        raise ValueError(f"{prefix}nested more than {NESTED_LEVELS} levels deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{prefix}not JSON: line {error.lineno} column {error.colno}: {error.msg}") from None
+    except ValueError as error:
+        if type(error) is not ValueError:  # TOMLDecodeError has the place
+            raise ValueError(f"{prefix}{printable(str(error))}") from None
+        raise ValueError(f"{prefix}it has an integer of more digits than Python reads (4300)") from None
+    level = [document]
+    for _ in range(NESTED_LEVELS):
+        level = [item for node in level for item in _children(node) if isinstance(item, (dict, list))]
+        if not level:
+            return document
+    raise ValueError(f"{prefix}nested more than {NESTED_LEVELS} levels deep")
+
+
+def _children(node: object) -> Iterable[object]:
+    return node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+
+
+def parse_json(text: str, label: str = "", *, has_unique_keys: bool = False) -> object:
     """Parse a JSON text. Raises ValueError, which names ``label`` and the place.
 
     has_unique_keys: refuse an object with the same key twice; otherwise the last value counts.
     """
-    try:
-        return json.loads(text, object_pairs_hook=_unique if has_unique_keys else None)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{label}: not JSON: line {error.lineno} column {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"{label}: nested too deep to read") from None
-    except ValueError as error:  # an integer literal longer than Python converts
-        raise ValueError(f"{label}: {error}") from None
+    hook = _unique if has_unique_keys else None
+    return parse_document(lambda text: json.loads(text, object_pairs_hook=hook), text, label)
+
+
+class _TwiceError(ValueError):
+    """A key is twice in an object."""
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {printable(repr(twice))[:60]} is twice in an object")
+    values: dict[str, object] = {}
+    for key, value in pairs:
+        if key in values:
+            raise _TwiceError(f"the key {printable(repr(key))[:60]} is twice in an object")
+        values[key] = value
     return values
 
 
@@ -185,25 +343,110 @@ def condense(problems: Iterable[str]) -> tuple[str, ...]:
     return tuple(line + (f" (and {more[kind]} more such lines)" if kind in more else "") for kind, line in first.items())
 
 
-def write_whole(path: str, content: str | bytes) -> None:
-    """Write ``content``, text as UTF-8, to a temporary sibling and rename it onto ``path``.
+#: Temporary files of ``write_whole``; a process that was killed leaves one.
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.roofline-tmp")
+#: A temporary file this old belongs to no writer that is still at work (seconds).
+_LEFT_OVER_S = 3600.0
 
-    Raises OSError when the folder cannot be written, or ``path`` is a directory or a symbolic link.
+
+def write_whole(path: str, content: str | bytes) -> None:
+    """Write ``content``, text as UTF-8, to ``path``. A kill leaves the old file or the new one.
+
+    A regular file is replaced whole and keeps its mode. A new one is made with its folder. A device, a FIFO with a reader and a
+    descriptor that the shell opened (``/dev/stdout``, ``>(command)``) are written through.
+
+    Raises OSError, in one line with ``path``, when it cannot be written. A directory, a symbolic link, a socket, a block device
+    and a FIFO that no process reads are not written.
     """
-    if os.path.islink(path) or os.path.isdir(path):
-        kind = "symbolic link" if os.path.islink(path) else "directory"
-        raise OSError(f"{path} is a {kind}, which is not overwritten")
-    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
+    data = content.encode() if isinstance(content, str) else content
+    with _name_failure(path):
+        mode = None if _shared_descriptor(path) is not None else _mode(path, follow=False)
+        if _is_written_through(path, mode):
+            _write_through(path, data)
+        elif mode is None or stat.S_ISREG(mode):
+            _replace(path, data, mode)
+        else:
+            raise OSError(f"{file_kind(mode)}, which is not overwritten")
+
+
+def append_text(path: str, text: str) -> None:
+    """Append to a file, or write through as ``write_whole`` does. Raises OSError, in one line with ``path``."""
+    with _name_failure(path):
+        mode = _mode(path, follow=True)
+        if _is_written_through(path, mode):
+            _write_through(path, text.encode())
+            return
+        if mode is not None and not stat.S_ISREG(mode):
+            raise OSError(f"{file_kind(mode)}, which is not written to")
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write(text)
+
+
+@contextmanager
+def _name_failure(path: str) -> Iterator[None]:
     try:
-        with open(temporary, "xb") as handle:
-            handle.write(content.encode() if isinstance(content, str) else content)
-        if os.path.exists(path):
-            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
+        yield
+    except OSError as error:
+        raise OSError(f"{printable(path)}: not written: {reason(error)}") from None
+
+
+def _mode(path: str, follow: bool) -> int | None:
+    try:
+        return os.stat(path, follow_symlinks=follow).st_mode
+    except (FileNotFoundError, NotADirectoryError):  # the writing names the second
+        return None
+
+
+def _is_written_through(path: str, mode: int | None) -> bool:
+    return _shared_descriptor(path) is not None or (mode is not None and (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)))
+
+
+def _write_through(path: str, data: bytes) -> None:
+    shared = _shared_descriptor(path)
+    if shared is None:
+        try:
+            descriptor = _open_without_waiting(path, os.O_WRONLY)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # fifo(7): no reader, which a blocking open would wait for
+                raise OSError("a named pipe (FIFO) that no process reads") from None
+            raise
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError("replaced by a regular file in the meantime")
+        os.set_blocking(descriptor, True)
+    else:
+        descriptor = os.dup(shared)
+    with open(descriptor, "wb") as stream:
+        stream.write(data)
+
+
+def _replace(path: str, data: bytes, mode: int | None) -> None:
+    folder = os.path.dirname(path)
+    if folder and mode is None:
+        os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.roofline-tmp")
+    try:
+        with open(temporary, "xb") as stream:
+            stream.write(data)
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
+    _remove_left_over(folder or ".")
+
+
+def _remove_left_over(folder: str) -> None:
+    """Remove the temporary files of writers that were killed."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if _TEMPORARY.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFT_OVER_S:
+                    os.unlink(entry.path)
+    except OSError:  # the file itself is written
+        pass
 
 
 def to_json(document: dict[str, object]) -> str:

@@ -337,17 +337,19 @@ class _Audit:
 
     def run(self) -> tuple[int, list[str]]:
         seen: set[tuple[str, str]] = set()
-        for block in self.table.blocks:
+        blocks = [(block, self._lines(block)) for block in self.table.blocks]
+        unread_rates = {block.id for block, readable in blocks if block.kind == "rates" and not readable}
+        for block, readable in blocks:
             if (block.kind, block.id) in seen:
                 self.problem(block, "", f"a second {block.kind} block of this name")
             seen.add((block.kind, block.id))
-            readable = self._lines(block)
             if block.kind == "default" and block.text("use") not in self.table.products:
                 self.problem(block, "", f"uses {block.text('use')}, which is no product")
                 continue
             if block.kind == "product":
                 readable = self._product(block) and readable
-            if block.kind != "rates" and readable:
+            product = self.table.products.get(block.text("use") or "", block)
+            if block.kind != "rates" and readable and product.text("rates") not in unread_rates:
                 self._rules(block)
             if block.kind == "product" and readable:
                 for what in sustained_figures(block)[1]:

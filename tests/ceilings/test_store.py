@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,10 +143,15 @@ assert store.once(store.path_of(BOX, folder / "cache"), BOX, lambda found: True,
 def test_the_folder_is_the_user_cache_or_the_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.folder({"ROOFLINE_CACHE_DIR": "here"}) == Path("here")
     monkeypatch.setattr(store.sys, "platform", "linux")
-    assert store.folder({"XDG_CACHE_HOME": "there"}) == Path("there") / "pytest-roofline"
-    assert store.folder({}) == Path.home() / ".cache" / "pytest-roofline"
+    assert store.folder({"XDG_CACHE_HOME": "/there"}) == Path("/there/pytest-roofline")
+    home = Path.home() / ".cache" / "pytest-roofline"
+    # https://specifications.freedesktop.org/basedir-spec/latest: a relative path is invalid and is ignored
+    assert store.folder({}) == store.folder({"XDG_CACHE_HOME": "there"}) == store.folder({"XDG_CACHE_HOME": ""}) == home
+    for wrong in ("", "relative"):
+        monkeypatch.setenv("HOME", wrong)
+        assert store.folder({"HOME": wrong}).parent == Path(tempfile.gettempdir())
     monkeypatch.setattr(store.sys, "platform", "win32")
-    assert store.folder({"LOCALAPPDATA": "local"}) == Path("local") / "pytest-roofline"
+    assert store.folder({"LOCALAPPDATA": "/local"}) == Path("/local/pytest-roofline")
 
 
 def test_different_machines_have_different_files(tmp_path: Path) -> None:

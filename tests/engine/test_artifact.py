@@ -53,6 +53,44 @@ def test_foreign_directories_and_links_are_kept(run: Run, tmp_path: Path) -> Non
     assert len([line for line in artifact["skill_errors"] if "not written" in line]) == 2
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_an_input_is_not_overwritten(run: Run, name: str) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    (run.round / name).write_text((run.round / "profile_topN.json").read_text())
+    before = (run.round / name).read_bytes()
+    done = run_tool("analyze", run.round / name)
+    assert (done.code, done.err) == (
+        2,
+        f"{run.round / name}: an input, which is not overwritten. Name another folder with --out\n",
+    )
+    assert (run.round / name).read_bytes() == before
+    assert run_tool("analyze", run.round / name, "--out", run.round / "other").code == 0
+
+
+@pytest.mark.parametrize("topn", ["", "{", '{"top_kernels": []}'])
+def test_an_artifact_is_not_replaced_by_an_empty_one(run: Run, topn: str) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()
+    before = [(run.round / name).read_bytes() for name in FILES]
+    (run.round / "profile_topN.json").write_text(topn)
+    done = run_tool("analyze", run.round)
+    assert done.code == 0
+    assert f"{run.round / FILES[0]}: kept from an earlier run, since no kernel could be read" in done.err
+    assert "wrote" not in done.err
+    assert [(run.round / name).read_bytes() for name in FILES] == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_fifo_next_to_the_profile_is_named(run: Run) -> None:
+    run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
+    for name in ("x_counter.csv", "some_results.json", "sysinfo.csv"):
+        os.mkfifo(run.round / name)
+    artifact = run.analyze()
+    assert any("x_counter.csv: a named pipe (FIFO), expected a regular file" in str(item) for item in artifact["degraded"])
+    done = run_tool("analyze", run.round, "--env", run.round / "sysinfo.csv")
+    expected = f"--env {run.round / 'sysinfo.csv'}: a named pipe (FIFO), expected a regular file\n"
+    assert (done.code, done.err) == (2, expected)
+
+
 def test_killed_at_any_moment_each_file_is_the_old_one_or_the_new_one(run: Run) -> None:
     run.topn(gemm_row()).shapes(gemm_kernel=[GEMM]).env(**MI300X)
     target = run.round / FILES[0]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 import pytest
 
 from roofline_engine import cli
 from roofline_engine.cli import COMMANDS, Command
-from support.tool import run_tool
+from support.tool import EXAMPLE, TOOL, run_tool
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -117,3 +123,42 @@ def test_an_unknown_command_lists_the_known_ones(given: list[str], expected: str
     assert (done.code, done.out) == (2, "")
     assert expected in done.err
     assert done.err.startswith("usage: roofline_tools.py")
+
+
+# Standard output.
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> list[str]:
+    """The command line of a check that fails and prints more than a pipe holds."""
+    document = json.loads((EXAMPLE / "profile_roofline.json").read_text())
+    document["entries"] = [{**document["entries"][0], "stage": "Z", "name": f"k{at}"} for at in range(3000)]
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    return [sys.executable, str(TOOL), "validate", str(tmp_path / "wrong.json")]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_does_not_change_the_exit_status(wrong: list[str], unbuffered: str) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(wrong, stdout=theirs, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(theirs)
+    assert done.returncode == 1
+    assert re.fullmatch(r"\S+wrong\.json: \d+ inconsistencies\n", done.stderr)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_a_closed_standard_output_does_not_change_the_exit_status(wrong: list[str]) -> None:
+    for closed in (">&-", ">&- 2>&-", ">&- 2>&- <&-"):
+        done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *wrong], capture_output=True, text=True, check=False)
+        assert done.returncode == 1, closed
+        assert "internal error" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device without room")
+def test_an_output_without_room_is_named(wrong: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(wrong, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "standard output: No space left on device"

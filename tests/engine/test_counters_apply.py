@@ -203,7 +203,7 @@ def test_files_named_replace_those_found(run: Run, tmp_path: Path) -> None:
     assert artifact["entries"][0]["stage"] == "C"
     assert artifact["degraded"] == []
     done = run_tool("analyze", run.round, "--counters", "/nowhere.csv")
-    assert (done.code, done.err) == (2, "--counters /nowhere.csv: no such file\n")
+    assert (done.code, done.err) == (2, "--counters /nowhere.csv: No such file or directory\n")
 
 
 def test_nvidia_counters_on_an_nvidia_device(run: Run) -> None:

@@ -163,7 +163,7 @@ def test_unwritable_output_still_prints_the_result(run: Run, tmp_path: Path) -> 
     [
         (["analyze", "/nowhere/at/all"], "/nowhere/at/all: expected a Top-N file or a directory with one"),
         (["analyze", ".", "--head-pct", "lots"], "--head-pct is 'lots', expected a number"),
-        (["analyze", ".", "--env", "/nowhere.json"], "--env /nowhere.json: no such file"),
+        (["analyze", ".", "--env", "/nowhere.json"], "--env /nowhere.json: No such file or directory"),
         (["validate", "/nowhere.json"], "/nowhere.json: No such file or directory"),
         (["peaks", "show", "NVIDIA GeForce RTX 5060 Ti"], "is not in peaks.md"),
         (["peaks", "show", "H100"], "H100 is not in peaks.md: is it h100-sxm or h100-pcie or h100-nvl? `roofline peaks list`"),

@@ -202,6 +202,15 @@ def test_the_hard_limit_is_units_maximum_clock_and_rate() -> None:
     assert any("the limit 12e12 is over 1.15x the rated 8e12" in line for line in told_of("gb300", text))
 
 
+def test_a_rate_that_cannot_be_read_costs_only_its_own_checks() -> None:
+    text = TEXT.replace("\nrates: sm_70\nmatrix.fp16: 1024 |", "\nrates: sm_70\nmatrix.fp16: fast |", 1)
+    text = text.replace(BLOCKS["mi300x"], BLOCKS["mi300x"].replace("confidence: high", "confidence: sure"), 1)
+    problems = audit(Table(text))[1]
+    assert len(problems) == 3  # the table of contents names the confidence, too
+    assert "matrix.fp16 of sm_70 is 'fast', expected a number" in problems[0]
+    assert "mi300x: confidence is sure" in problems[1]
+
+
 def test_a_computed_figure_equals_its_factors() -> None:
     """torch inductor: 2309.6 for 2306.9 on MI350X, digits transposed."""
     assert (

@@ -410,7 +410,7 @@ def test_analyze_names_unused_ceilings_and_continues(run: Run, tmp_path: Path) -
         ('{"gpu": "MI300X"}', "f: unknown JSON"),
         ("[1, 2]", "f: unknown JSON"),
         ("{", "f: not JSON"),
-        ("[" * 200_000, "f: nested too deep"),
+        ("[" * 200_000, "f: nested more than 100 levels deep"),
         ('{"type": "memory", "isa": "x", "cache_level": "DRAM"}', "f: line 1, bandwidth_gbps is None, expected a number"),
         ('{"type": "memory", "isa": "x"}\nnope', "f: line 2: not JSON"),
         ('{"type": "memory", "isa": "x"}\n[]', "f: line 2: expected an object"),

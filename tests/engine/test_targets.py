@@ -114,4 +114,4 @@ def test_validate_compares_the_target_with_the_sustained_rates(run: Run) -> None
 def test_a_missing_file_is_bad_usage(tmp_path: Path) -> None:
     done = run_tool("analyze", EXAMPLE, "--out", tmp_path, "--targets", tmp_path / "none.json")
     assert done.code == 2
-    assert "no such file" in done.err
+    assert "No such file" in done.err

@@ -247,6 +247,15 @@ def test_a_hostile_name_is_escaped_in_lines_and_cells(
     assert len(re.findall(r"(?<!\\)\|", line.replace("\\\\", ""))) == 7
 
 
+def test_another_file_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("kernel,attainable,measured\n" + "a,2,1.5\n" * 500)
+    told = f"{path}: not a ledger, no line is a JSON object. A CSV: roofline ledger import FILE"
+    assert run(capsys, monkeypatch, "ledger", "show", "--ledger", path) == (2, "", told + "\n")
+    with pytest.raises(ValueError, match="no line is a JSON object"):
+        append(path, [pair()])
+
+
 def test_links_folders_and_binary_files_are_not_changed(tmp_path: Path) -> None:
     target = tmp_path / "real.jsonl"
     target.write_text('{"kernel": "mine"}')

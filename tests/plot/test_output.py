@@ -254,7 +254,7 @@ def test_a_directory_is_not_overwritten_and_no_file_remains(tmp_path: Path) -> N
     (tmp_path / "o.svg").mkdir()
     done = plot(tmp_path, SEVEN, "-o", "o.svg")
     assert done.returncode == 2
-    assert "is a directory" in done.stderr
+    assert "o.svg: not written: a directory, which is not overwritten" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.svg", "table.json"]
 
 

@@ -275,8 +275,16 @@ def test_an_unknown_report_in_the_project_table_is_refused(project: Project) -> 
 
 
 def test_a_broken_roofline_toml(project: Project) -> None:
-    (project.path / "roofline.toml").write_text("noise = ", encoding="utf-8")
-    assert "roofline.toml" in refused(project).out
+    for text, told in (
+        ("noise = ", "Invalid value"),
+        ("z = " + "[" * 2000 + "]" * 2000, "nested more than 100 levels deep"),
+        ("z = " + "7" * 5000, "an integer of more digits than Python reads (4300)"),
+        ("z = '\xff'", "not UTF-8 text"),
+    ):
+        (project.path / "roofline.toml").write_bytes(text.encode("latin-1"))
+        (line,) = [line for line in refused(project).out.splitlines() if line.startswith("ERROR: ")]
+        assert "roofline.toml: " in line
+        assert told in line
 
 
 # Markers.

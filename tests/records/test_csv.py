@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.declare import build_work
+from pytest_roofline.records import source as records_source
 from pytest_roofline.records.formats import choose
 from pytest_roofline.records.formats.claims import template
 from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
@@ -694,14 +694,33 @@ def test_broken_input_is_refused_and_other_rows_are_usable(text: str, at: float,
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_fifo_is_refused_and_the_pipe_of_a_shell_is_read(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(b"M,N,K\n",), daemon=True)
-    writer.start()
-    with pytest.raises(RefusedError, match="pipe: a pipe, which cannot be read twice"):
+    os.mkfifo(path)  # without a writer: who opens it waits
+    with pytest.raises(RefusedError, match=r"pipe: a named pipe \(FIFO\), expected a regular file$"):
         open_source(path)
-    writer.join()
+    ours, theirs = os.pipe()
+    os.write(theirs, b"M,N,K\n1,2,3\n")
+    os.close(theirs)
+    try:
+        with open_source(Path(f"/dev/fd/{ours}")) as source:  # what <(command) becomes
+            assert source.sample().columns == {"m", "n", "k"}
+            assert list(source.lines()) == ["M,N,K", "1,2,3"]
+    finally:
+        os.close(ours)
+
+
+def test_a_gzip_of_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "small.csv"
+    with gzip.open(path, "wb") as packed:
+        packed.write(b"M,N,K\n" + b"1,2,3\n" * 200_000)  # 1.2 MB in 4 kB
+    monkeypatch.setattr(records_source, "LARGEST_UNPACKED", 1 << 20)
+    told = r"small\.csv: larger than 1 MiB when unpacked\. ROOFLINE_MAX_FILE_MIB=N raises the bound to N MiB$"
+    with open_source(path) as source, pytest.raises(RefusedError, match=told):
+        list(source.lines())
+    monkeypatch.setenv("ROOFLINE_MAX_FILE_MIB", "2")
+    with open_source(path) as source:
+        assert sum(1 for _ in source.lines()) == 200_001
 
 
 # A table of claims

@@ -218,7 +218,7 @@ def test_truncated_json_is_refused_in_one_line_with_its_position(tmp_path: Path,
 
 def test_deep_nesting_is_refused_in_one_line(tmp_path: Path) -> None:
     text = json.dumps(GOOGLE)[:-1] + ', "x": ' + "[" * 200_000 + "]" * 200_000 + "}"
-    with pytest.raises(RefusedError, match=r"^x\.dat: nested too deep to read$"):
+    with pytest.raises(RefusedError, match=r"^x\.dat: nested more than 100 levels deep$"):
         read(tmp_path, text)
 
 

@@ -385,10 +385,20 @@ def _counters_show(options: argparse.Namespace) -> int:
 def _counters_check(options: argparse.Namespace) -> int:
     from .counters import read
 
-    nbytes = number(options.bytes, "--bytes", above=0)
-    holds, line = read.check_copy(_counters(options), nbytes, options.kernel)
+    nbytes, counters = number(options.bytes, "--bytes", above=0), _counters(options)
+    holds, line = read.check_copy(counters, nbytes, options.kernel, _l2_bytes(counters.gfx))
     print(line)
     return DONE if holds else FAILED
+
+
+def _l2_bytes(gfx: str | None) -> float:
+    """Return the L2 of an architecture, where the table has it; else as much as a device with unknown caches may have."""
+    from .peaks import resolve_name
+    from .peaks_measured import open_peaks
+    from .roofline import LARGEST_CACHE
+
+    table = open_peaks(None).table if gfx else None
+    return (resolve_name(table, gfx).l2_bytes if table and gfx else None) or LARGEST_CACHE
 
 
 def _counters(options: argparse.Namespace) -> CounterFile:

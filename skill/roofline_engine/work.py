@@ -56,6 +56,9 @@ class Work(NamedTuple):
     cached: tuple[float, float] = (0.0, 0.0)  # bytes left to a cache: of activations, and of one launch's output to the next
     coverage: str = "whole"  # one of COVERAGES
     least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid; None: the least of the candidates
+    written: float | None = (
+        None  # the bytes of the primary byte model that are written, where each operand moves once; None: unknown
+    )
 
     @property
     def bytes(self) -> float:
@@ -268,14 +271,14 @@ def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
         nbytes, flops = (sum(weight * end[at] for weight, end in zip(weights, ends)) / total for at in (0, 1))
         least = (nbytes, flops)
     coverage = max((item.coverage for item in works), key=COVERAGES.index)
-    return first._replace(candidates=tuple(candidates), notes=notes, coverage=coverage, least=least)
+    return first._replace(candidates=tuple(candidates), notes=notes, coverage=coverage, least=least, written=None)
 
 
 def scale_work(work: Work, factor: float) -> Work:
     """Return ``factor`` times the work: what a kernel at this rate does in ``factor`` times the time."""
     models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in work.candidates)
     least = work.least and (work.least[0] * factor, work.least[1] * factor)
-    return work._replace(candidates=tuple(models), least=least)
+    return work._replace(candidates=tuple(models), least=least, written=None)
 
 
 def widen_range(combined: Work, works: Sequence[Work]) -> Work:

@@ -481,6 +481,30 @@ def test_b5_check_with_a_copy_of_known_traffic(moved: float, code: int, tmp_path
     assert ("L4 on this stack" in done.out) == (code == 1)
 
 
+@pytest.mark.parametrize(
+    ("fetch", "write", "code", "says"),
+    [
+        (
+            8192,
+            6526,
+            0,
+            "reads hold (+0.00%); 6682624 of 8388608 bytes written are counted, the rest may lie in the 33.55 MB cache",
+        ),
+        (6526, 8192, 1, "L4 on this stack"),  # reads that are missing are a fault
+        (8192, 9830, 1, "L4 on this stack"),  # so are writes that nothing wrote
+    ],
+)
+def test_a_copy_whose_writes_lie_in_the_cache_proves_its_reads(
+    fetch: int, write: int, code: int, says: str, tmp_path: Path
+) -> None:
+    """vecCopy of 8 MiB on MI200 counts 6.68 MB of its writes, the rest is dirty in the L2."""
+    path = tmp_path / "counter_collection.csv"
+    path.write_text(long_csv({"FETCH_SIZE": fetch, "WRITE_SIZE": write}))
+    done = run_tool("counters", "check", path, "--bytes", 16 * MIB, "--gfx", "gfx942")
+    assert done.code == code
+    assert says in done.out
+
+
 def test_check_asks_which_kernel_and_fails_without_bytes(tmp_path: Path) -> None:
     path = tmp_path / "counter_collection.csv"
     path.write_text(long_csv({"SQ_WAVES": 1, "kernel": "a"}, {"SQ_WAVES": 1, "kernel": "b"}))

@@ -51,7 +51,8 @@ def _gemm(p: Params) -> Work:
     texts = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
     if len(candidates) > 1:
         texts.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
-    return Work("gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, tuple(map(note, texts)))
+    written = batch * m * n * p.dtype("out_dtype", a).nbytes
+    return Work("gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, tuple(map(note, texts)), written=written)
 
 
 @op(
@@ -222,8 +223,10 @@ def _conv(p: Params) -> Work:
     if p.flag("bias") and direction != "data":
         sizes["bias"] = filters * w.nbytes
     candidate = ByteModel("input_weight_output", sum(sizes.values()), 2.0 * macs)
+    written = {"forward": ("output",), "data": ("input",), "weight": ("weight", "bias")}[direction]
     text = f"{p.op.name} {direction}: {batch} x {channels} x {extent}, {filters} filters of {kernel}, output {out}"
-    return Work(p.op.name, "gemm", (candidate,), "matrix", wider_dtype(a, w), w, (note(text),))
+    written_bytes = sum(sizes.get(part, 0.0) for part in written)
+    return Work(p.op.name, "gemm", (candidate,), "matrix", wider_dtype(a, w), w, (note(text),), written=written_bytes)
 
 
 def positions_met(size: int, taps: int, stride: int, padding: int, dilation: int, outputs: int) -> int:

@@ -15,11 +15,12 @@ from ..work import Params, Work, op
 streaming_op = partial(op, op_class="elementwise")
 
 
-def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: str = "") -> Work:
+def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, written: float, op_name: str = "") -> Work:
     a = p.dtype("dtype")
     candidate = ByteModel("inputs_and_outputs", nbytes, flops)
     name = op_name or p.op.name
-    return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, (note(text), note("math in fp32 assumed")))
+    notes = (note(text), note("math in fp32 assumed"))
+    return Work(name, "elementwise", (candidate,), "vector", parse_dtype("fp32"), a, notes, written=written)
 
 
 @streaming_op(
@@ -32,9 +33,9 @@ def _stream_work(p: Params, nbytes: float, flops: float, text: str, *, op_name: 
 def _elementwise(p: Params) -> Work:
     numel, inputs, outputs = p.size("numel"), p.size("inputs", minimum=0), p.size("outputs", minimum=0)
     a = p.dtype("dtype")
-    nbytes = numel * (inputs * a.nbytes + outputs * p.dtype("out_dtype", a).nbytes)
+    written = numel * outputs * p.dtype("out_dtype", a).nbytes
     text = f"elementwise: {numel} elements, {inputs} read and {outputs} written"
-    return _stream_work(p, nbytes, float(numel * outputs), text)
+    return _stream_work(p, numel * inputs * a.nbytes + written, float(numel * outputs), text, written=written)
 
 
 @streaming_op(
@@ -61,10 +62,11 @@ def _norm(p: Params) -> Work:
     rows, cols, weights = p.size("rows"), p.size("cols"), p.size("weights", minimum=0)
     added = 1 if p.flag("residual") else 0
     a = p.dtype("dtype")
-    nbytes = rows * cols * ((1 + 2 * added) * a.nbytes + p.dtype("out_dtype", a).nbytes) + weights * cols * a.nbytes
+    written = rows * cols * (added * a.nbytes + p.dtype("out_dtype", a).nbytes)
+    nbytes = rows * cols * (1 + added) * a.nbytes + written + weights * cols * a.nbytes
     flops = ({"rmsnorm": 3, "layernorm": 5}[p.op.name] + weights + added) * rows * cols
     text = f"{p.op.name}: {rows} rows x {cols} columns" + (" with a fused residual add" if added else "")
-    return _stream_work(p, nbytes, flops, text)
+    return _stream_work(p, nbytes, flops, text, written=written)
 
 
 @streaming_op(
@@ -84,9 +86,10 @@ def _norm(p: Params) -> Work:
 def _rows(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
-    nbytes = rows * cols * (a.nbytes + p.dtype("out_dtype", a).nbytes)
+    written = rows * cols * p.dtype("out_dtype", a).nbytes
     flops = (5 if p.op.name == "softmax" else 0) * rows * cols
-    return _stream_work(p, nbytes, flops, f"{p.op.name}: {rows} rows x {cols} columns")
+    text = f"{p.op.name}: {rows} rows x {cols} columns"
+    return _stream_work(p, rows * cols * a.nbytes + written, flops, text, written=written)
 
 
 @streaming_op(
@@ -98,8 +101,9 @@ def _rows(p: Params) -> Work:
 def _reduce(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
-    nbytes = rows * cols * a.nbytes + rows * p.dtype("out_dtype", a).nbytes
-    return _stream_work(p, nbytes, float(rows * cols), f"reduce: {rows} rows x {cols} columns to one value each")
+    written = rows * p.dtype("out_dtype", a).nbytes
+    text = f"reduce: {rows} rows x {cols} columns to one value each"
+    return _stream_work(p, rows * cols * a.nbytes + written, float(rows * cols), text, written=written)
 
 
 @streaming_op(
@@ -116,9 +120,10 @@ def _gather(p: Params) -> Work:
     a = p.dtype("dtype")
     index = p.dtype("index_dtype", parse_dtype("int64"))
     table = p.maybe_size("table_rows") or rows
-    nbytes = min(rows, table) * cols * a.nbytes + rows * (cols * p.dtype("out_dtype", a).nbytes + index.nbytes)
+    written = rows * cols * p.dtype("out_dtype", a).nbytes
+    nbytes = min(rows, table) * cols * a.nbytes + rows * index.nbytes + written
     source = f" from a table of {table}" if table < rows else ""
-    return _stream_work(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{source}")
+    return _stream_work(p, nbytes, 0.0, f"gather: {rows} rows of {cols}{source}", written=written)
 
 
 @streaming_op(
@@ -136,8 +141,10 @@ def _rope(p: Params) -> Work:
         raise ValueError(f"rope: rotary_dim {rotated} is more than head_dim {dim}")
     a = p.dtype("dtype")
     elements = tokens * heads * rotated
-    nbytes = elements * (a.nbytes + p.dtype("out_dtype", a).nbytes) + tokens * rotated * a.nbytes
-    return _stream_work(p, nbytes, 3.0 * elements, f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}")
+    written = elements * p.dtype("out_dtype", a).nbytes
+    nbytes = elements * a.nbytes + written + tokens * rotated * a.nbytes
+    text = f"rope: {tokens} tokens x {heads} heads x {rotated} of {dim}"
+    return _stream_work(p, nbytes, 3.0 * elements, text, written=written)
 
 
 def _scales(p: Params, narrow: Dtype, rows: int, cols: int) -> float:
@@ -167,10 +174,12 @@ def _quantize(p: Params) -> Work:
         raise ValueError(f"{p.op.name}: missing out_dtype")
     before, after = p.dtype("dtype"), p.dtype("out_dtype")
     narrow = after if p.op.name == "quantize" else before
-    nbytes = rows * cols * (before.nbytes + after.nbytes) + _scales(p, narrow, rows, cols)
+    scales = _scales(p, narrow, rows, cols)
+    nbytes = rows * cols * (before.nbytes + after.nbytes) + scales
+    written = rows * cols * after.nbytes + (scales if p.op.name == "quantize" else 0.0)
     text = f"{p.op.name}: {rows} rows x {cols} columns, {before.name} to {after.name}"
     flops = {"quantize": 3.0, "dequantize": 1.0}[p.op.name] * rows * cols
-    return _stream_work(p, nbytes, flops, text, op_name="quantize")
+    return _stream_work(p, nbytes, flops, text, written=written, op_name="quantize")
 
 
 @streaming_op(
@@ -186,10 +195,11 @@ def _cross_entropy(p: Params) -> Work:
     rows, cols = p.size("rows"), p.size("cols")
     a = p.dtype("dtype")
     passes = 3 if p.flag("with_grad") else 1
-    nbytes = rows * cols * passes * a.nbytes + rows * p.dtype("out_dtype", parse_dtype("fp32")).nbytes
+    losses = rows * p.dtype("out_dtype", parse_dtype("fp32")).nbytes
+    nbytes, written = rows * cols * passes * a.nbytes + losses, losses + (rows * cols * a.nbytes if passes == 3 else 0.0)
     flops = 4.0 * rows * cols * (2 if passes == 3 else 1)
     direction = "with the gradient written in place" if passes == 3 else "forward"
-    return _stream_work(p, nbytes, flops, f"cross-entropy {direction}: {rows} rows x {cols} classes")
+    return _stream_work(p, nbytes, flops, f"cross-entropy {direction}: {rows} rows x {cols} classes", written=written)
 
 
 @streaming_op(
@@ -203,8 +213,9 @@ def _topk(p: Params) -> Work:
     if k > cols:
         raise ValueError(f"topk: k {k} is more than cols {cols}")
     a = p.dtype("dtype")
-    nbytes = rows * (cols * a.nbytes + k * (p.dtype("out_dtype", a).nbytes + 4.0))
-    return _stream_work(p, nbytes, float(rows * cols), f"top-{k} of {rows} rows x {cols}")
+    written = rows * k * (p.dtype("out_dtype", a).nbytes + 4.0)
+    text = f"top-{k} of {rows} rows x {cols}"
+    return _stream_work(p, rows * cols * a.nbytes + written, float(rows * cols), text, written=written)
 
 
 #: Optimizers: (state tensors, FLOPs per parameter). Adam: two moments, their corrections, root, divide, decay.
@@ -227,8 +238,10 @@ def _optimizer(p: Params) -> Work:
     a = p.dtype("dtype")
     if p.dtype("out_dtype", a) != a:
         raise ValueError(f"{p.name('out_dtype')} is {p.raw['out_dtype']!r:.40}, but the step writes the parameter, in {a.name}")
-    per_parameter = 2 * a.nbytes + p.dtype("grad_dtype", a).nbytes
-    per_parameter += 2 * states * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
-    if "master_dtype" in p.raw:  # the low-precision copy is then only written
-        per_parameter += 2 * p.dtype("master_dtype").nbytes - a.nbytes
-    return _stream_work(p, numel * per_parameter, float(flops * numel), f"{p.raw['algorithm']} step over {numel} parameters")
+    state = states * p.dtype("state_dtype", parse_dtype("fp32")).nbytes
+    # With a master copy that one is read and written, and the low-precision copy is only written.
+    main = p.dtype("master_dtype", a).nbytes
+    written = main + state + (a.nbytes if "master_dtype" in p.raw else 0.0)
+    read = main + state + p.dtype("grad_dtype", a).nbytes
+    text = f"{p.raw['algorithm']} step over {numel} parameters"
+    return _stream_work(p, numel * (read + written), float(flops * numel), text, written=numel * written)

@@ -14,7 +14,7 @@ from .files import READ_ERRORS, open_binary, read_json, read_text
 from .inputs import Copy, Env, Row, TopN
 from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
-from .peaks import Peaks
+from .peaks import Device, Peaks
 from .peaks_measured import CeilingsError, PeakFiles, open_peaks
 from .roofline import HEAD_MAX, HEAD_PCT, assess, mark_unmodeled, roof_axes, route
 from .units import number, printable
@@ -24,12 +24,14 @@ from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 if TYPE_CHECKING:
     from .config.model import ModelConfig
     from .counters.read import CounterSet
+    from .profiles.form import Profile
+    from .profiles.rows import OpRow
 
 
 class Sources(NamedTuple):
     """The files of one run. None: the run has no such file."""
 
-    topn: str
+    topn: str  # a Top-N, or a profile that ties kernels to operations
     env: str | None = None
     config: str | None = None
     shapes: str | None = None
@@ -37,6 +39,14 @@ class Sources(NamedTuple):
     peaks_device: str | None = None
     targets: str | None = None
     counters: Sequence[str] = ()
+    device: str | None = None  # the device by name, in place of what the files say
+
+
+class Op(NamedTuple):
+    """One operation of a profile with its shapes."""
+
+    entry: Entry
+    row: OpRow
 
     def paths(self) -> tuple[str, ...]:
         """Return every file of the run."""
@@ -54,6 +64,8 @@ class Report:
         self.head_pct, self.head_max = head_pct, head_max
         self.rows, self.head_share = 0, 0.0
         self.copies: tuple[Copy, ...] = ()
+        self.profile: Profile | None = None  # what the rows were read from, if it is more than a Top-N
+        self.ops: list[Op] = []  # every operation of the profile
 
     @property
     def stage(self) -> str:
@@ -61,6 +73,13 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         """The artifact: plain builtins, ready for JSON."""
+        if self.profile is not None:
+            from .profiles.output import profile_fields
+
+            return {**self._fields(), **profile_fields(self.profile, self.ops)}
+        return self._fields()
+
+    def _fields(self) -> dict[str, object]:
         return {
             "skill": "roofline",
             "skill_version": ARTIFACT_VERSION,
@@ -137,14 +156,16 @@ def select_head(rows: Iterable[Row], head_pct: float, head_max: int) -> list[Row
 def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX) -> Report | None:
     """Analyze one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report."""
     reader = _Reader(sources)
-    env = reader.env()
+    profile = reader.profile()
+    env = reader.env(profile)
     if env.analysis_skill == "none":
         return None
     report = Report(reader.peaks(env), reader.errors, head_pct, head_max)
     config, shapes = reader.config(), reader.shapes()
-    topn = reader.topn()
+    topn = reader.topn(profile)
     if topn is None:
         return report
+    report.profile = profile
     reader.drop_ambiguous(shapes, topn)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
@@ -162,6 +183,11 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
         report.degraded += builder.degraded
         report.skill_errors += builder.errors
     report.degraded += counters.degraded if counters else []
+    if profile is not None:
+        from .profiles.rows import op_rows
+
+        for op in op_rows(profile):
+            report.ops.append(Op(EntryBuilder(run, op.row).build(), op))
     return report
 
 
@@ -173,6 +199,7 @@ class _Reader:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self._is_unreadable = False
         self.errors: list[Degradation] = []
 
     def _refuse(self, *problems: object, level: str = "L5") -> None:
@@ -186,8 +213,32 @@ class _Reader:
             self._refuse(error)
             return None
 
-    def env(self) -> Env:
-        if self._sources.env is None:
+    def profile(self) -> Profile | None:
+        """The profile that is given in place of a Top-N; None where a Top-N is given, or the profile cannot be read."""
+        path = self._sources.topn
+        if os.path.basename(path) == inputs.TOPN_NAME or inputs.is_topn_csv(path):
+            return None
+        from .profiles import find_reader  # most runs have a Top-N
+
+        profile_reader = find_reader(path)
+        if profile_reader is None:
+            return None
+        try:
+            return profile_reader.read(path)
+        except ValueError as error:
+            self._refuse(error)
+            self._is_unreadable = True
+            return None
+
+    def env(self, profile: Profile | None = None) -> Env:
+        """The facts of the run; the device of a profile is the one it was made on."""
+        env = self._env(has_device=profile is not None and profile.device != Device())
+        if profile is not None and (profile.device.device_name or profile.device.gfx):
+            env = env._replace(device=profile.device)
+        return env if self._sources.device is None else env._replace(device=Device(device_name=self._sources.device))
+
+    def _env(self, has_device: bool) -> Env:
+        if self._sources.env is None and not has_device and self._sources.device is None:
             self._refuse(f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown", level="L1")
         env = self._read(self._sources.env, inputs.read_env) or Env()
         self._refuse(*env.problems)
@@ -218,7 +269,7 @@ class _Reader:
                 self._refuse(f"peaks: {error}", level="L1")
                 break
         try:
-            peaks = files.rated(env.device)
+            peaks = files.rated(sources.device or env.device)
         except Exception as error:  # a user's table may hold anything
             self._refuse(f"peaks: {error}", level="L1")
             return Peaks(gfx=env.device.gfx, source="derived", note="the peak table could not be read (L1)")
@@ -239,7 +290,14 @@ class _Reader:
         self._refuse(*problems)
         return shapes
 
-    def topn(self) -> TopN | None:
+    def topn(self, profile: Profile | None = None) -> TopN | None:
+        if profile is not None:
+            from .profiles.rows import topn_of
+
+            self._refuse(*profile.problems)
+            return topn_of(profile)
+        if self._is_unreadable:
+            return None
         path = self._sources.topn
         is_csv = path.lower().endswith(".csv")
         topn = self._read(path, inputs.read_topn_csv, read_text) if is_csv else self._read(path, inputs.read_topn)
@@ -309,7 +367,7 @@ class EntryBuilder:
     def build(self) -> Entry:
         """Return the entry; ``degraded`` and ``errors`` hold what could not be done."""
         row, run = self.row, self.run
-        captured = run.shapes.get(row.name) or run.shapes.get(row.short_name)
+        captured = [dict(row.case)] if row.case else run.shapes.get(row.name) or run.shapes.get(row.short_name)
         if row.pct_basis:
             self._note(f"pct_gpu_time computed from times, of {row.pct_basis}")
         regime = self._regime()
@@ -324,7 +382,11 @@ class EntryBuilder:
             editable=row.editable,
             t_ms=self._launch_ms(regime),
             launches_per_step=row.launches_per_step,
+            framework_op=row.framework_op,
+            shape=row.shape,
+            calls=row.calls,
         )
+        self.notes += [note(text) for text in row.remarks]
         try:
             cases = self._captured_cases(captured) if captured else [self._guessed_case(hint, regime)]
             entry = self._assess(entry, cases)
@@ -405,8 +467,9 @@ class EntryBuilder:
             return "decode"
         if "prefill" in low:
             return "prefill"
-        self._note("no step counts: decode assumed")
-        return "decode"
+        if topn.assumed_regime == "decode":
+            self._note("no step counts: decode assumed")
+        return topn.assumed_regime
 
     def _launch_ms(self, regime: str) -> float | None:
         """The time of one launch in ``regime``."""
@@ -419,6 +482,8 @@ class EntryBuilder:
                     "it is used, check that it is of this kernel and in ms"
                 )
             return latency_ms
+        if average is not None and self.row.unit:
+            return average
         if average is not None:
             missing = f"base_latency_ms has no {regime}" if latency else "no base_latency_ms"
             self._note(f"{missing}: the average over all launches is used as the time of one")
@@ -452,6 +517,8 @@ class EntryBuilder:
 
     def _guessed_case(self, hint: Hint, regime: str) -> Case:
         """Stage A: from the row's own shapes or the model's config."""
+        if self.row.unmodeled and self.run.config is None:
+            raise ValueError(self.row.unmodeled)
         from .config.guess import ShapeGuess
 
         guess = ShapeGuess(self.row, hint, regime, self.run.env, self.run.config)
@@ -500,6 +567,9 @@ class EntryBuilder:
                 f"{inputs.SHAPES_NAME}: launches differ between the cases ({', '.join(map(str, sorted(captured)))})"
             )
         first, launches, is_known = cases[0].work, 1.0, True
+        if self.row.unit and self.row.case is not None:
+            self.notes.insert(0, note(f"unit: {self.row.unit}", "unit"))
+            return launches, is_known
         layers = config.layers_of(first.op, per_step) if config is not None and per_step else None
         if captured:
             (launches,) = captured

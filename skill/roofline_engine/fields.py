@@ -14,7 +14,7 @@ ARTIFACT_VERSION = "1"
 
 # Closed sets: no other value may be emitted; ``validate`` reports one.
 OP_CLASSES = ("gemm", "moe", "attn", "elementwise", "unknown")
-REGIMES = ("decode", "prefill")
+REGIMES = ("decode", "prefill", "unknown")
 BOUND_TYPES = ("memory", "compute", "latency", "unknown")
 ROOF_AXES = ("memory", "compute")
 HEADROOM_CLASSES = ("underperforming", "moderate", "saturated", "unknown")
@@ -219,6 +219,9 @@ class Entry(NamedTuple):
     route: str = "pct_order"
     byte_reduction_levers: tuple[str, ...] = ()
     host_side_levers: tuple[str, ...] = ()
+    framework_op: str | None = None
+    shape: str | None = None
+    calls: float | None = None
     notes: tuple[Note, ...] = ()
 
 
@@ -283,6 +286,9 @@ FIELDS: dict[str, Field] = {
     "route": Field("which kind of work to do", choices=ROUTES),
     "byte_reduction_levers": Field("ways to move fewer bytes; only when saturated"),
     "host_side_levers": Field("ways that need no kernel edit; only when not editable"),
+    "framework_op": Field("the framework's operation that launched it, from a trace"),
+    "shape": Field("the inputs of that operation, shapes and dtypes"),
+    "calls": Field("how often it ran", fmt="g"),
     "notes": Field("the unit, the assumptions, what would sharpen this"),
     "note_codes": Field('one code for each part of notes, as separated by "; "'),
 }

@@ -51,6 +51,13 @@ class Row(NamedTuple):
     shapes: object = None
     dtypes: object = None
     est_shape: object = None
+    # Of a profile that ties kernels to the operations that launched them:
+    unit: str = ""  # what its time and calls are of, in words
+    case: Mapping[str, object] | None = None  # its shapes, as a case of shapes.json
+    unmodeled: str = ""  # why it has no case
+    framework_op: str | None = None  # the operation: aten::mm
+    shape: str | None = None  # the operation's inputs, for people
+    remarks: tuple[str, ...] = ()  # what the time and the shapes rest on
 
 
 class Copy(NamedTuple):
@@ -68,6 +75,7 @@ class TopN(NamedTuple):
     prefill_steps: float | None = None
     copies: tuple[Copy, ...] = ()
     problems: tuple[str, ...] = ()
+    assumed_regime: str = "decode"  # of a row that nothing tells the regime of; a trace tells it or it is unknown
 
 
 class Env(NamedTuple):

@@ -193,7 +193,7 @@ def linear(call: Call) -> OpSpec:
     return gemm(call, source, weight, out, m=source.numel() // k, n=n, k=k, addend=call.get("bias"))
 
 
-def _per_axis(value: Any, dims: int) -> list[int]:
+def per_axis(value: Any, dims: int) -> list[int]:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     return values * dims if len(values) == 1 else values
 
@@ -218,9 +218,9 @@ def _convolution(call: Call, source: Any, weight: Any, out: Any, direction: str)
         "out_channels": small.shape[1],
         "input": tuple(large.shape[2:]),
         "kernel": tuple(weight.shape[2:]),
-        "stride": tuple(_per_axis(call.get("stride", 1), dims)),
-        "padding": tuple(_per_axis(call.get("padding", 0), dims)),
-        "dilation": tuple(_per_axis(call.get("dilation", 1), dims)),
+        "stride": tuple(per_axis(call.get("stride", 1), dims)),
+        "padding": tuple(per_axis(call.get("padding", 0), dims)),
+        "dilation": tuple(per_axis(call.get("dilation", 1), dims)),
         "groups": call.get("groups", 1),
         "direction": direction,
         "dtype": call.matrix_dtype(source, convolution=True),
@@ -328,9 +328,9 @@ def pool(dims: int) -> Builder:
 
     def build(call: Call) -> OpSpec:
         source, out = call["self"], call.writes[0]
-        kernel = _per_axis(call["kernel_size"], dims)
-        stride = _per_axis(call.get("stride") or kernel, dims)
-        padding, dilation = _per_axis(call.get("padding", 0), dims), _per_axis(call.get("dilation", 1), dims)
+        kernel = per_axis(call["kernel_size"], dims)
+        stride = per_axis(call.get("stride") or kernel, dims)
+        padding, dilation = per_axis(call.get("padding", 0), dims), per_axis(call.get("dilation", 1), dims)
         parts = _parts_met(source, kernel, stride, padding, dilation, out.shape[-dims:])
         return _reduce(1, math.prod(kernel) * out.numel(), source, out)._replace(parts=parts)
 

@@ -1,11 +1,14 @@
 """The work models: ``work(op, **parameters)`` gives the bytes and FLOPs of one unit of an op.
 
 docs/inputs.md lists the ops and their parameters, one vocabulary for shapes.json and for Python. Every op takes ``dtype`` and
-``out_dtype``, as ``units.parse_dtype`` reads them; sizes are logical, of one device.
+``out_dtype``, as ``units.parse_dtype`` reads them; sizes are logical, of one device. Every op also takes ``bytes`` and
+``flops`` in place of the formula's, where the operands are strided, broadcast or shared, and ``least_bytes`` where ``bytes`` is
+the most that the data may ask for.
 """
 
 from __future__ import annotations
 
+from ..units import number
 from ..work import REGISTRY, Params, Work, WorkError, fit_to_cache
 from . import attention, matmul, streaming
 
@@ -46,4 +49,31 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
         near = get_close_matches(str(op), list(OPS), n=1)
         like = f": is it {near[0]}? There" if near else "; there"
         raise WorkError(f"no work model for op {op!r:.40}{like} are models for {', '.join(sorted(OPS))}", "no_work_model")
-    return fit_to_cache(model.build(Params(model, parameters)), l2_bytes)
+    known = (
+        {key: parameters.pop(key) for key in _KNOWN if parameters.get(key) is not None} if _KNOWN & parameters.keys() else {}
+    )
+    built = fit_to_cache(model.build(Params(model, parameters)), l2_bytes)
+    return _replace_figures(built, known) if known else built
+
+
+#: Figures of the caller in place of the formula's.
+_KNOWN = frozenset(("bytes", "flops", "least_bytes"))
+
+
+def _replace_figures(built: Work, known: dict[str, object]) -> Work:
+    """Return the work with known bytes and FLOPs; every byte model moves by as much as the primary one."""
+    name = built.op
+    nbytes, flops, least = (
+        None if known.get(key) is None else number(known[key], f"{name}: {key}", minimum=0)
+        for key in ("bytes", "flops", "least_bytes")
+    )
+    more = 0.0 if nbytes is None else nbytes - built.bytes
+    candidates = tuple(
+        model._replace(bytes=model.bytes + more, flops=model.flops if flops is None else flops) for model in built.candidates
+    )
+    built = built._replace(candidates=candidates)
+    if least is None:
+        return built
+    if least > built.bytes:
+        raise ValueError(f"{name}: least_bytes is {least:g}, more than the {built.bytes:g} bytes of the most")
+    return built._replace(coverage="range", least=(least, 0.0))

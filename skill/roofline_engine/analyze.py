@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .config.model import ModelConfig
     from .counters.read import CounterSet
     from .profiles.form import Profile
-    from .profiles.rows import OpRow
+    from .profiles.output import Op
 
 
 class Sources(NamedTuple):
@@ -40,13 +40,6 @@ class Sources(NamedTuple):
     targets: str | None = None
     counters: Sequence[str] = ()
     device: str | None = None  # the device by name, in place of what the files say
-
-
-class Op(NamedTuple):
-    """One operation of a profile with its shapes."""
-
-    entry: Entry
-    row: OpRow
 
     def paths(self) -> tuple[str, ...]:
         """Return every file of the run."""
@@ -184,10 +177,10 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
         report.skill_errors += builder.errors
     report.degraded += counters.degraded if counters else []
     if profile is not None:
+        from .profiles.output import Op
         from .profiles.rows import op_rows
 
-        for op in op_rows(profile):
-            report.ops.append(Op(EntryBuilder(run, op.row).build(), op))
+        report.ops = [Op(EntryBuilder(run, op.row).build(), op) for op in op_rows(profile)]
     return report
 
 

@@ -55,8 +55,8 @@ def _dense_like(source: Any) -> tuple[int, ...] | None:
 _RANKS = {"bool": 0, "integer": 1, "float": 2, "complex": 3}
 #: Pointwise operations with a result in floating point, and with one in bool, whatever their inputs.
 _FLOATING = (
-    " div true_divide sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "sigmoid erf erfc erfinv reciprocal logit lgamma digamma sinc i0 silu gelu mish softplus "
+    " div true_divide sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh sigmoid erf erfc erfinv reciprocal logit lgamma digamma sinc i0 silu gelu mish softplus "
 )
 _LOGICAL = " eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite isposinf isneginf signbit "
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..fields import Entry
 from ..kernels import classify
 from .form import Profile, Timeline, Times
-
-if TYPE_CHECKING:
-    from ..analyze import Op
+from .rows import OpRow
 
 #: Operations without a model that are named.
 _NAMED = 5
+
+
+class Op(NamedTuple):
+    """One operation of a profile with its verdict."""
+
+    entry: Entry
+    row: OpRow
 
 
 class Covered(NamedTuple):

@@ -6,6 +6,7 @@ A reader is a function of a path that returns a ``form.Profile``; ``find_reader`
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +54,7 @@ def find_reader(path: str) -> Reader | None:
     if not os.path.isfile(path):
         return None
     try:
-        with open_binary(path) as stream:
+        with open_binary(path, sys.maxsize) as stream:
             start = stream.read(_START)
     except READ_ERRORS:
         return None

@@ -395,10 +395,9 @@ class Summary:
         for code, count in self.codes.most_common():
             reason, action = SKIPS[code]
             names = self._names[code]
-            listed = list_some(names[:most], len(names)) + (
-                f" and {count - len(names[:most])} more" if names[most:] or count > len(names) else ""
-            )
-            yield f"unchecked by {', '.join(self._kinds[code])}, {count}: {reason} ({code}). {action}: {printable(listed)}"
+            shown = names[:most]
+            listed = printable(", ".join(shown)) + (f" and {count - len(shown)} more" if count > len(shown) else "")
+            yield f"unchecked by {', '.join(self._kinds[code])}, {count}: {reason} ({code}). {action}. Rows: {listed}"
         yield from self._remarks()
         yield self.line()
 

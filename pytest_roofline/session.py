@@ -452,6 +452,7 @@ class Reporter:
             self.config.hook.pytest_roofline_report(config=self.config, report=data)
             if self.config.hook.pytest_roofline_report.get_hookimpls():
                 data = plain(data)
+                json.dumps(data, default=repr, skipkeys=True)  # refuses an object that contains itself
         except Exception as error:  # L5, as for a test
             self.document.problems.append(f"pytest_roofline_report: {type(error).__name__}: {error}")
             data = self.document.to_dict()  # without what the hook left in it

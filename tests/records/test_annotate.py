@@ -170,6 +170,38 @@ def test_an_invalid_benchmark_json_is_refused_in_one_line(tmp_path: Path, conten
     assert done.stderr.count("\n") == 1
 
 
+def test_an_unreadable_row_is_unchecked_under_a_gate(tmp_path: Path) -> None:
+    good = row("t.py::test_ok", 1e-3, extra={"bytes": 1e9})
+    bad = [row("t.py::test_a", "fast"), {"stats": {}}, 7]
+    path = stored(tmp_path / "now.json", good, *bad)
+    done = command("annotate", path, "--device", "MI355X", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.endswith("gate: 1 checked, 0 failed, 0 allowed, 3 unchecked (refused 3)\n")
+    gate = ("--device", "MI355X", "--fail-on", "beyond_roof", "--allow-unchecked")
+    assert command("annotate", path, *gate, cwd=tmp_path).returncode == 0
+    for rows in (bad, []):
+        done = command("annotate", stored(tmp_path / "now.json", *rows), *gate, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no benchmark could be read" in done.stderr
+        assert command("annotate", "now.json", cwd=tmp_path).returncode == 0
+
+
+def test_the_allow_list_of_the_project_applies(tmp_path: Path) -> None:
+    path = stored(tmp_path / "now.json", row("t.py::test_copy", 50e-6, extra={"bytes": 1.6e9}))  # 32 TB/s
+    entry = '[[allow]]\ntest = "*::test_copy"\nkind = "beyond_roof"\nreason = "known"\nuntil = 2999-01-01\n'
+    (tmp_path / "roofline.toml").write_text(entry)
+    done = command("annotate", path, "--device", "MI355X", "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.endswith("gate: 1 checked, 0 failed, 1 allowed, 0 unchecked\n")
+
+
+@pytest.mark.parametrize("gate", [("--fail-on", ""), ("--fail-on", ","), ("--fail-under", ""), ("--fail-under", "0")])
+def test_an_empty_gate_is_refused(tmp_path: Path, gate: tuple[str, ...]) -> None:
+    done = command("annotate", stored(tmp_path / "now.json", row("t.py::test_a", 1e-3)), *gate, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(gate[0])
+
+
 def test_an_unreadable_row_loses_only_itself(tmp_path: Path) -> None:
     rows = [row("t.py::test_a", "fast"), row("t.py::test_b", -1.0), {"stats": {}}, 7, row("t.py::test_ok", 1e-3)]
     done = command("annotate", stored(tmp_path / "now.json", *rows), "--json", cwd=tmp_path)

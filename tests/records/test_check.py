@@ -325,6 +325,110 @@ def test_only_named_kinds_fail_the_command(rows: Path, tmp_path: Path, kinds: st
     assert done.returncode == code
 
 
+def test_a_row_that_a_gate_cannot_check_fails_the_command(rows: Path, tmp_path: Path) -> None:
+    lines = rows.read_text().splitlines()
+    refused = tmp_path / "refused.csv"
+    refused.write_text("\n".join([lines[0], lines[3], lines[4]]) + "\n")
+    good = tmp_path / "good.csv"
+    good.write_text("\n".join([lines[0], lines[1]]) + "\n")
+    for path, code, checked in ((good, 0, "1 of 1 row"), (refused, 1, "0 of 2 rows")):
+        done = command(path, "--fail-on", "beyond_roof", cwd=tmp_path)
+        assert done.returncode == code
+        assert f"checked {checked} against the roof" in done.stdout
+    assert "unchecked by beyond_roof, 2: the row could not be used (refused)" in done.stdout
+    assert done.stdout.endswith("gate: 0 checked, 0 failed, 0 allowed, 2 unchecked (refused 2)\n")
+    done = command(good, refused, "--fail-on", "beyond_roof", "--allow-unchecked", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.endswith("gate: 1 checked, 0 failed, 0 allowed, 2 unchecked (refused 2)\n")
+    gate = json.loads(command(refused, "--fail-on", "beyond_roof", "--json", cwd=tmp_path).stdout)["gate"]
+    assert (gate["checked"], gate["unchecked"], gate["reasons"]) == (0, 2, {"refused": 2})
+
+
+def test_rows_are_counted_without_a_gate(rows: Path, tmp_path: Path) -> None:
+    done = command(rows, cwd=tmp_path)
+    assert done.stdout.endswith("checked 3 of 5 rows against the roof, 0 unchecked, 2 refused\n")
+
+
+def test_a_row_without_a_baseline_is_unchecked_by_regression(rows: Path, tmp_path: Path) -> None:
+    done = command(rows, "--fail-on", "regression", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.endswith("gate: 0 checked, 0 failed, 0 allowed, 5 unchecked (no_baseline 3, refused 2)\n")
+
+
+def test_claim_is_given_only_rows_that_print_a_rate(rows: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("\n".join([HEAD, tuned("40.0"), rows.read_text().splitlines()[1]]) + "\n")
+    done = command(path, "--fail-on", "claim", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "gate: 1 checked, 0 failed, 0 allowed, 0 unchecked")
+    path.write_text("\n".join([HEAD, tuned("40.0")]) + "\n")
+    done = command(path, "--fail-on", "claim", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "gate: 0 checked, 0 failed, 0 allowed, 0 unchecked")
+
+
+@pytest.mark.parametrize("kinds", ["", " ", ",", "beyond"])
+def test_an_empty_or_unknown_kind_is_refused(rows: Path, tmp_path: Path, kinds: str) -> None:
+    done = command(rows, "--fail-on", kinds, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected beyond_roof, unmodelled, " in done.stderr
+
+
+@pytest.mark.parametrize("other", ["missing.csv", "folder", "unknown.txt"])
+@pytest.mark.parametrize("gate", [(), ("--fail-on", "beyond_roof"), ("--fail-on", "beyond_roof", "--allow-unchecked")])
+def test_a_named_file_that_cannot_be_read_is_exit_2(tmp_path: Path, other: str, gate: tuple[str, ...]) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "unknown.txt").write_text("not a record\n")
+    (tmp_path / "good.csv").write_text(f"{HEAD}\n{tuned('40.0')}\n")
+    done = command("good.csv", other, *gate, cwd=tmp_path)
+    assert done.returncode == 2
+    assert other in done.stderr
+    assert "1 row" in done.stdout
+
+
+def test_a_reader_that_goes_away_does_not_hide_a_failure(rows: Path, tmp_path: Path) -> None:
+    script = "import sys; from pytest_roofline.cli import main; sys.exit(main())"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stdout:
+        arguments = [sys.executable, "-c", script, "check", str(rows), "--fail-on", "beyond_roof"]
+        done = subprocess.run(arguments, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+ALLOW = """
+[[{table}]]
+record = "{record}"
+kind = "{kind}"
+reason = "a prototype"
+until = {until}
+"""
+
+
+@pytest.mark.parametrize(
+    ("record", "kind", "until", "code"),
+    [
+        ("tuned.csv line 3", "beyond_roof", "2999-01-01", 0),
+        ("*line 3", "beyond_roof", "2999-01-01", 0),
+        ("kernel", "beyond_roof", "2999-01-01", 0),  # by its name
+        ("*line 2", "beyond_roof", "2999-01-01", 1),
+        ("*line 3", "claim", "2999-01-01", 1),
+        ("*line 3", "beyond_roof", "2020-01-01", 1),
+    ],
+)
+def test_the_allow_list_of_the_project_applies(
+    rows: Path, tmp_path: Path, record: str, kind: str, until: str, code: int
+) -> None:
+    entry = ALLOW.format(table="allow", record=record, kind=kind, until=until)
+    (tmp_path / "roofline.toml").write_text('allow_unchecked = ["refused"]\n' + entry)
+    done = command(rows, "--fail-on", "beyond_roof", cwd=tmp_path)
+    assert done.returncode == code
+    assert ("1 allowed" in done.stdout) == (code == 0)
+    assert ("allow list: " in done.stdout) == (code == 1)  # unused or expired
+    (tmp_path / "roofline.toml").rename(tmp_path / "other.toml")
+    table = ALLOW.format(table="tool.roofline.allow", record=record, kind=kind, until=until)
+    (tmp_path / "pyproject.toml").write_text(table)
+    assert command(rows, "--fail-on", "beyond_roof", "--allow-unchecked", cwd=tmp_path).returncode == code
+
+
 def test_a_gate_without_a_row_to_check_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tuned.csv").write_text(HEAD)  # a tuner that died after its first line
     assert command("tuned.csv", cwd=tmp_path).stderr == ""

@@ -20,6 +20,7 @@ from .call import (
     Call,
     OpSpec,
     Part,
+    TensorFacts,
     Unknown,
     broadcast,
     is_complex,
@@ -278,6 +279,31 @@ def attention_backward(call: Call, algorithm: str = "flash") -> OpSpec:
     return _under_mask(call, OpSpec("attn_backward", {**sizes, "algorithm": algorithm}), sizes)
 
 
+def _by_rows(call: Call) -> Call:
+    """Return a call of FlashAttention's own kernel, whose tensors have the heads after the rows, as ``attention`` has them."""
+    values = dict(call.values)
+    for name in ("query", "key", "value"):
+        tensor = values[name]
+        order = [0, 2, 1, 3]
+        values[name] = TensorFacts([tensor.shape[at] for at in order], str(tensor.dtype), [tensor.stride()[at] for at in order])
+    if call.get("custom_mask_type"):  # of xFormers: causal from the top left or the bottom right
+        values["is_causal"] = True
+    return Call(call.name, values, call.reads, call.writes)
+
+
+def kernel_attention(build: Builder) -> Builder:
+    """Model FlashAttention's and xFormers' own operations: a batch of equal sequences; ragged batches are unknown here."""
+
+    def build_by_rows(call: Call) -> OpSpec:
+        if call["query"].dim() != 4:
+            return UNKNOWN._replace(notes=(note("the lengths of its sequences are not recorded"),))
+        if any(is_tensor(call.get(name)) for name in ("cum_seq_q", "cu_seqlens_q")):
+            return UNKNOWN._replace(notes=(note("the lengths of its sequences are not recorded"),))
+        return build(_by_rows(call))._replace(charged=())
+
+    return build_by_rows
+
+
 def _under_mask(call: Call, spec: OpSpec, sizes: Mapping[str, Any]) -> OpSpec:
     """Add what a mask hides, where it can be read, and where the op has a parameter for it."""
     mask = call.get("attn_mask", call.get("attn_bias"))
@@ -460,6 +486,8 @@ TABLE: dict[str, Builders] = {
     "convolution_backward": convolution_backward,
     **{f"{FUSED}_{name}": attention for name in (*_SDPA, "attention_math")},
     **{f"{FUSED}_{name}_backward": attention_backward for name in _SDPA},
+    **dict.fromkeys(("_flash_attention_forward", "_efficient_attention_forward"), kernel_attention(attention)),
+    **dict.fromkeys(("_flash_attention_backward", "_efficient_attention_backward"), kernel_attention(attention_backward)),
     **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), softmax),
     "native_layer_norm": norm("layernorm", "weight", "bias"),
     "_fused_rms_norm": norm("rmsnorm", "weight"),

@@ -210,6 +210,16 @@ def is_mask(index: Any) -> bool:
     return str(index.dtype).rpartition(".")[2] in ("bool", "uint8", "unsigned char")
 
 
+class BatchFacts(NamedTuple):
+    """Sums over the sequences of one model step, as vLLM and SGLang name their ranges for TraceLens."""
+
+    prefills: int  # sequences in prefill
+    decodes: int
+    queries: int  # of all sequences
+    keys: int
+    pairs: int  # (query, key) pairs under a causal mask
+
+
 class OpSpec(NamedTuple):
     """The engine's op of a call."""
 

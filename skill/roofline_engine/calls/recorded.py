@@ -16,6 +16,7 @@ from ..units import parse_dtype
 from ..work import Work
 from . import aten
 from .call import (
+    BatchFacts,
     Call,
     OpSpec,
     SpecWork,
@@ -26,6 +27,7 @@ from .call import (
     touched_bytes,
     work_of,
 )
+from .serving import SERVING
 from .signatures import POINTWISE, REDUCTIONS, SAME_AS, signature_of
 
 
@@ -40,21 +42,12 @@ class OpFacts(NamedTuple):
     batch: BatchFacts | None = None  # what a range around it says of the sequences
 
 
-class BatchFacts(NamedTuple):
-    """Sums over the sequences of one model step, as vLLM and SGLang name their ranges for TraceLens."""
-
-    prefills: int  # sequences in prefill
-    decodes: int
-    queries: int  # of all sequences
-    keys: int
-    pairs: int  # (query, key) pairs under a causal mask
-
-
 class Modeled(NamedTuple):
     """What a recorded operation is to the engine."""
 
     case: Mapping[str, Any] | None = None  # as in shapes.json; None without a model
     reason: str = ""  # why there is no case
+    notes: tuple[str, ...] = ()  # what the case rests on
     has_model: bool = False  # the operation has a model, whether or not its arguments fit
 
 
@@ -95,18 +88,19 @@ def read_value(text: str) -> Any:
 class RecordedCall(Call):
     """A call whose tensors were recorded: no values, and the dtype of fp32 products as the kernel's name tells it."""
 
-    __slots__ = ("runs_tf32",)
+    __slots__ = ("batch", "runs_tf32")
 
     def __init__(self, name: str, values: Mapping[str, Any], reads: Any, writes: Any, runs_tf32: bool = False) -> None:
         super().__init__(name, values, reads, writes)
         self.runs_tf32 = runs_tf32
+        self.batch: BatchFacts | None = None  # what a range around the call says of its sequences
 
     def matrix_dtype(self, tensor: Any, *, convolution: bool = False) -> Any:
         """Return the dtype in which a product of this tensor runs."""
         return "tf32" if self.runs_tf32 and parse_dtype(tensor.dtype).name == "fp32" else tensor.dtype
 
 
-def aten_call(facts: OpFacts, kernels: Sequence[str]) -> Call | None:
+def aten_call(facts: OpFacts, kernels: Sequence[str]) -> RecordedCall | None:
     """Return the call of an operation of PyTorch; None where its arguments are not known.
 
     Raises:
@@ -207,7 +201,7 @@ def case_of(call: Call, specs: Sequence[OpSpec]) -> Modeled:
 
         result = work_of(spec, reads, writes, distinct)
         if result.work is None:
-            return Modeled(None, result.notes[0].text if result.notes else "it has no model", True)
+            return Modeled(None, result.notes[0].text if result.notes else "it has no model", has_model=True)
         works.append((spec, result))
     spec, result = max(works, key=lambda item: (item[1].work.flops, item[1].work.bytes) if item[1].work else (0.0, 0.0))
     assert result.work is not None
@@ -222,7 +216,7 @@ def case_of(call: Call, specs: Sequence[OpSpec]) -> Modeled:
         case["flops"] = flops
     if spec.is_bound:
         case["least_bytes"] = sum(map(touched_bytes, call.writes if spec.writes is None else spec.writes))
-    return Modeled(case, "", True)
+    return Modeled(case, "", tuple(item.text for item in spec.notes), has_model=True)
 
 
 @lru_cache(maxsize=65536)
@@ -238,7 +232,7 @@ def model(facts: OpFacts, kernels: tuple[str, ...] = ()) -> Modeled:
             if call is None:
                 return Modeled(None, "it has no model")
             if not call.writes:
-                return Modeled(None, "its results are unknown", True)
+                return Modeled(None, "its results are unknown", has_model=True)
             name = call.name
             build = aten.spec_builder(
                 name,
@@ -247,9 +241,17 @@ def model(facts: OpFacts, kernels: tuple[str, ...] = ()) -> Modeled:
             )
             built = build(call)
             return case_of(call, built if isinstance(built, list) else [built])
+        if facts.name in SERVING:
+            names, serve = SERVING[facts.name]
+            inputs = [read_argument(facts, at, "") for at in range(max(len(facts.shapes), len(facts.dtypes)))]
+            values = dict(zip(names, inputs))
+            call = RecordedCall(facts.name, values, _flat(inputs), [])
+            call.batch = facts.batch
+            built = serve(call)
+            return case_of(call, built if isinstance(built, list) else [built])
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
         what = str(error) if type(error) is ValueError else f"its recorded inputs do not fit: {type(error).__name__}: {error}"
-        return Modeled(None, what[:200], True)
+        return Modeled(None, what[:200], has_model=True)
     return Modeled(None, "it has no model")
 
 
@@ -257,5 +259,5 @@ def has_model(name: str) -> bool:
     """Return whether operations of this name have a model, so that their kernels are one unit of work."""
     namespace, _, base = name.rpartition("::")
     if namespace != "aten":
-        return False
+        return name in SERVING
     return signature_of(base) is not None

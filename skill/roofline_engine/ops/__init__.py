@@ -8,6 +8,7 @@ the most that the data may ask for.
 
 from __future__ import annotations
 
+from ..fields import ByteModel
 from ..units import number
 from ..work import REGISTRY, Params, Work, WorkError, fit_to_cache
 from . import attention, matmul, streaming
@@ -57,7 +58,7 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
 
 
 #: Figures of the caller in place of the formula's.
-_KNOWN = frozenset(("bytes", "flops", "least_bytes"))
+_KNOWN = frozenset(("bytes", "flops", "least_bytes", "flops_range"))
 
 
 def _replace_figures(built: Work, known: dict[str, object]) -> Work:
@@ -71,6 +72,12 @@ def _replace_figures(built: Work, known: dict[str, object]) -> Work:
     candidates = tuple(
         model._replace(bytes=model.bytes + more, flops=model.flops if flops is None else flops) for model in built.candidates
     )
+    span = known.get("flops_range")
+    if span is not None:
+        if not isinstance(span, (list, tuple)) or len(span) != 2:
+            raise ValueError(f"{name}: flops_range is {span!r:.40}, expected [low, high]")
+        ends = [number(value, f"{name}: flops_range", minimum=0) for value in span]
+        candidates += tuple(ByteModel(f"flops_{word}", candidates[0].bytes, end) for word, end in zip(("low", "high"), ends))
     built = built._replace(candidates=candidates)
     if least is None:
         return built

@@ -75,6 +75,7 @@ def _row(unit: Unit, total_us: float) -> Row:
     remarks = [f"t_ms is the {time.basis} of {times.calls:g} calls"] if time.t_us is not None else [time.basis]
     if unit.borrowed_from:
         remarks.append(unit.borrowed_from)
+    remarks += modeled.notes if modeled else ()
     reason = ""
     if modeled is not None and modeled.case is None:
         reason = f"{facts.name if facts else ''}: {modeled.reason}"

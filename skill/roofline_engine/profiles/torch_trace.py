@@ -16,7 +16,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, NamedTuple
 
-from ..calls.recorded import BatchFacts, OpFacts, has_model
+from ..calls.call import BatchFacts
+from ..calls.recorded import OpFacts, has_model
 from ..kernels import classify, clean_name
 from ..peaks import Device
 from .chrome import Trace

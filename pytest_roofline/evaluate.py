@@ -28,7 +28,7 @@ from roofline_engine.check import (
     mark_low_confidence,
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
-from roofline_engine.peaks import CPU, Peaks
+from roofline_engine.peaks import CPU, Peaks, fastest_axis
 from roofline_engine.roofline import CACHE_REACH, assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
@@ -137,6 +137,7 @@ class Annotator:
             engine=work.engine if work else None,
             coverage=work.coverage if work else "whole",
             least=work.least if work else None,
+            written=work.written if work else None,
             measurement=measurement,
             baseline=baseline,
             prediction=prediction,
@@ -326,14 +327,11 @@ def _check_claim(
     axis, peak = ("memory", peaks.hbm_bw_bytes_s) if claim.axis == "memory" else _compute_peak(work, peaks)
     if not peak or claim.claimed <= peak * limit_of(peaks, axis, peak).factor * 1.05:
         return None, None
-    return None, explain_excess(axis, claim.claimed / peak, None, peaks, facts)
+    return None, explain_excess(axis, claim.claimed / peak, None, peaks, facts, printed=True)
 
 
 def _compute_peak(work: Work | None, peaks: Peaks) -> tuple[str, float | None]:
     """Return the compute peak for the dtype of a claim; the highest peak where no shape names the dtype."""
     if work is not None:
         return peaks.compute_axis(work.engine, work.dtype.peak)
-    axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
-    axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
-    best = max(axes, key=lambda axis: axes[axis], default=None)
-    return (best, axes[best]) if best else ("matrix.none", None)
+    return fastest_axis(peaks) or ("matrix.none", None)

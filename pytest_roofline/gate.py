@@ -177,6 +177,8 @@ def _judge_beyond_roof(row: Row) -> GateOutcome:
         return _skip(gate, "args_only")
     if row.refusal is not None or check.utilisation is None:
         return _skip(gate, *_missing_roof(row))
+    if check.unchecked_axis is not None:
+        return _skip(gate, "unchecked_axis", f"the peak of {check.unchecked_axis} is unknown")
     return GateOutcome(gate, "passed")
 
 

@@ -83,6 +83,7 @@ class Row:
     engine: str | None = None  # the units that the FLOPs run on: matrix or vector
     coverage: str = "whole"  # how much of the work is known: one of roofline_engine.work.COVERAGES
     least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid, where the byte models do not give them
+    written: float | None = None  # bytes of the work that are results
     measurement: Measurement | None = None
     baseline: Baseline | None = None
     prediction: Prediction | None = None
@@ -137,6 +138,7 @@ class Row:
                 "engine": self.engine,
                 "coverage": self.coverage,
                 "least": None if self.least is None else list(self.least),
+                "written": self.written,
             },
             "baseline": _to_plain(self.baseline),
             "prediction": _to_plain(self.prediction),
@@ -169,6 +171,7 @@ class Row:
             engine=data["work"]["engine"],
             coverage=data["work"].get("coverage", "whole"),
             least=_to_tuple(data["work"].get("least")),
+            written=data["work"].get("written"),
             gates=tuple(GateOutcome(**outcome) for outcome in data["gates"]),
             **{key: data[key] for key in ("nodeid", "device", "roof_s", "group", "kernel", "path", "line")},
         )
@@ -299,5 +302,6 @@ def declaration_in(row: Mapping[str, Any]) -> Declaration:
         *(op_name(entry.op), entry.op_class, entry.byte_models, engine, dtype, weight_dtype, ()),
         coverage=coverage,
         least=least,
+        written=read_field(float, row, "work.written"),
     )
     return replace(declaration, work=work, source=source, stage=entry.stage)

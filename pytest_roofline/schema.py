@@ -122,6 +122,7 @@ class Work(BaseModel):
     engine: Literal["matrix", "vector"] | None = None
     coverage: Coverage = "whole"
     least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid
+    written: float | None = None  # bytes that are results
 
 
 def _row() -> type[BaseModel]:

@@ -14,17 +14,16 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from roofline_engine.check import NOT_FALSIFIABLE, Check, check
+from roofline_engine.check import Bound, Check, bounds_of, check, check_within, unchecked_axis
 from roofline_engine.fields import Entry
 from roofline_engine.files import to_json, write_whole
 from roofline_engine.peaks import Peaks, resolve_name
 from roofline_engine.peaks_measured import open_peaks
 from roofline_engine.peaks_table import Table
-from roofline_engine.roofline import Roof, bound, roof_of
+from roofline_engine.roofline import bound, roof_of
 from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
@@ -74,23 +73,20 @@ class Checker:
         if isinstance(peaks, str):
             return _refuse(source, record, peaks, "no_peaks")
         shape, no_work = self._shape_of(record, peaks)
-        work, least_s = (shape.work, shape.least_s) if shape else (None, inf)
+        work = shape.work if shape else None
         entry = _evaluate(record, shape, peaks) if shape else Entry(name=record.name, launches_per_unit=record.launches)
         facts = facts_of(record)
         mismatch = find_mismatch(record, work, peaks, facts)
         measurement, baseline = times(record)
         match = self.predictions.match(record.name) if self.predictions and record.name else None
         prediction = match.entry.prediction._replace(matched=match.how) if match and match.entry else None
-        is_alone = baseline is None and prediction is None and mismatch is None
-        if is_alone and record.t_s is not None and record.t_s >= least_s:
-            # Nearly all rows of a tuner's table; ``check`` would say the same.
-            outcome = Check(*_UNDER_THE_ROOF[entry.falsifiable is not False], utilisation=least_s / record.t_s)
-        else:
+        outcome = None
+        if shape and measurement and baseline is None and prediction is None and record.working_set is None:
+            outcome = check_within(shape.bounds(record.cache, peaks), measurement, peaks, shape.unchecked)
+        if outcome is None:
             outcome = check(entry, work, measurement, peaks, baseline=baseline, prediction=prediction, facts=facts)
         if shape is None and outcome.status == "not_checked":
             outcome = outcome._replace(message=no_work)
-        if outcome.cause == "placeholder":
-            return _refuse(source, record, f"placeholder: {outcome.decided}", "placeholder", cause="placeholder")
         return Row(
             nodeid=record.row,
             path=source,
@@ -133,7 +129,7 @@ class Checker:
         if shape is None:
             try:
                 work = build_work(record.work)
-                shape = (_Shape.of(fit_to_cache(work, peaks.l2_bytes), peaks) if work else None), _NO_WORK
+                shape = (_Shape(fit_to_cache(work, peaks.l2_bytes), peaks) if work else None), _NO_WORK
             except ValueError as error:
                 shape = None, str(error)
             if len(self._shapes) >= _SHAPES:
@@ -142,26 +138,26 @@ class Checker:
         return shape
 
 
-class _Shape(NamedTuple):
-    """The work of a shape on a device."""
+class _Shape:
+    """The work of a shape on a device, and what follows from it."""
 
-    work: Work
-    roof: Roof
-    least_s: float  # time at the roof with the fewest bytes and FLOPs of its byte models
-    roof_s: float  # time at the roof with its primary byte model
+    __slots__ = ("_bounds", "roof", "roof_s", "unchecked", "work")
 
-    @classmethod
-    def of(cls, work: Work, peaks: Peaks) -> _Shape:
-        roof = roof_of(work, peaks)
-        return cls(work, roof, roof.time(*work.unavoidable), roof.time(work.bytes, work.flops))
+    def __init__(self, work: Work, peaks: Peaks) -> None:
+        self.work, self.roof = work, roof_of(work, peaks)
+        self.roof_s = self.roof.time(work.bytes, work.flops)  # at the roof, with the primary byte model
+        self.unchecked = unchecked_axis(work, peaks)
+        self._bounds: dict[str, tuple[Bound, ...]] = {}
+
+    def bounds(self, cache: str, peaks: Peaks) -> tuple[Bound, ...]:
+        """Return the roofs over this work, timed with a cache that was cold, warm or unknown."""
+        if cache not in self._bounds:
+            self._bounds[cache] = bounds_of(self.work, peaks, cache=cache)
+        return self._bounds[cache]
 
 
-#: Status and message of a time that the roof allows, without a baseline; by whether a time could contradict the roof at all.
-_UNDER_THE_ROOF = (("not_falsifiable", NOT_FALSIFIABLE), ("not_checked", "no baseline"))
-
-
-def _refuse(source: str, record: RecordRow, reason: str, code: str, cause: str | None = None) -> Row:
-    refusal, entry = Refusal(reason, code, cause), Entry(name=record.name)
+def _refuse(source: str, record: RecordRow, reason: str, code: str) -> Row:
+    refusal, entry = Refusal(reason, code), Entry(name=record.name)
     return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=refusal)
 
 

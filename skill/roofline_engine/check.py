@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from .fields import Entry
-from .peaks import CPU, OVER_RATED_BOARD, Peaks, clock_margin
+from .peaks import CPU, OVER_RATED_BOARD, Peaks, clock_margin, fastest_axis
 from .roofline import (
     CACHE_REACH,
     ISOLATED_NOISE,
@@ -32,16 +32,18 @@ from .units import quantity
 from .work import Work
 
 STATUSES = (  # the first that applies
-    "not_falsifiable",
     "beyond_roof",
     "near_roof",
     "not_comparable",
     "regression",
     "no_change",
+    "not_falsifiable",
     "exceeds_target",
     "consistent",
     "not_checked",
 )
+#: What a time says of a comparable baseline. It is the ratio of two times, so no roof and no prediction enters it.
+CHANGES = ("slower", "within_noise", "faster")
 BASELINE_KINDS = ("live", "previous", "eager", "compiled", "reference", "unknown")
 #: A prediction is about this kernel, so only an earlier time of this kernel is a baseline for it.
 COMPARABLE = ("live", "previous")
@@ -70,11 +72,27 @@ BEYOND = 1.05
 #: A measured ceiling of low confidence was taken while other programs used the cores: rounds with a third of the cores are
 #: common, and a GEMM is another third under its roof. Such a ceiling is good to an order of magnitude.
 DISTURBED = 10.0
+#: Seconds that one reading of a clock is uncertain by. cudaEventElapsedTime: "a resolution of around 0.5 microseconds" (CUDA
+#: runtime API, event management); hipEventElapsedTime: "approximately 1 us" (HIP API, events). A host clock ticks every 100 ns
+#: on Windows (QueryPerformanceCounter at 10 MHz) and finer elsewhere (PEP 418).
+TICKS = {"cuda": 0.5e-6, "hip": 1e-6, "host": 1e-7}
+#: With an interquartile range over the median itself, a time near its baseline's shows nothing.
+WIDEST_BAND = 1.0
 #: How many times faster than memory the caches of a CPU can be that keep warm operands, down to its L1: 96 B a clock (Zen 4,
 #: two loads and a store) on 16 cores at 5 GHz are 7.7 TB/s over 83 GB/s of two DDR5-5200 channels, 92, and 512-bit cores have
 #: twice that. A benchmark on a CPU is warm unless it says otherwise; a device's is asked to be cold.
 CACHE_OVER_MEMORY = 200.0
-#: What a kernel writes may still be in a CPU's cache when it ends, and that is half of a copy's bytes.
+#: Bytes that one core of a CPU moves in a clock: two loads and a store of 64 B from its L1 (Intel, Optimization Reference
+#: Manual, Golden Cove; AMD, Zen 5). No x86 core is sold with a higher clock than 6.2 GHz (Core i9-14900KS, boost).
+L1_BYTES_PER_CLOCK, CORE_CLOCK_HZ = 192.0, 6.2e9
+#: FLOPs that one core of a CPU computes in a clock. The tile unit of Sapphire Rapids does 16 x 16 x 32 multiply-adds of bf16,
+#: or 16 x 16 x 64 of int8, in 16 clocks (Intel, Optimization Reference Manual, AMX). Two 512-bit multiply-adds are 64 of fp32;
+#: the matrix units of other cores (Power10, Apple) stay under twice that.
+CORE_FLOPS_PER_CLOCK = {"fp64": 64.0, "fp32": 128.0, "tf32": 128.0, "bf16": 1024.0, "fp16": 1024.0}
+CORE_OPS_PER_CLOCK = 2048.0
+#: The same ratio for a CPU with an unknown number of cores: int8 on the tile unit over fp32 on two 512-bit units.
+TILE_OVER_VECTOR = 32.0
+#: What a kernel writes may still be in a cache when it ends. Of bytes with an unknown part that is written, half: a copy's.
 WRITTEN = 2.0
 #: More than the caches of a device give over its memory: an MI300X reads 17.2 TB/s from its Infinity Cache and 2 KiB a clock
 #: from each of 8 L2s, 34.4 TB/s (AMD's CDNA 3 white paper), over 5.3. A shared memory keeps nothing between launches.
@@ -100,8 +118,9 @@ LEAVES = (0.2, 1.0)
 _UNITS = (10.0, 100.0, 1e3, 1e6, 1.024, 1.024**2, 1.024**3)
 _WIDTHS = (2.0, 4.0, 8.0)
 
-NOT_FALSIFIABLE = "the roof time is under the dispatch floor: no time could contradict it"
 _SUSPECTS = "a kernel that does not run, a missing sync, a cached result, over-counted work or a wrong peak"
+#: A GEMM between one and two times its dense peak may skip half of its multiply-adds. ``sparsity`` of the work model says so.
+_SPARSE = 2.0
 
 
 class Measurement(NamedTuple):
@@ -117,6 +136,7 @@ class Measurement(NamedTuple):
     notes: tuple[str, ...] = ()  # how it was timed; an entry has them as notes with the code basis
     wall_s: float | None = None  # of one call on the host, from launch to result, where t_s is a device time
     busy_s: float | None = None  # the device time that belongs to wall_s, where t_s has another state of the cache
+    rounding: float = 0.0  # half of the last printed digit of t_s, as a fraction
     min_s: float | None = None  # the best round, seconds
     wait_share: float | None = (
         None  # of the time that the threads of this process wanted a core, the part that they waited for one
@@ -183,6 +203,7 @@ class Mistake(NamedTuple):
     factor: float  # the figure with the mistake over the right one
     axis: str  # memory or compute; empty: both
     why: str
+    in_work: bool = False  # whether the row's own work can have it; else only a printed rate can
 
 
 class Facts(NamedTuple):
@@ -233,6 +254,8 @@ class Check(NamedTuple):
     band: float | None = None  # the relative change that is noise
     cause: str | None = None  # one of CAUSES
     decided: str | None = None  # the figures that decided the cause
+    change: str | None = None  # one of CHANGES, whatever the roof says; None without a comparable baseline
+    unchecked_axis: str | None = None  # a roof that may bind and is unknown, such as matrix.bool; the row is within the other
 
     @property
     def experiment(self) -> str | None:
@@ -243,9 +266,17 @@ class Check(NamedTuple):
 class Limit(NamedTuple):
     """What a right measurement can reach over a rated peak."""
 
-    code: str  # measured, full_bus, highest_clock, clock_unknown or baseline
+    code: str  # measured, full_bus, highest_clock, clock_unknown, any_dtype or baseline
     factor: float
     basis: str  # the reason, for people
+
+
+class Bound(NamedTuple):
+    """One roof over the work of a row, and the least time that it leaves."""
+
+    axis: str  # memory, or the compute axis as in matrix.bf16
+    least_s: float  # seconds at the rated peak, of the bytes or FLOPs that no run can avoid
+    limit: Limit
 
 
 NOTHING = Facts()
@@ -299,10 +330,13 @@ def explain_unit(model_flops: float, facts: Facts) -> Finding | None:
     return Finding("accounting_unit", f"what was timed does {factor:.4g} times the FLOPs of the op it is named after", factor)
 
 
-def explain_excess(axis: str, utilisation: float, nbytes: float | None, peaks: Peaks, facts: Facts = NOTHING) -> Finding:
+def explain_excess(
+    axis: str, utilisation: float, nbytes: float | None, peaks: Peaks, facts: Facts = NOTHING, *, printed: bool = False
+) -> Finding:
     """Return why a rate is ``utilisation`` times the peak of ``axis`` (``memory``, ``matrix.fp8``, ...), which is impossible.
 
-    nbytes: the bytes of the rate, None where unknown.
+    nbytes: the bytes of the rate, None where unknown. printed: whether the rate is a printed one. A rate from the row's own
+    work and time has none of the mistakes that only a printed rate can have, such as the bytes of all experts.
     """
     side = "memory" if axis == "memory" else "compute"
     if facts.placeholder_time:
@@ -311,6 +345,8 @@ def explain_excess(axis: str, utilisation: float, nbytes: float | None, peaks: P
     if fault is not None:
         return fault
     for mistake in facts.known_mistakes:
+        if not (printed or mistake.in_work):
+            continue
         corrected = utilisation / mistake.factor
         if mistake.axis in ("", side) and LEAVES[0] < corrected <= LEAVES[1]:
             return Finding(mistake.cause, f"{corrected:.3g} of the roof without it: {mistake.why}", mistake.factor)
@@ -318,7 +354,7 @@ def explain_excess(axis: str, utilisation: float, nbytes: float | None, peaks: P
         return Finding("wrong_peak", f"the peak itself breaks a rule: {peaks.unvalidated[axis]}")
     if side == "memory" and not facts.cold and facts.working_set is not None:
         cache = cache_bytes(peaks)
-        if facts.working_set <= CACHE_REACH * cache and (peaks.product == CPU or utilisation <= _DEVICE_CACHE):
+        if facts.working_set <= CACHE_REACH * cache and utilisation <= _cache_factor(peaks):
             again = f"{quantity(facts.working_set, 'B')} again and again through {quantity(cache, 'B')} of cache"
             return Finding("cache_resident", again)
     if facts.fewer_bytes is not None and nbytes and side == "memory" and utilisation * facts.fewer_bytes / nbytes <= 1.0:
@@ -342,19 +378,141 @@ def limit_of(peaks: Peaks, axis: str, rated: float) -> Limit:
     return Limit("clock_unknown", clock_margin(peaks.product), "the highest clock is not known")
 
 
-def _limit_with_caches(peaks: Peaks, axis: str, rated: float, nbytes: float, measurement: Measurement) -> Limit:
-    """Return ``limit_of`` with what the caches of a CPU add to it on the memory axis."""
-    limit = limit_of(peaks, axis, rated)
-    if peaks.product != CPU or axis != "memory" or nbytes > CACHE_REACH * cache_bytes(peaks):
+def _cache_factor(peaks: Peaks) -> float:
+    """Return how many times faster than memory the caches can be."""
+    return CACHE_OVER_MEMORY if peaks.product == CPU else _DEVICE_CACHE
+
+
+def _with_caches(limit: Limit, work: Work, nbytes: float, peaks: Peaks, cache: str, working_set: float | None) -> Limit:
+    """Return the limit of the memory axis with what caches add: operands that stay in one, and results that are still in it."""
+    size, most = cache_bytes(peaks), _cache_factor(peaks)
+    if cache != "cold" and (nbytes if working_set is None else working_set) <= CACHE_REACH * size:
+        return limit._replace(factor=limit.factor * most, basis=f"out of a cache, and {limit.basis}")
+    if work.written is not None:
+        written = min(work.written, nbytes)
+    else:  # the least bytes of a MoE and of attention are those of the weights and of the KV cache, which are read
+        written = 0.0 if work.op_class in ("moe", "attn") else nbytes / WRITTEN
+    moved = nbytes - min(written, size)
+    factor = min(nbytes / moved, most) if moved else most
+    if factor < 1 + AGREES:
         return limit
-    is_cold = measurement.cache == "cold"
-    factor, basis = (WRITTEN, "what it wrote may still be in a cache") if is_cold else (CACHE_OVER_MEMORY, "out of a cache")
-    return limit._replace(factor=limit.factor * factor, basis=f"{basis}, and {limit.basis}")
+    return limit._replace(factor=limit.factor * factor, basis=f"what it wrote may still be in a cache, and {limit.basis}")
 
 
-def _may_be_cached(measurement: Measurement, nbytes: float, peaks: Peaks) -> bool:
-    """Return whether operands of ``nbytes`` may have come from a cache, round after round."""
-    return measurement.cache != "cold" and nbytes <= CACHE_REACH * cache_bytes(peaks)
+def _core_limit(peaks: Peaks, axis: str) -> float | None:
+    """Return the rate that no CPU of so many cores has, whatever was measured; None where the cores are not known."""
+    if peaks.product != CPU or not peaks.units:
+        return None
+    per_clock = L1_BYTES_PER_CLOCK if axis == "memory" else CORE_FLOPS_PER_CLOCK.get(axis.partition(".")[2], CORE_OPS_PER_CLOCK)
+    return peaks.units * per_clock * CORE_CLOCK_HZ
+
+
+def _within_cores(limit: Limit, axis: str, rated: float, peaks: Peaks) -> Limit:
+    """Return the limit, at most what the cores of a CPU can move or compute."""
+    most = _core_limit(peaks, axis)
+    if most is None or not rated < most < limit.factor * rated:
+        return limit
+    what = f"{L1_BYTES_PER_CLOCK:g} B" if axis == "memory" else f"{most / CORE_CLOCK_HZ / (peaks.units or 1):g} FLOP"
+    return limit._replace(factor=most / rated, basis=f"{peaks.units} cores of {what} a clock")
+
+
+def bounds_of(work: Work, peaks: Peaks, *, cache: str = "unknown", working_set: float | None = None) -> tuple[Bound, ...]:
+    """Return the roofs over the work that no run can avoid, of which the known ones come first.
+
+    A compute roof that is unknown is replaced by the fastest rate of any dtype: a rate over that is impossible all the same.
+
+    cache: as of Measurement. working_set: bytes that the timed loop uses again; None: those of the work.
+    """
+    roof = roof_of(work, peaks)
+    nbytes, flops = work.unavoidable
+    bounds = []
+    if roof.bandwidth and nbytes:
+        limit = _with_caches(limit_of(peaks, "memory", roof.bandwidth), work, nbytes, peaks, cache, working_set)
+        limit = _within_cores(limit, "memory", roof.bandwidth, peaks)
+        bounds.append(Bound("memory", nbytes / roof.bandwidth, limit))
+    if roof.rate and flops:
+        limit = _within_cores(limit_of(peaks, roof.axis, roof.rate), roof.axis, roof.rate, peaks)
+        bounds.append(Bound(roof.axis, flops / roof.rate, limit))
+    elif flops:
+        bounds += _bound_of_any_dtype(roof.axis, flops, peaks)
+    return tuple(bounds)
+
+
+def _bound_of_any_dtype(axis: str, flops: float, peaks: Peaks) -> list[Bound]:
+    """Return the bound of FLOPs whose own rate is unknown: the fastest rate that the device has, none where none is known."""
+    most = _core_limit(peaks, axis)
+    if most is not None:
+        return [Bound(axis, flops / most, Limit("any_dtype", 1.0, f"{peaks.units} cores of any kind"))]
+    fastest = fastest_axis(peaks)
+    if fastest is None:
+        return []
+    name, rate = fastest
+    limit = limit_of(peaks, name, rate)
+    basis = f"{name} is the fastest known"
+    if peaks.product == CPU:
+        rate, basis = rate * TILE_OVER_VECTOR, f"{basis}, a tile unit {TILE_OVER_VECTOR:g} times that"
+    return [Bound(axis, flops / rate, Limit("any_dtype", limit.factor, f"{basis}; {limit.basis}"))]
+
+
+def unchecked_axis(work: Work, peaks: Peaks) -> str | None:
+    """Return the roof of the work that is unknown although it may be the lower one; None where each that may bind is known."""
+    roof = roof_of(work, peaks)
+    nbytes, flops = work.unavoidable
+    if not roof.bandwidth:
+        return "memory" if nbytes else None
+    if roof.rate or roof.streaming or not flops:
+        return None
+    rates = [*peaks.flops.values(), *peaks.vector.values()]
+    # Work that the memory binds even at the slowest rate of the device needs no other roof.
+    return None if rates and flops * roof.bandwidth <= nbytes * min(rates) else roof.axis
+
+
+def time_slack(measurement: Measurement, peaks: Peaks) -> float:
+    """Return how many times its printed time a run can have taken: the clock's resolution and the printed digits.
+
+    A reading that is not zero is a tick at least. So a time under a tick is a mean over t/tick launches or more, of which one
+    tick in all is uncertain: the error is at most the tick, and at most the time itself.
+    """
+    is_host = peaks.product == CPU or measurement.clock in ("host", "host+sync")
+    tick = TICKS["host" if is_host else "hip" if (peaks.gfx or "").startswith("gfx") else "cuda"]
+    return 1.0 + min(tick / measurement.t_s, 1.0) + measurement.rounding
+
+
+def _with_slack(limit: Limit, measurement: Measurement, peaks: Peaks) -> Limit:
+    """Return the limit of a rate whose time is only as good as its clock and its printed digits."""
+    slack = time_slack(measurement, peaks)
+    basis = limit.basis if slack <= BEYOND else f"{limit.basis}, and the resolution of the time"
+    return Limit(limit.code, limit.factor * slack, basis)
+
+
+def check_within(
+    bounds: tuple[Bound, ...], measurement: Measurement, peaks: Peaks, unchecked: str | None = None
+) -> Check | None:
+    """Return what ``check`` says of a time that every roof allows, without a baseline; None for another time.
+
+    It is most rows of a tuner's table, and much cheaper than ``check``. unchecked: as of ``unchecked_axis``.
+    """
+    t_s = measurement.t_s
+    for bound in bounds:
+        if bound.least_s > t_s:
+            return None
+    if not bounds:
+        return None
+    axis, least_s, limit = nearest_bound(bounds, t_s)
+    _, factor, basis = _with_slack(limit, measurement, peaks)
+    band = max(ISOLATED_NOISE, measurement.spread, measurement.rounding)
+    return Check("not_checked", "no baseline", axis, least_s / t_s, factor, basis, band=band, unchecked_axis=unchecked)
+
+
+def nearest_bound(bounds: tuple[Bound, ...], t_s: float) -> Bound:
+    """Return the roof that a time is nearest to, or furthest beyond, by what is possible of each.
+
+    The rate of any dtype counts only beyond it: within it, it says nothing.
+    """
+    nearest = max(bounds, key=lambda bound: bound.least_s / bound.limit.factor)
+    if nearest.limit.code == "any_dtype" and nearest.least_s <= t_s:
+        return bounds[0]
+    return nearest
 
 
 def lacks_device_sync(measurement: Measurement, peaks: Peaks) -> bool:
@@ -382,7 +540,8 @@ def assess_measurement(
     timed, judge = entry, partial(assess, target_eff=target_eff, lowest=0.0, swing=measurement.swing)
     entry = judge(timed, work, peaks, warm=measurement.cache != "cold")
     over = entry.unknown_reason == "infeasible" and entry.roof_axis == "memory" and (entry.roofline_pct_raw or 0.0) > 1.0
-    if over and peaks.product == CPU and _may_be_cached(measurement, work.bytes, peaks):  # a cache allows this rate
+    cached = measurement.cache != "cold" and work.bytes <= CACHE_REACH * cache_bytes(peaks)
+    if over and cached and (entry.roofline_pct_raw or 0.0) <= _cache_factor(peaks):  # a cache allows this rate
         entry = entry._replace(unknown_reason="cache_resident")
     if entry.unknown_reason == "cache_resident" and peaks.levels and work.coverage in ("whole", "range"):
         entry = assess_in_cache(entry, work, peaks, partial(judge, timed, work))
@@ -425,13 +584,21 @@ def check(
 ) -> Check:
     """Check one row against its roof and its prediction; the first of STATUSES that applies stands.
 
-    Without a prediction, the row's target over a live or previous baseline is the prediction.
+    The roof comes first, and from the row's own time: however short the kernel is, a launch only adds to its time. Without a
+    prediction, the row's target over a live or previous baseline is the prediction.
     """
     speedup = _speedup(measurement, baseline)
-    band = max(noise, measurement.spread if measurement else 0.0, baseline.spread if baseline else 0.0)
+    spreads = (measurement.spread, measurement.rounding) if measurement else ()
+    band = max(noise, *spreads, baseline.spread if baseline else 0.0)
     out = Check("not_checked", speedup=speedup, band=band)
+    if speedup is not None and baseline is not None and baseline.kind in COMPARABLE:
+        out = out._replace(change="slower" if speedup < 1 / (1 + band) else "within_noise" if speedup < 1 + band else "faster")
+    bounds: tuple[Bound, ...] = ()
     if work is not None and measurement is not None and peaks is not None:
-        out = _check_roof(out, entry, work, measurement, peaks, facts)
+        bounds = bounds_of(work, peaks, cache=measurement.cache, working_set=facts.working_set)
+        out = out._replace(unchecked_axis=unchecked_axis(work, peaks))
+    if bounds and work is not None and measurement is not None and peaks is not None:
+        out = _check_roof(out, work, measurement, peaks, bounds, facts)
     elif speedup is not None and prediction is not None and prediction.roofline_pct:
         out = _check_baseline_ratio(out, speedup, prediction)
     if out.status != "not_checked":
@@ -443,15 +610,20 @@ def check(
         kind = f"{'an' if baseline.kind[0] in 'aeiou' else 'a'} {baseline.kind}"
         message = f"{speedup:.3f}x is over {kind} baseline, a prediction is about this kernel"
         return out._replace(status="not_comparable", message=message)
+    if band > WIDEST_BAND and out.change == "within_noise":
+        message = f"{speedup:.3f}x: the times spread over {band:.3g} times their median, so they show no change"
+        return out._replace(status="not_comparable", message=message)
     attainable = prediction.attainable_speedup if prediction else _predict(entry, work, baseline, peaks)
     status = "not_checked"
-    if speedup < 1 / (1 + band):
+    if out.change == "slower":
         status = "regression"
         message = f"takes {1 / speedup:.3g} times as long as the {baseline.kind} baseline, noise is {band:.1%}"
-    elif speedup < 1 + band:
+    elif out.change == "within_noise":
         status, message = "no_change", f"{speedup:.3f}x is within the noise of {band:.1%}"
     elif attainable is None:
         message = f"{speedup:.3f}x, without a prediction to compare it with"
+    elif _is_under_floor(entry, baseline, attainable, peaks):
+        status, message = "not_falsifiable", f"{speedup:.3f}x: {attainable:.3f}x is predicted, where the launch is all the time"
     elif speedup <= attainable * (1 + band):
         status, message = "consistent", f"{speedup:.3f}x measured, {attainable:.3f}x attainable"
     elif prediction is None and entry.unknown_reason == "cache_resident":  # the target is of the memory roof, not of a cache
@@ -470,35 +642,42 @@ def _speedup(measurement: Measurement | None, baseline: Baseline | None) -> floa
     return baseline.speedup
 
 
-def _check_roof(out: Check, entry: Entry, work: Work, measurement: Measurement, peaks: Peaks, facts: Facts) -> Check:
-    """Compare the row's rates, by the smallest bytes and FLOPs that are possible, with the limit of the nearer roof."""
-    roof = roof_of(work, peaks)
-    nbytes, flops = work.unavoidable
-    p = roof.place(nbytes, flops, measurement.t_s)
-    candidates = []
-    for axis, ratio, peak in (("memory", p.hbm_util, roof.bandwidth), (roof.axis, p.compute_util, roof.rate)):
-        if ratio is not None and peak:
-            limit = _limit_with_caches(peaks, axis, peak, nbytes, measurement)
-            candidates.append((ratio / limit.factor, axis, ratio, limit))
-    if not candidates:
-        return out
-    _, axis, utilisation, limit = max(candidates)
-    placed = _place(out, axis, utilisation, limit)
-    if entry.falsifiable is False:
-        return placed._replace(status="not_falsifiable", message=NOT_FALSIFIABLE)
-    cached = axis == "memory" and _may_be_cached(measurement, nbytes, peaks)
-    cache = f"its {quantity(nbytes, 'B')} may have stayed in {quantity(cache_bytes(peaks), 'B')} of cache: flush between rounds"
+def _is_under_floor(entry: Entry, baseline: Baseline, attainable: float, peaks: Peaks | None) -> bool:
+    """Return whether the best case of a prediction lies under the dispatch floor: no time can contradict it then."""
+    if peaks is None or baseline.t_s is None:
+        return entry.falsifiable is False
+    floor_s = entry.launches_per_unit * peaks.dispatch_floor_s
+    return baseline.t_s / attainable <= floor_s * (1 + 1e-9)
+
+
+def _check_roof(
+    out: Check, work: Work, measurement: Measurement, peaks: Peaks, bounds: tuple[Bound, ...], facts: Facts
+) -> Check:
+    """Compare the row's rates, by the work that no run can avoid, with the limit of the nearer roof."""
+    nearest = nearest_bound(bounds, measurement.t_s)
+    axis, utilisation, limit = nearest.axis, nearest.least_s / measurement.t_s, nearest.limit
+    nbytes = work.unavoidable[0]
+    placed = _place(out, axis, utilisation, _with_slack(limit, measurement, peaks))
     if placed.status == "beyond_roof":
-        reused = nbytes if cached and peaks.product != CPU and facts.working_set is None else facts.working_set
-        facts = facts._replace(cold=measurement.cache == "cold", working_set=reused)
+        facts = facts._replace(cold=measurement.cache == "cold")
         finding = explain_excess(axis, utilisation, nbytes, peaks, facts)
-        decided = {"unexplained": _SUSPECTS, "cache_resident": cache}.get(finding.cause, finding.decided)
+        decided = finding.decided if finding.cause != "unexplained" else _suspects(work, axis, utilisation)
         return placed._replace(cause=finding.cause, decided=decided, message=f"{placed.message}; {decided}")
-    if placed.status == "near_roof" and cached and peaks.product == CPU:
-        # A cache served it, so the memory roof says nothing, and the baseline decides.
-        message = f"{utilisation:.3g} times the memory roof; {cache}"
-        return placed._replace(status="not_checked", cause="cache_resident", decided=cache, message=message)
+    cached = (nbytes if facts.working_set is None else facts.working_set) <= CACHE_REACH * cache_bytes(peaks)
+    if placed.status == "near_roof" and axis == "memory" and cached and measurement.cache != "cold":
+        # A cache may have served it, so the memory roof says nothing, and the baseline decides.
+        cache = quantity(cache_bytes(peaks), "B")
+        decided = f"its {quantity(nbytes, 'B')} may have stayed in {cache} of cache: flush between rounds"
+        message = f"{utilisation:.3g} times the memory roof; {decided}"
+        return placed._replace(status="not_checked", cause="cache_resident", decided=decided, message=message)
     return placed
+
+
+def _suspects(work: Work, axis: str, utilisation: float) -> str:
+    """Return what may be behind a rate that no known mistake explains."""
+    if work.op_class == "gemm" and axis != "memory" and utilisation <= _SPARSE * BEYOND:
+        return f"{_SUSPECTS}, or 2:4 sparsity, which skips half of the multiply-adds (sparsity)"
+    return _SUSPECTS
 
 
 def _check_baseline_ratio(out: Check, speedup: float, prediction: Prediction) -> Check:
@@ -508,13 +687,19 @@ def _check_baseline_ratio(out: Check, speedup: float, prediction: Prediction) ->
     return _place(out, prediction.roof_axis, (prediction.roofline_pct or 0.0) * speedup, limit)
 
 
+def is_beyond(utilisation: float, limit: float) -> bool:
+    """Return whether a rate over a rated peak is impossible, not only over what is rated: the one rule for every report."""
+    return utilisation > BEYOND * limit
+
+
 def _place(out: Check, axis: str | None, utilisation: float, limit: Limit) -> Check:
     """Return ``out`` with the utilisation of an axis and its limit, and with beyond_roof or near_roof where one applies."""
     out = out._replace(axis=axis, utilisation=utilisation, limit=limit.factor, limit_basis=limit.basis)
     if utilisation <= 1.0:
         return out
-    roof = f"{utilisation:.3g} times the {axis or 'known'} roof"
-    if utilisation > BEYOND * limit.factor:
+    what = "fastest rate of any dtype" if limit.code == "any_dtype" else f"{axis or 'known'} roof"
+    roof = f"{utilisation:.3g} times the {what}"
+    if is_beyond(utilisation, limit.factor):
         return out._replace(status="beyond_roof", message=f"{roof}, {BEYOND * limit.factor:.3g} is possible ({limit.basis})")
     reason = ": the ceiling may be under-measured" if limit.code == "measured" else f": possible with {limit.basis}"
     return out._replace(status="near_roof", message=roof + reason)

@@ -184,6 +184,14 @@ def clock_margin(product: str | None) -> float:
     return OVER_RATED_BOARD if (product or "").startswith(_BOARDS) else OVER_RATED
 
 
+def fastest_axis(peaks: Peaks) -> tuple[str, float] | None:
+    """Return the compute axis with the highest rate, and the rate (FLOP/s); None where none is known."""
+    axes = {f"matrix.{dtype}": rate for dtype, rate in peaks.flops.items()}
+    axes.update({f"vector.{dtype}": rate for dtype, rate in peaks.vector.items()})
+    name = max(axes, key=lambda axis: axes[axis], default=None)
+    return None if name is None else (name, axes[name])
+
+
 def join_sentences(*parts: str) -> str:
     """Return the parts of a note as one."""
     return "; ".join(part for part in parts if part)

@@ -117,7 +117,7 @@ class Roof(NamedTuple):
 
 def roof_of(work: Work, peaks: Peaks) -> Roof:
     """Return the roof of this work: the memory bandwidth, and the peak rate of its units and dtype."""
-    axis, rate = peaks.compute_axis(work.engine, work.dtype.peak)
+    axis, rate = peaks.compute_axis(work.engine, work.dtype.peak or work.dtype.name)
     return Roof(peaks.hbm_bw_bytes_s, rate, axis, streaming=work.engine == "vector")
 
 

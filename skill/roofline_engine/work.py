@@ -55,10 +55,8 @@ class Work(NamedTuple):
     launches: int | None = None  # of one unit, where the parameters tell
     cached: tuple[float, float] = (0.0, 0.0)  # bytes left to a cache: of activations, and of one launch's output to the next
     coverage: str = "whole"  # one of COVERAGES
+    written: float | None = None  # bytes of the primary byte model that are results, each written once; None: unknown
     least: tuple[float, float] | None = None  # bytes and FLOPs that no run can avoid; None: the least of the candidates
-    written: float | None = (
-        None  # the bytes of the primary byte model that are written, where each operand moves once; None: unknown
-    )
 
     @property
     def bytes(self) -> float:
@@ -163,7 +161,7 @@ def fit_to_cache(work: Work, l2_bytes: float | None) -> Work:
     models += [model._replace(model=name, in_range=False) for model, name in zip(smaller, WITHOUT_ACTIVATIONS)]
     counted = note("activations counted (more than the L2)")
     notes = tuple(counted if item.code == "left_to_cache" else item for item in work.notes)
-    return work._replace(candidates=tuple(models), notes=notes, cached=(0.0, 0.0))
+    return work._replace(candidates=tuple(models), notes=notes, cached=(0.0, 0.0), written=None)
 
 
 class Params:
@@ -271,14 +269,17 @@ def combine_shapes(works: Sequence[Work], weights: Sequence[float]) -> Work:
         nbytes, flops = (sum(weight * end[at] for weight, end in zip(weights, ends)) / total for at in (0, 1))
         least = (nbytes, flops)
     coverage = max((item.coverage for item in works), key=COVERAGES.index)
-    return first._replace(candidates=tuple(candidates), notes=notes, coverage=coverage, least=least, written=None)
+    results = [item.written for item in works if item.written is not None]
+    written = sum(weight * part for weight, part in zip(weights, results)) / total if len(results) == len(works) else None
+    return first._replace(candidates=tuple(candidates), notes=notes, coverage=coverage, least=least, written=written)
 
 
 def scale_work(work: Work, factor: float) -> Work:
     """Return ``factor`` times the work: what a kernel at this rate does in ``factor`` times the time."""
     models = (ByteModel(m.model, m.bytes * factor, m.flops * factor, in_range=m.in_range) for m in work.candidates)
     least = work.least and (work.least[0] * factor, work.least[1] * factor)
-    return work._replace(candidates=tuple(models), least=least, written=None)
+    written = None if work.written is None else work.written * factor
+    return work._replace(candidates=tuple(models), least=least, written=written)
 
 
 def widen_range(combined: Work, works: Sequence[Work]) -> Work:

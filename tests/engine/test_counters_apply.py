@@ -130,7 +130,7 @@ ADDS = {"op": "elementwise", "numel": 2**29, "inputs": 3, "outputs": 1, "dtype":
 
 
 def test_writes_that_still_lie_in_the_cache_do_not_change_the_class(run: Run) -> None:
-    """Complete reads and two thirds of the writes are 0.917 of the bytes: 0.80 of the roof would read 0.733, which is moderate."""
+    """Complete reads and two thirds of the writes are 0.917 of the bytes: 0.80 of the roof would read 0.733, moderate."""
     mib = 1024
     t_ms = 1e3 * 4 * 2**30 / (0.80 * PEAK)
     run.topn(gemm_row(t_ms=t_ms)).shapes(gemm_kernel=[ADDS])

@@ -89,6 +89,52 @@ def test_draws_with_replacement_undercount_by_the_published_bias(
     assert 100 * (ratio - 1) == pytest.approx(bias_pct, abs=0.06)
 
 
+@pytest.mark.parametrize(("experts", "top_k", "tokens"), [(8, 2, 1), (256, 8, 1), (256, 8, 16), (64, 6, 10)])
+def test_few_tokens_hit_distinct_experts(experts: int, top_k: int, tokens: int) -> None:
+    sizes = {"hidden": 64, "inter": 32, "experts": experts, "top_k": top_k, "dtype": "bf16"}
+    one = work("moe", tokens=1, **sizes)
+    per_expert = 3 * 64 * 32 * 2
+    assert one.bytes == pytest.approx(top_k * per_expert, rel=1e-12)  # exactly k, not a fraction less
+    some = work("moe", tokens=tokens, **sizes)
+    assert some.bytes == pytest.approx(experts * (1 - (1 - top_k / experts) ** tokens) * per_expert)
+    assert [model.model for model in some.candidates] == ["experts_hit", "experts_hit_and_activations", "all_experts"]
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("bf16", (2 + 0.25) / 2), ("fp8", (1 + 0.25) / 2), ("fp4", (0.5 + 0.125) / 2)])
+def test_sparse_weights_are_half_of_the_values_and_their_indices(dtype: str, kept: float) -> None:
+    # Two of four values: half of the bytes and 2 bits for each that is kept, of 4-bit values 2 for a pair.
+    m, n, k, a = 16, 64, 128, {"bf16": 2, "fp8": 1, "fp4": 0.5}[dtype]
+    dense, sparse = (
+        work("gemm", M=m, N=n, K=k, dtype=dtype, out_dtype="bf16", sparsity=sparsity) for sparsity in ("dense", "2:4")
+    )
+    assert sparse.flops == dense.flops / 2
+    assert sparse.bytes == m * k * a + n * k * kept + m * n * 2
+    grouped = work("grouped_gemm", M=m, N=n, K=k, groups=4, dtype=dtype, out_dtype="bf16", sparsity="2:4")
+    assert grouped.bytes == m * k * a + 4 * n * k * kept + m * n * 2
+    moe = work("moe", tokens=1, hidden=n, inter=k, experts=4, top_k=2, dtype=dtype, sparsity="2:4")
+    assert (moe.bytes, moe.flops) == (pytest.approx(2 * 3 * n * k * kept), 2 * 2 * 3 * n * k / 2)
+    with pytest.raises(ValueError, match=r"gemm: sparsity is '1:3', expected one of dense, 2:4"):
+        work("gemm", M=m, N=n, K=k, dtype=dtype, sparsity="1:3")
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes", "written"),
+    [
+        ("gemm", {"M": 8, "N": 16, "K": 32, "batch": 3, "out_dtype": "fp32"}, 3 * 8 * 16 * 4),
+        ("copy", {"rows": 8, "cols": 16}, 8 * 16 * 2),
+        ("reduce", {"rows": 8, "cols": 16}, 8 * 2),
+        ("rmsnorm", {"rows": 8, "cols": 16, "residual": True}, 2 * 8 * 16 * 2),
+        ("optimizer", {"numel": 10, "algorithm": "adam"}, 10 * (2 + 2 * 4)),  # the parameter, and two moments in fp32
+        ("optimizer", {"numel": 10, "algorithm": "sgd", "master_dtype": "fp32"}, 10 * (2 + 4)),
+        ("attn_prefill", {"batch": 1, "n_q_heads": 4, "n_kv_heads": 2, "head_dim": 8, "seq_q": 16}, 16 * 4 * 8 * 2),
+    ],
+)
+def test_results_are_counted_apart(op: str, sizes: dict[str, object], written: float) -> None:
+    done = work(op, dtype="bf16", **sizes)
+    assert done.written == written
+    assert written < done.bytes
+
+
 def test_experts_hit_edges() -> None:
     assert experts_hit(1, 100) == 1
     assert experts_hit(8, 1) == pytest.approx(1)

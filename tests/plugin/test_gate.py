@@ -164,11 +164,12 @@ def test_a_ratio_over_eager_is_not_comparable(project: Project, predictions: str
 # Without predictions: the row's own roof and the time before.
 
 
-def test_a_roof_time_under_the_dispatch_floor_contradicts_nothing(project: Project) -> None:
-    project.write(test_a=streaming(1e-9, bytes=2e-6 * BANDWIDTH))  # a roof of 2 us, a launch costs 5 us
+@pytest.mark.parametrize("launches", [1, 1000])
+def test_a_time_under_the_cost_of_a_launch_is_held_against_the_roof(project: Project, launches: int) -> None:
+    project.write(test_a=streaming(1e-9, bytes=2e-6 * BANDWIDTH, launches=launches))  # a roof of 2 us, a launch costs 5 us
     ran = project.run("--roofline-fail-on=beyond_roof")
-    assert ran.rows["test_stream"]["check"]["status"] == "not_falsifiable"
-    assert ran.counts == {"passed": 1}
+    assert ran.rows["test_stream"]["check"]["status"] == "beyond_roof"
+    assert ran.counts["failed"] == 1
 
 
 @pytest.mark.parametrize(

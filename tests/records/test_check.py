@@ -200,16 +200,15 @@ def test_a_peak_that_breaks_a_rule_is_the_cause_of_what_exceeds_it() -> None:
     assert claimed.mismatch.cause == "wrong_peak"
 
 
-def test_a_time_written_by_hand_is_refused_where_it_is_impossible(table: peaks_table.Table) -> None:
+def test_a_time_written_by_hand_is_beyond_the_roof_where_it_is_impossible(table: peaks_table.Table) -> None:
     # aiter's bpreshuffle table: us = 1.0 for a GEMM whose roof time is 13,245 us.
     shape = {"op": "gemm", "M": 65536, "N": 36864, "K": 7168, "dtype": "fp8", "out_dtype": "bf16"}
     record = RecordRow(row="line 1292", work=shape, t_s=1e-6, device="gfx942", units=80, placeholder_time=True)
-    found = Checker(table).row("f", record)
-    assert found.refusal is not None
-    assert (found.refusal.cause, found.nodeid) == ("placeholder", "line 1292")
+    found = result(table, record)
+    assert (found.check.status, found.check.cause, found.nodeid) == ("beyond_roof", "placeholder", "line 1292")
     small = {**shape, "M": 1, "N": 64, "K": 64}
     honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, placeholder_time=True))
-    assert honest.refusal is None  # exactly 1 us, and possible
+    assert honest.check.status == "not_checked"  # exactly 1 us, and possible
 
 
 def test_a_speedup_is_compared_only_over_the_same_kernel(table: peaks_table.Table) -> None:
@@ -234,7 +233,7 @@ def test_causes_are_listed_in_the_defined_order() -> None:
     everything = Facts(
         placeholder_time=True,
         counter_ratio=0.5,
-        known_mistakes=(Mistake("overcounted_bytes", 2.0, "memory", "all experts"),),
+        known_mistakes=(Mistake("overcounted_bytes", 2.0, "memory", "all experts", in_work=True),),
         working_set=1e6,
         fewer_bytes=1e6,
         correct=False,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import Mistake
-from roofline_engine.ops.matmul import experts_hit
+from roofline_engine.ops.matmul import experts_expected
 from roofline_engine.units import parse_dtype
 
 from ..source import RecordRow, RefusedError
@@ -47,7 +47,7 @@ def mistakes_of(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:
         sizes = work["M"], work["N"], work["K"], work.get("batch", 1)
         return _gemm_mistakes(*sizes, work["dtype"], work["out_dtype"])
     if work is not None and work["op"] == "moe":
-        return _moe_mistakes(work["experts"], work["tokens"] * work["top_k"])
+        return _moe_mistakes(work["experts"], work["tokens"], work["top_k"])
     return ()
 
 
@@ -65,9 +65,9 @@ def _gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: st
     return tuple(mistakes)
 
 
-def _moe_mistakes(experts: int, pairs: int) -> tuple[Mistake, ...]:
-    """Count all experts instead of those that ``pairs`` of token and expert hit, also at 2 and 4 times a weight's width."""
-    hit = experts_hit(experts, pairs)
+def _moe_mistakes(experts: int, tokens: int, top_k: int) -> tuple[Mistake, ...]:
+    """Count all experts instead of those that the tokens hit, also at 2 and 4 times a weight's width."""
+    hit = experts_expected(experts, tokens, top_k)
     text = f"all {experts} experts counted, {hit:.1f} are hit"
     widths = {1: "", 2: ", at 2 times their width", 4: ", at 4 times their width"}
     return tuple(Mistake("overcounted_bytes", experts / hit * wide, "memory", text + more) for wide, more in widths.items())

@@ -100,7 +100,7 @@ def _keywords(work: Work) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
         "least": work.least,
     }
     return keywords, tuple(
-        Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}")
+        Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}", in_work=True)
         for model in work.candidates[1:]
         if 0 < model.bytes < work.bytes
     )

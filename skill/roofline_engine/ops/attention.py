@@ -250,9 +250,12 @@ def _masked_attention(p: Params) -> Work:
         rows_kv += batch.rows_kv  # read; gradients written, those of unseen keys as zeros
     nbytes = passes * batch.rows_q * q_heads * (dim * a.nbytes + dim_v * out.nbytes)
     nbytes += rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
+    written = batch.rows_q * q_heads * dim_v * out.nbytes
+    if passes == 2:
+        written = batch.rows_q * q_heads * dim * a.nbytes + batch.rows_kv * kv_heads * (dim + dim_v) * kv.nbytes
     candidate = ByteModel(model, nbytes, 2.0 * batch.pairs * q_heads * macs)
     text = f"attention {direction}: {batch.text} q_heads={q_heads} kv_heads={kv_heads} head_dim={dim}"
-    return Work(p.op.name, "attn", (candidate,), "matrix", wider_dtype(a, kv), kv, (note(text),))
+    return Work(p.op.name, "attn", (candidate,), "matrix", wider_dtype(a, kv), kv, (note(text),), written=written)
 
 
 def _recurrent(p: Params, nbytes: float, flops: float, text: str) -> Work:

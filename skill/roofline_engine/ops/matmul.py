@@ -19,17 +19,32 @@ def _with_16_bit_output(p: Params, a: Dtype, nbytes: float, elements: float, flo
     return primary, ByteModel("a_b_c_16bit_out", nbytes + elements * 2.0, flops)
 
 
+#: 2:4 sparsity of the weights: two of four values are kept, each with an index of two bits, and the multiply-adds of the
+#: others are skipped (NVIDIA, PTX ISA, sparse mma; A100 white paper: twice the dense rate; hipSPARSELt, storage format). Of
+#: 4-bit values a pair has one index (PTX ISA, 4:8 in pairs).
+_SPARSITIES: dict[object, str] = {"dense": "dense", "2:4": "2:4"}
+_SPARSE_SOURCE = '; sparsity="2:4": half of the weights with 2-bit indices, half of the multiply-adds'
+
+
+def _kept(p: Params, w: Dtype) -> tuple[float, float]:
+    """Return the bytes of one weight, and the share of the multiply-adds that are done, under the sparsity of the weights."""
+    if p.choice("sparsity", _SPARSITIES) == "dense":
+        return w.nbytes, 1.0
+    index = 2.0 / 8 if w.value_bits > 4 else 1.0 / 8
+    return (w.nbytes + index) / 2, 0.5
+
+
 @op(
     "gemm",
     op_class="gemm",
     source="2MNK; A + B + C once each (specification section 4; cuBLAS and rocBLAS report the same); block scales: fp32 "
     "per 1 x b of A and b x b of B (DeepSeek-V3 fp8), 16 bit per group of B's K (GPTQ, AWQ); addend: elements of C or of a "
-    "bias, read in the output's type (BLAS: alpha A B + beta C)",
+    "bias, read in the output's type (BLAS: alpha A B + beta C)" + _SPARSE_SOURCE,
     leaves_out="split-K partial sums, padding, zero points, the FLOPs of alpha, beta and bias, cache misses beyond the first "
     "touch",
     required=("M", "N", "K"),
     optional=("weight_dtype", "scale_block", "group_size"),
-    defaults={"batch": 1, "addend": 0},
+    defaults={"batch": 1, "addend": 0, "sparsity": "dense"},
 )
 def _gemm(p: Params) -> Work:
     m, n, k, batch = p.size("M"), p.size("N"), p.size("K"), p.size("batch")
@@ -43,15 +58,16 @@ def _gemm(p: Params) -> Work:
         scales += 4.0 * math.ceil(k / block) * math.ceil(n / block)
     if group and not p.has_scales(w, "group_size"):
         scales += 2.0 * math.ceil(k / group) * n
-    flops = 2.0 * batch * m * n * k
-    inputs = batch * (m * k * a.nbytes + k * n * w.nbytes + scales)
+    weight_bytes, done = _kept(p, w)
+    flops = 2.0 * batch * m * n * k * done
+    inputs = batch * (m * k * a.nbytes + k * n * weight_bytes + scales)
     if "addend" in p.raw:
         inputs += p.size("addend", minimum=0) * p.dtype("out_dtype", a).nbytes
     candidates = _with_16_bit_output(p, a, inputs, batch * m * n, flops)
-    texts = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "")]
+    written = batch * m * n * p.dtype("out_dtype", a).nbytes
+    texts = [f"GEMM M={m} N={n} K={k}" + (f" batch={batch}" if batch > 1 else "") + (", 2:4 sparse" if done < 1 else "")]
     if len(candidates) > 1:
         texts.append(f"out_dtype not given: {a.name} assumed, a 16-bit output is in the range")
-    written = batch * m * n * p.dtype("out_dtype", a).nbytes
     return Work("gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, tuple(map(note, texts)), written=written)
 
 
@@ -59,10 +75,12 @@ def _gemm(p: Params) -> Work:
     "grouped_gemm",
     op_class="gemm",
     source="2MNK over the rows of all groups; the weights of each group that has rows, once (DeepGEMM's accounting); "
-    "without group_sizes every group has rows while there are enough, and those that uniform draws hit are in the range",
+    "without group_sizes every group has rows while there are enough, and those that uniform draws hit are in the range"
+    + _SPARSE_SOURCE,
     leaves_out="padding of groups to tiles, block scales, empty groups' launches, skew without group_sizes",
     required=("M", "N", "K", "groups"),
     optional=("group_sizes", "weight_dtype"),
+    defaults={"sparsity": "dense"},
 )
 def _grouped_gemm(p: Params) -> Work:
     m, n, k, groups = p.size("M"), p.size("N"), p.size("K"), p.size("groups")
@@ -76,13 +94,15 @@ def _grouped_gemm(p: Params) -> Work:
         used = sum(size > 0 for size in sizes)
     a = p.dtype("dtype")
     w = p.dtype("weight_dtype", a)
-    flops = 2.0 * m * n * k
-    candidates = _with_16_bit_output(p, a, m * k * a.nbytes + used * k * n * w.nbytes, m * n, flops)
+    weight_bytes, done = _kept(p, w)
+    flops = 2.0 * m * n * k * done
+    candidates = _with_16_bit_output(p, a, m * k * a.nbytes + used * k * n * weight_bytes, m * n, flops)
     if "group_sizes" not in p.raw:
-        unused = (used - experts_hit(groups, m)) * k * n * w.nbytes
+        unused = (used - experts_hit(groups, m)) * k * n * weight_bytes
         candidates += (ByteModel("groups_hit", candidates[0].bytes - unused, flops),)
-    text = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}"
-    return Work("grouped_gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, (note(text),))
+    text = f"grouped GEMM: {m} rows over {used} of {groups} groups, N={n} K={k}" + (", 2:4 sparse" if done < 1 else "")
+    written = m * n * p.dtype("out_dtype", a).nbytes
+    return Work("grouped_gemm", "gemm", candidates, "matrix", wider_dtype(a, w), w, (note(text),), written=written)
 
 
 def experts_hit(experts: float, pairs: float) -> float:
@@ -102,18 +122,30 @@ def experts_hit_distinct(experts: float, tokens: float, top_k: float) -> float:
     return -experts * math.expm1(tokens * math.log1p(-top_k / experts))
 
 
+def experts_expected(experts: float, tokens: float, top_k: float) -> float:
+    """Return the distinct experts of the figure.
+
+    A token draws ``top_k`` distinct experts, so it leaves one out with the probability 1 - k/E, T tokens with (1 - k/E)^T, and
+    E(1 - (1 - k/E)^T) are hit: exactly k by one token. The specification's estimate draws with replacement, a fraction of an
+    expert less. It stands where there are more draws than experts, and few are left to miss.
+    """
+    if tokens * top_k <= experts:
+        return experts_hit_distinct(experts, tokens, top_k)
+    return experts_hit(experts, tokens * top_k)
+
+
 _STAGES: dict[object, str] = {1: "1", 2: "2", "1": "1", "2": "2", "both": "both", "gate_up": "1", "down": "2"}
 
 
 @op(
     "moe",
     op_class="moe",
-    source="specification section 4: routed experts' weights; 2 FLOPs per MAC and (token, expert) pair",
+    source="specification section 4: routed experts' weights; 2 FLOPs per MAC and (token, expert) pair" + _SPARSE_SOURCE,
     leaves_out="router, token sorting, block scales, routing skew unless ``routing`` gives it (it lowers the distinct "
     "experts), the FLOPs of the activation, rows of stage 2 that are written by expert before they are summed",
     required=("tokens", "hidden", "inter", "experts", "top_k"),
     optional=("routing", "shared_inter", "weight_dtype"),
-    defaults={"stage": "both", "gated": True, "shared_experts": 0, "streams_all_experts": False},
+    defaults={"stage": "both", "gated": True, "shared_experts": 0, "streams_all_experts": False, "sparsity": "dense"},
 )
 def _moe(p: Params) -> Work:
     tokens, hidden, inter = p.size("tokens"), p.size("hidden"), p.size("inter")
@@ -133,7 +165,8 @@ def _moe(p: Params) -> Work:
     pairs = tokens * top_k
     shared_width = p.maybe_size("shared_inter") or inter
     shared_elements = shared * elements(shared_width)  # of experts that every token passes, in the same launch
-    flops = 2.0 * pairs * elements(inter) + 2.0 * tokens * shared_elements
+    weight_bytes, done = _kept(p, w)
+    flops = done * (2.0 * pairs * elements(inter) + 2.0 * tokens * shared_elements)
 
     stage_1_out = pairs * inter + tokens * shared * shared_width
     rows_in = tokens * hidden if stage != "2" else stage_1_out
@@ -141,24 +174,24 @@ def _moe(p: Params) -> Work:
     activations = rows_in * a.nbytes + rows_out * out.nbytes
     intermediate = stage_1_out * a.nbytes if stage == "both" else 0.0
 
-    weights, fixed = elements(inter) * w.nbytes, shared_elements * w.nbytes
+    weights, fixed = elements(inter) * weight_bytes, shared_elements * weight_bytes
     if "routing" in p.raw:
         hit = _routed(p, experts, pairs)
         experts_text = f"{hit} experts hit by the captured routing"
         candidates = [ByteModel("experts_routed", hit * weights + fixed, flops)]
         largest = hit * weights
     else:
-        expected, distinct = experts_hit(experts, pairs), experts_hit_distinct(experts, tokens, top_k)
-        experts_text = f"{expected:.1f} distinct experts expected ({distinct:.1f} with distinct draws per token)"
-        candidates = [
-            ByteModel("experts_hit", expected * weights + fixed, flops),
-            ByteModel("experts_hit_distinct", distinct * weights + fixed, flops),
-        ]
+        expected, distinct = experts_expected(experts, tokens, top_k), experts_hit_distinct(experts, tokens, top_k)
+        experts_text = f"{expected:.1f} distinct experts expected"
+        candidates = [ByteModel("experts_hit", expected * weights + fixed, flops)]
+        if expected != distinct:
+            experts_text += f" ({distinct:.1f} with distinct draws per token)"
+            candidates.append(ByteModel("experts_hit_distinct", distinct * weights + fixed, flops))
         largest = distinct * weights
     candidates.append(ByteModel("experts_hit_and_activations", largest + fixed + activations, flops))
     every = ByteModel("all_experts", experts * weights + fixed, flops, in_range=p.flag("streams_all_experts"))
     what = {"1": "stage 1 (gate and up)", "2": "stage 2 (down)", "both": "both stages"}[stage]
-    sizes = f"hidden={hidden} inter={inter}" + (f", {shared} shared" if shared else "")
+    sizes = f"hidden={hidden} inter={inter}" + (f", {shared} shared" if shared else "") + (", 2:4 sparse" if done < 1 else "")
     notes = (note(f"MoE {what}: {tokens} tokens x top-{top_k} of {experts} experts, {experts_text}, {sizes}"), LEFT_TO_CACHE)
     launches = None if stage == "both" else 1
     cached = (activations, intermediate)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -28,7 +28,7 @@ else:
 #: The settings of the command line and of the ini file, by their names without ``roofline_``.
 OPTIONS = (
     *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "allow_unchecked", "ledger"),
-    *("time", "match", "capture"),
+    *("time", "match", "capture", "cache"),
 )
 INI_KEYS = ("device", "peaks", "fail_on", "fail_under", "allow_unchecked", "noise", "junit", "item_timeout", "scripts")
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
@@ -71,6 +71,7 @@ class Settings:
     time: str | None = None  # a glob over nodeids
     match: Path | None = None
     capture: bool = True
+    cache: Literal["auto", "cold"] = "auto"  # cold: the caches of the host are evicted before each round of a benchmark
     item_timeout: float = ITEM_TIMEOUT  # seconds for one child process of a collected file
     scripts: tuple[str, ...] = ()  # globs of script files to collect, see ``collect.scripts``
     work: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # glob over nodeids: work, in file order
@@ -145,6 +146,7 @@ class Project(BaseModel):
     time: str | None = None
     match: str | None = None
     capture: str | None = None
+    cache: str | None = None
     item_timeout: int | float | None = None
     scripts: list[str] | None = None
     work: dict[str, dict[str, Any]] = {}
@@ -207,6 +209,7 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
             time=get("time")[0],
             match=path("match"),
             capture=choice("capture", "auto", "off") == "auto",
+            cache="cold" if choice("cache", "auto", "cold") == "cold" else "auto",
             item_timeout=_number(*get("item_timeout"), ITEM_TIMEOUT, 0.1, 86_400),
             scripts=tuple(get("scripts")[0] or ()),
             work=project.work,

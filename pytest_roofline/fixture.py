@@ -38,8 +38,11 @@ class Sample:
 class Recorder:
     """The ``roofline`` fixture under ``--roofline``."""
 
-    def __init__(self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False) -> None:
+    def __init__(
+        self, params: Mapping[str, Any], marked: Mapping[str, Any], *, captures: bool = False, cache: str = "auto"
+    ) -> None:
         self.params, self.captures = params, captures
+        self.cache = cache  # where a declaration asks for nothing else
         self.marked = read_declaration(marked, params, "marker")
         self.declaration: Declaration | None = None
         self.samples: list[Sample] = []
@@ -123,7 +126,7 @@ class Recorder:
         from .timing import Settings
 
         declaration = merge(self.declaration, self.marked)
-        return Settings(cache=declaration.cache or "auto", graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
+        return Settings(cache=declaration.cache or self.cache, graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
 
     def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> CapturedWork | None:
         """Capture the work of a measured call, where nothing declares it."""

@@ -42,6 +42,12 @@ _OPTIONS = (
     ("allow-unchecked", None, "warn about rows that a gate could not check, instead of failing the run (default: off)"),
     ("ledger", "PATH", "append the predicted and the actual speedup of each row to this ledger (default: none)"),
     ("capture", "auto|off", "run a benchmark without declared work once more to infer bytes and FLOPs (default: auto)"),
+    (
+        "cache",
+        "auto|cold",
+        "cold: evict the CPU's caches before each round of pytest-benchmark and roofline.measure, one call a round "
+        "(default: auto, rounds as the benchmark makes them)",
+    ),
     ("time", "GLOB", "measure the callable that the marker names with time=, in tests that match (default: none)"),
 )
 #: Name, type, help. An option of the same name wins.

@@ -13,7 +13,7 @@ import unittest
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,7 +41,8 @@ from .row import GateOutcome, Row
 from .testcase import REQUESTED, CallOutcome, Cases, HookError, Parameters, benchmark, group, marker_keywords, roofline_markers
 from .timing.clocks import WaitMeter
 from .timing.devices import loaded
-from .timing.plugins import is_benchmark
+from .timing.measurement import Setup, evict_host
+from .timing.plugins import Eviction, cold_rounds, is_benchmark
 from .values import plain
 from .warnings import BeyondRoofWarning, ExceedsTargetWarning
 
@@ -249,7 +250,7 @@ class Session:
     def fixture(self, item: pytest.Item) -> Recorder:
         """Return the ``roofline`` fixture of a test."""
         captures = self.settings.capture and not self.cases.says_work(item)
-        recorder = Recorder(Parameters(item), marker_keywords(item), captures=captures)
+        recorder = Recorder(Parameters(item), marker_keywords(item), captures=captures, cache=self.settings.cache)
         return item.stash.setdefault(_recorder_key, recorder)
 
     @pytest.hookimpl(tryfirst=True)
@@ -289,6 +290,7 @@ class Session:
             with (
                 shielded(partial(self._timing, item), None, report_fault),
                 shielded(partial(self._catching, item), no_figures, report_fault) as figures,
+                shielded(partial(self._evicting, item), Eviction(), report_fault) as eviction,
                 shielded(partial(self._watching, item, outcome.codspeed_before), None, report_fault) as watched,
             ):
                 result = yield
@@ -304,7 +306,10 @@ class Session:
             params = Parameters(item)
             returned = cases_of_returned(figures, params, item.name)
             wait_share = None if meter is None else meter.share()
-            rows = self._rows(item, outcome._replace(returned=returned, watched=watched, wait_share=wait_share))
+            cold = self._cold_setup if eviction.ran else None
+            if eviction.problem:
+                self.annotator.problems.append(f"{item.nodeid}: --roofline-cache=cold was not applied: {eviction.problem}")
+            rows = self._rows(item, outcome._replace(returned=returned, watched=watched, wait_share=wait_share, cold=cold))
             rows = _with_earlier_tries(rows, item.stash.get(_beyond_key, []))
             self._export(item, rows)
             item.stash[_rows_key] = rows
@@ -354,6 +359,18 @@ class Session:
     def _catching(self, item: pytest.Item) -> AbstractContextManager[list[Mapping[str, Any]]]:
         """Catch the figures that a test function returns; pytest itself only warns about them."""
         return catch_returned(item) if _is_function(item) else nullcontext([])
+
+    def _evicting(self, item: pytest.Item) -> AbstractContextManager[Eviction]:
+        """With ``--roofline-cache=cold``, evict the caches of the host before each round of the test's benchmark."""
+        fixture = benchmark(item)
+        if self.settings.cache != "cold" or fixture is None:
+            return nullcontext(Eviction())
+        flush = self._cold_setup.flush
+        return nullcontext(Eviction()) if flush is None else cold_rounds(fixture, flush)
+
+    @cached_property
+    def _cold_setup(self) -> Setup:
+        return evict_host()
 
     def _watching(self, item: pytest.Item, codspeed_before: int) -> AbstractContextManager[CaptureResult | None]:
         """Capture the work of a test that declares none."""

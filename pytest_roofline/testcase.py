@@ -20,6 +20,7 @@ from .declare import Declaration
 from .fixture import Recorder, Sample
 from .row import Refusal
 from .timing.devices import device_kind
+from .timing.measurement import Setup
 from .timing.plugins import codspeed_count, is_benchmark, of_codspeed, of_pytest_benchmark
 from .values import is_kind, scalar
 
@@ -76,6 +77,7 @@ class CallOutcome(NamedTuple):
     codspeed_before: int = 0  # benchmarks that pytest-codspeed had taken before the call
     returned: Sequence[Case] = ()  # the figures that the test returned
     watched: CaptureResult | None = None
+    cold: Setup | None = None  # how the caches were evicted before each round of the benchmark; None: they were not
     wait_share: float | None = None  # of the time that the test's threads wanted a core, the part that they waited
 
 
@@ -151,6 +153,9 @@ class Cases:
             measurement = self._benchmark_time(fixture, outcome.codspeed_before)
             if measurement is not None:
                 measurement = measurement._replace(wait_share=outcome.wait_share)
+                if outcome.cold is not None and watched.device != "gpu":
+                    notes = ("one call a round, the caches evicted before each", *outcome.cold.notes)
+                    measurement = measurement._replace(cache=outcome.cold.cache, notes=notes)
         except ValueError as error:  # the suite's own timer gives no time
             measurement, problem = None, str(error)
         recorded = declare.read_properties(item.user_properties) if measurement is None else None

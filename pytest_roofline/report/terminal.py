@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from roofline_engine.check import CONTENDED
 from roofline_engine.fields import has_note, join_notes
 from roofline_engine.peaks import CPU
 from roofline_engine.roofline import ISOLATED_NOISE, SUSPECT_LOW
 from roofline_engine.units import printable, quantity
 
+from ..ceilings import TORCH_DTYPES
 from ..evaluate import IDLE, NO_DEVICE_SYNC, SHARED_WORKERS
 from ..row import Row
 from .columns import ALARMS, COLUMNS, describe_overhead, distinct_labels, duration, list_some
@@ -26,18 +28,20 @@ _CAUTION = ("yellow",)
 _NAME = 24
 #: Names in one line: of rows, of predictions and tests without the other.
 _SOME, _LISTED = 3, 5
-#: Why a row has no verdict, and what to do.
+#: Why a row has no verdict by the code of the reason, and what to do.
 _REASONS = {
-    "cache_resident": "the last-level cache serves part of the operands. Use operands more than twice its size, or "
-    "roofline.measure with a cold cache",
-    "data_dependent": "what it reads depends on its data, and the least and the most give no one class",
-    "partly_seen": "only a part of its work was seen. Declare its work with the marker for a class",
-    "args_only": "only its arguments and results are known. Declare its work with the marker for a class",
-    "dispatch_bound": "the call takes about as long as a launch",
-    "no_target": "no achievable percent is known for this op. Set target_eff= in the marker",
-    "conflicting_models": "the possible byte models give different verdicts",
-    "unvalidated_peak": "the peak of its roof is unknown, or breaks a rule",
-    "infeasible": "the ratio is impossible: the work model, the peak or the time is wrong",
+    "unmodelled": ("its work is unknown", "declare it with the marker"),
+    "cache_resident": ("a cache may hold the operands, and no one level decides", "run with --roofline-cache=cold"),
+    "data_dependent": ("what it reads depends on its data, and the least and the most give no one class", "time fixed data"),
+    "partly_seen": ("only a part of its work was seen", "declare its work with the marker"),
+    "args_only": ("only its arguments and results are known", "declare its work with the marker"),
+    "dispatch_bound": ("the call takes about as long as a launch", "time larger operands, or several calls as one"),
+    "no_target": ("no achievable percent is known for this op", "set target_eff= in the marker"),
+    "conflicting_models": ("the possible byte models give different verdicts", "declare bytes= and flops= in the marker"),
+    "noisy": ("the class differs between the median and the best round", "run again, or with more rounds"),
+    "unvalidated_peak": ("the peak of its roof is unknown, or breaks a rule", "give the peak with --roofline-peaks"),
+    "infeasible": ("the ratio is impossible", "look for an error in the work model, the peak or the time"),
+    "low_confidence": ("the peak of its roof is uncertain", "name the product, not the architecture"),
 }
 
 
@@ -100,8 +104,7 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     if idle:
         yield Line(f"not measured, {idle}: {IDLE.text}", _CAUTION)
     if verbosity >= 0:
-        reasons = Counter(filter(None, map(_reason, rows)))
-        yield from (Line(f"no verdict for {count}: {printable(reason)}") for reason, count in reasons.items())
+        yield from _group_reasons(rows, is_cold=document.settings.cache == "cold")
         if len(rows) > 1:
             yield from _rankings(document, rows, is_full)
         yield from _unmatched(document)
@@ -180,27 +183,52 @@ def _peaks(peaks: dict[str, object]) -> str:
     return f"{', '.join(parts)}; {peaks.get('source')}, {confidence}"
 
 
-def _reason(row: Row) -> str:
-    """Say why a row has no verdict, and what to do; empty where it has one or an alarm of its own line."""
+def _group_reasons(rows: Sequence[Row], *, is_cold: bool) -> Iterator[Line]:
+    """Yield one line for each reason of rows without a verdict: its code, the number of rows, the cause, what to do.
+
+    is_cold: whether the run evicts the caches.
+    """
+    counts = Counter(reason for row in rows if (reason := _reason(row, is_cold)) is not None)
+    for (code, cause, action), count in counts.items():
+        text = f"no verdict: {code}, {count} row{'s' * (count > 1)}: {cause}"
+        yield Line(printable(f"{text}; {action}" if action else text))
+
+
+def _reason(row: Row, is_cold: bool) -> tuple[str, str, str] | None:
+    """Return why a row has no verdict (code and cause) and what to do; None where it has one or an alarm of its own line."""
     entry = row.entry
     if entry.headroom_class != "unknown" or row.check.status in ("beyond_roof", "near_roof"):
-        return ""
-    if not entry.modeled:
-        return row.reason
-    reason = entry.unknown_reason or ""
-    if reason != "low_confidence":
-        return _REASONS.get(reason, reason)
+        return None
+    code = entry.unknown_reason or "unmodelled"
+    cause, action = _REASONS.get(code, (code, ""))
+    if code == "unmodelled" and row.reason:
+        return code, row.reason, ""  # which tells what to do
+    if code == "cache_resident" and (is_cold or row.device != CPU):
+        action = "use operands more than twice the cache" if is_cold else "time it with roofline.measure and cache='cold'"
+    elif code == "noisy" and row.measurement is not None and (row.measurement.wait_share or 0.0) > CONTENDED:
+        cause, action = "other programs had the cores while it was timed", "run on an idle machine"
+    elif code == "unvalidated_peak" and row.device == CPU and entry.roofline_pct_raw is None:
+        cause = f"the {entry.dtype} ceiling of this CPU is unknown"
+        action = "install torch, which measures it" if entry.dtype in TORCH_DTYPES else "give it with --roofline-peaks"
+    elif code == "low_confidence":
+        cause, action = _doubt(row) or (cause, action)
+    return code, cause, action
+
+
+def _doubt(row: Row) -> tuple[str, str] | None:
+    """Return why the confidence of a row is low and what to do; None where only its peak is uncertain."""
+    entry = row.entry
     if entry.stage == "A" and row.work_source == "captured":
-        return "its captured work is a bound, or a guess at the kernel under test. Use a marker or the fixture"
+        return "its captured work is a bound, or a guess at the kernel under test", "use a marker or the fixture"
     if entry.stage == "A":
-        return "its work is guessed from names. Use a marker, the fixture or [tool.roofline.work]"
+        return "its work is guessed from names", "use a marker, the fixture or [tool.roofline.work]"
     if has_note(entry.notes, "shared_workers"):
-        return SHARED_WORKERS.text
+        return SHARED_WORKERS.text, ""
     if has_note(entry.notes, "no_device_sync"):
-        return NO_DEVICE_SYNC.text
+        return NO_DEVICE_SYNC.text, "time it with roofline.measure"
     if row.device == CPU:
-        return "its ceiling varied while it was measured. Run `roofline peaks measure --force` on an idle machine"
-    return "the peak of its roof is uncertain. Name the product, not the architecture"
+        return "too few rounds reached the ceiling of its roof", "run `roofline peaks measure --force` on an idle machine"
+    return None
 
 
 def _rankings(document: Document, rows: Sequence[Row], is_full: bool) -> Iterator[Line]:

@@ -263,6 +263,11 @@ def _with_eviction(setup: Setup, settings: Settings, make: Callable[[], Flush]) 
     return setup._replace(flush=flush, cache="cold")
 
 
+def evict_host() -> Setup:
+    """Return how the caches of the host are evicted: the flush, the state of the cache that it leaves, and doubts as notes."""
+    return _with_host_eviction(Setup(HostClock()), Settings(cache="cold"))
+
+
 def _with_host_eviction(setup: Setup, settings: Settings) -> Setup:
     if settings.cache != "cold":
         return setup

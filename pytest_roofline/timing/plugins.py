@@ -6,7 +6,10 @@ operands on the host's clock and do not wait for a device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from roofline_engine.check import Measurement
@@ -37,6 +40,77 @@ def of_pytest_benchmark(fixture: Any) -> Measurement | None:
     times = {key: getattr(stats, key) for key in ("median", "q1", "q3", "rounds", "min")}
     times["iterations"] = getattr(metadata, "iterations", 1)
     return _measurement("pytest-benchmark", times, "benchmark.stats", _clock(getattr(metadata, "options", None)))
+
+
+#: Rounds of a benchmark whose caches are evicted: at least, at most, and the budget in units of pytest-benchmark's max_time.
+COLD_ROUNDS, COLD_BUDGET = (5, 1000), 2.0
+
+
+@dataclass(slots=True)
+class Eviction:
+    """What ``cold_rounds`` did to a benchmark."""
+
+    ran: bool = False  # whether the caches were evicted before each round
+    problem: str = ""  # why they were not
+
+
+@contextmanager
+def cold_rounds(fixture: Any, flush: Callable[[], object]) -> Iterator[Eviction]:
+    """Make pytest-benchmark's fixture run ``flush`` before each round, of one call, while the block runs.
+
+    Its own loop has no place for a setup, so that ``benchmark(fn)`` is timed as ``benchmark.pedantic(fn, setup=flush)``.
+    """
+    done, kind = Eviction(), type(fixture)
+    if not hasattr(kind, "pedantic") or is_codspeed(fixture):
+        done.problem = "its fixture is not pytest-benchmark's"
+        yield done
+        return
+    call, pedantic = kind.__call__, kind.pedantic
+
+    def cold_call(self: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if getattr(self, "disabled", False):
+            return call(self, fn, *args, **kwargs)
+        start = time.perf_counter()
+        fn(*args, **kwargs)
+        flush()
+        each = time.perf_counter() - start
+        done.ran = True
+        rounds = min(max(COLD_ROUNDS[0], int(COLD_BUDGET * float(getattr(self, "_max_time", 1.0)) / each)), COLD_ROUNDS[1])
+        return pedantic(self, fn, args=args, kwargs=kwargs, setup=lambda: flush() and None, rounds=rounds, warmup_rounds=1)
+
+    def cold_pedantic(self: Any, target: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        __tracebackhide__ = True
+        names = ("args", "kwargs", "setup", "teardown", "rounds", "warmup_rounds", "iterations")
+        keywords.update(zip(names, args))
+        setup = keywords.get("setup")
+        if keywords.get("iterations", 1) != 1:
+            done.problem = "benchmark.pedantic() with several iterations a round has no setup"
+            return pedantic(self, target, **keywords)
+
+        def evict() -> Any:
+            arguments = setup() if setup is not None else None
+            flush()
+            return arguments
+
+        done.ran = True
+        return pedantic(self, target, **{**keywords, "setup": evict})
+
+    before = {name: vars(kind).get(name) for name in ("__call__", "pedantic")}  # None: inherited
+    kind.__call__, kind.pedantic = cold_call, cold_pedantic
+    try:
+        yield done
+    finally:
+        for name, original in before.items():
+            if original is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, original)
+
+
+def is_codspeed(fixture: Any) -> bool:
+    """Return whether a fixture is pytest-codspeed's, which claims to be of pytest-benchmark's class."""
+    return any(kind.__module__.partition(".")[0] == "pytest_codspeed" for kind in type(fixture).__mro__)
 
 
 def of_codspeed(plugin: Any, count_before: int) -> Measurement | None:

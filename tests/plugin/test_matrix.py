@@ -529,3 +529,67 @@ def test_an_unused_time_glob_is_reported(project: Project, glob: str, told: str)
     assert ran.counts == {"passed": 2}
     assert [line for line in ran.report["skill_errors"] if "--roofline-time" in line] == ([told] if told else [])
     assert (ran.rows["test_timed"]["measurement"] is None) == bool(told)
+
+
+COLD = """
+import pytest
+
+calls = {name: 0 for name in ("plain", "pedantic", "batched", "prepared")}
+
+def work(name, value=0):
+    calls[name] += 1
+    return value
+
+def marked(fn):
+    return pytest.mark.roofline(op="copy", bytes=1e6, device="cpu")(fn)
+
+@marked
+def test_plain(benchmark):
+    assert benchmark(work, "plain", value=3) == 3
+    assert calls["plain"] >= 7  # one to estimate, one to warm up, five rounds
+
+@marked
+def test_pedantic(benchmark):
+    assert benchmark.pedantic(work, ("pedantic", 4), rounds=3) == 4
+    assert calls["pedantic"] == 3
+
+@marked
+def test_batched(benchmark):
+    benchmark.pedantic(work, ("batched",), rounds=3, iterations=2)
+
+@marked
+def test_prepared(benchmark):
+    assert benchmark.pedantic(work, setup=lambda: (("prepared", 5), {}), rounds=3) == 5
+
+@marked
+def test_measured(roofline):
+    assert roofline.measure(lambda: 6) == 6
+
+@pytest.mark.roofline(op="copy", bytes=1e6, device="cpu", cache="warm")
+def test_warm(roofline):
+    roofline.measure(lambda: 6)
+"""
+
+
+def test_caches_are_evicted_before_each_round_without_a_change_of_the_tests(project: Project) -> None:
+    project.write(test_a=COLD)
+    quick = ("--benchmark-max-time=0.01", "-p", "no:cacheprovider")
+    ran = project.run("--roofline-cache=cold", *quick, plugins=("benchmark",))
+    assert ran.counts == {"passed": 6}
+    # Several last-level caches are not all evicted by one thread.
+    cold = {"cold", "unknown"}
+    states = {name: row["measurement"]["cache"] for name, row in ran.rows.items()}
+    assert {name for name, state in states.items() if state in cold} == {
+        "test_plain",
+        "test_pedantic",
+        "test_prepared",
+        "test_measured",
+    }
+    assert (states["test_batched"], states["test_warm"]) == ("warm", "warm")
+    (line,) = [line for line in ran.section if "--roofline-cache=cold was not applied" in line]
+    assert "test_batched" in line
+    assert ran.rows["test_plain"]["measurement"]["rounds"] >= 5
+    usual = project.run(*quick, plugins=("benchmark",))
+    assert {row["measurement"]["cache"] for name, row in usual.rows.items() if name != "test_warm"} == {"warm"}
+    disabled = project.run("--roofline-cache=cold", "--benchmark-disable", "-k", "prepared", plugins=("benchmark",))
+    assert disabled.rows["test_prepared"]["measurement"] is None

@@ -537,3 +537,48 @@ def test_no_temporary_file_remains(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     project.run("--roofline-report=md:r.md")
     assert [path.name for path in Path(project.path).iterdir() if ".tmp" in path.name] == []
+
+
+REASONS = """
+import pytest
+
+def copy(nbytes):
+    return pytest.mark.roofline(op="copy", bytes=nbytes, device="cpu")
+
+@copy(1e6)
+@pytest.mark.parametrize("n", [1, 2])
+def test_small(roofline, n):
+    roofline.record(1e-3, clock="host", cache="warm")
+
+@pytest.mark.roofline(op="histogram", bytes=1e9, device="cpu")
+def test_other(roofline):
+    roofline.record(1.0, clock="host", cache="cold")
+
+@copy(1e9)
+def test_noisy(roofline):
+    roofline.record(0.2, clock="host", cache="cold", q1_s=0.12, q3_s=0.3)
+"""
+
+
+def test_reasons_are_grouped_by_their_code_with_what_to_do(project: Project) -> None:
+    project.write(
+        conftest="""
+        import pytest
+        from roofline_engine.peaks import Peaks
+
+        @pytest.hookimpl(optionalhook=True)
+        def pytest_roofline_peaks(config, device):
+            return Peaks(product="cpu", hbm_bw_bytes_s=1e10, source="measured", confidence="high")
+        """,
+        test_a=REASONS,
+    )
+    ran = project.run()
+    lines = [line for line in ran.section if line.startswith("no verdict: ")]
+    assert [line.split(": ")[1] for line in lines] == ["cache_resident, 2 rows", "no_target, 1 row", "noisy, 1 row"]
+    assert [line.split("; ")[-1] for line in lines] == [
+        "run with --roofline-cache=cold",
+        "set target_eff= in the marker",
+        "run again, or with more rounds",
+    ]
+    cold = project.run("--roofline-cache=cold")
+    assert any("use operands more than twice the cache" in line for line in cold.section)

@@ -595,3 +595,94 @@ def test_four_bit_weights_alone_are_fed_sixteen_bit_activations(run: Run) -> Non
     run.config(**MOE, quantization_config=ignore).topn(gemm_row("fused_moe_kernel_stage2"))
     item = run.env(**MI300X, tp=1, workload=LOAD).analyze()["entries"][0]
     assert (item["dtype"], item["weight_dtype"]) == ("bf16", "int4")  # W4A16 runs at the 16-bit rate
+
+
+# Sizes that differ between layers, and sizes that this reader does not know
+
+
+def guess_of(op: str, name: str, config: ModelConfig, **env: Any) -> dict[str, Any]:
+    row = Row(name=name, short_name=name, pct=50.0, launches_per_step=env.pop("launches", None))
+    workload = Env(isl=1024, osl=1024, conc=64, tensor_parallel=1, **env)
+    return guess.ShapeGuess(row, Hint(op), "decode", workload, config).parameters()[1]
+
+
+#: Laguna: 2 full layers with 16 query heads, 6 sliding ones with 24.
+PER_LAYER: dict[str, Any] = {
+    "layer_types": ["full_attention", *["sliding_attention"] * 3] * 2,
+    "num_attention_heads_per_layer": [16, 24, 24, 24] * 2,
+    "sliding_window": 512,
+}
+
+
+def test_a_list_of_heads_gives_each_kind_of_layer_its_own() -> None:
+    config = read(**PER_LAYER)
+    assert [(group.kind, group.layers, group.n_q_heads) for group in config.attention] == [("full", 2, 16), ("sliding", 6, 24)]
+    sliding = guess_of("attn_decode", "sliding_attention_decode", config, launches=6)
+    assert (sliding["n_q_heads"], sliding["window"]) == (24, 512)
+    assert guess_of("attn_decode", "full_attention_decode", config, launches=2)["n_q_heads"] == 16
+    with pytest.raises(guess.CannotModelError, match="layers read different KV sizes"):
+        guess_of("attn_decode", "paged_attention", config)
+
+
+def test_heads_that_differ_within_a_kind_are_groups_of_their_own() -> None:
+    config = read(num_attention_heads_per_layer=[16] * 5 + [32] * 3)
+    assert [(group.kind, group.layers, group.n_q_heads) for group in config.attention] == [("full", 5, 16), ("full", 3, 32)]
+
+
+def test_a_list_of_heads_of_the_wrong_length_leaves_the_heads_unknown() -> None:
+    config = read(num_attention_heads_per_layer=[16, 24])
+    assert [group.n_q_heads for group in config.attention] == [None]
+    assert config.problems == ("config.json: num_attention_heads_per_layer has 2 layers, num_hidden_layers says 8",)
+    with pytest.raises(guess.CannotModelError, match="head counts"):
+        guess_of("attn_decode", "paged_attention", config)
+
+
+def test_step_3_5_gives_its_sliding_layers_heads_in_a_group_of_keys() -> None:
+    kinds = ["full_attention", *["sliding_attention"] * 3] * 2
+    other = {"attention_type": "sliding_attention", "num_attention_heads": 24, "num_attention_groups": 2, "head_dim": 128}
+    config = read(layer_types=kinds, sliding_window=512, attention_other_setting=other, num_key_value_heads=None)
+    groups = [(group.kind, group.n_q_heads, group.n_kv_heads, group.head_dim) for group in config.attention]
+    assert groups == [("full", 16, None, 64), ("sliding", 24, 2, 128)]
+
+
+def test_experts_in_a_latent_space_are_of_its_width() -> None:
+    """Nemotron 3 Super: the experts read and write moe_latent_size values, not hidden_size."""
+    experts = guess_of("moe", "fused_moe_kernel", read(moe_latent_size=256))
+    assert (experts["hidden"], experts["inter"]) == (256, 512)
+    assert guess_of("moe", "fused_moe_kernel", read())["hidden"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused", "guessed"),
+    [
+        ({"zero_expert_num": 4}, ("moe",), ("attn_decode", "rmsnorm")),
+        ({"expert_bottleneck_dim": 256}, ("moe",), ("attn_decode", "rmsnorm")),
+        ({"num_attention_heads_by_group": [16, 8]}, ("attn_decode",), ("moe", "rmsnorm")),
+        ({"stream_size": 512}, ("moe", "attn_decode", "rmsnorm"), ()),
+        ({"moe_other_setting": {"hidden_dim": 128}}, ("moe",), ("attn_decode", "rmsnorm")),
+        ({"vocab_size": 32000, "index_head_dim": 128, "zero_expert_num": 0, "head_scale_per_layer": True}, (), ("moe",)),
+    ],
+)
+def test_a_size_that_is_not_understood_refuses_the_ops_near_it(
+    keys: dict[str, Any], refused: tuple[str, ...], guessed: tuple[str, ...]
+) -> None:
+    for op in refused:
+        with pytest.raises(
+            guess.CannotModelError, match=f"config.json has {next(iter(keys))}.*, a size that is not understood"
+        ):
+            guess_of(op, op, read(**keys))
+    for op in guessed:
+        assert guess_of(op, op, read(**keys))
+
+
+def test_what_is_stored_and_what_feeds_it_are_two_facts() -> None:
+    """fp8 experts without torch_dtype: the run's model_dtype is that of the activations that quantization leaves at 16 bits."""
+    scheme = {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"], "weights": W8}}}
+    config = read(torch_dtype=None, quantization_config=scheme)
+    with pytest.raises(guess.CannotModelError, match="the dtype of activations is unknown"):
+        guess_of("moe", "fused_moe_kernel", config)
+    experts = guess_of("moe", "fused_moe_kernel", config, model_dtype="bf16")
+    assert (experts["weight_dtype"].name, experts["dtype"].name) == ("fp8", "bf16")
+
+
+W8 = {"num_bits": 8, "type": "float", "strategy": "channel"}

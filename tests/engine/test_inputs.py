@@ -387,14 +387,14 @@ def test_rows_without_shapes_are_guessed_from_the_config_per_device(run: Run) ->
         ),
         (
             "fused_moe_kernel",
-            {"workload": {"conc": 8}, "model_dtype": "bf16"},
+            {"workload": {"conc": 8}, "model_dtype": "fp8"},
             {
                 "num_experts": 8,
                 "num_experts_per_tok": 2,
                 "moe_intermediate_size": 64,
-                "quantization_config": {"quant_method": "fp8"},
+                "quantization_config": {"quant_method": "mxfp4"},
             },
-            "model_dtype says bf16, config.json says fp8",
+            "model_dtype says fp8, config.json says mxfp4",
         ),
     ],
 )

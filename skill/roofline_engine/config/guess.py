@@ -13,6 +13,7 @@ from ..inputs import Env, Row
 from ..kernels import UNMODELED, Hint
 from ..ops import OPS, op_name
 from ..units import Dtype, parse_dtype, whole
+from .layers import unread_of
 from .model import Attention, ModelConfig
 
 #: Tile of aiter's fp4 MoE kernels: its tuned gpt-oss files hold 3072 where config.json says 2880.
@@ -202,7 +203,14 @@ class ShapeGuess:
 
     # Norms.
 
+    def _refuse_unread(self, part: str) -> None:
+        """Refuse a guess from a config with a size that this reader does not know: it may change the sizes that it does."""
+        key = unread_of(self.config.unread, part)
+        if key is not None:
+            raise CannotModelError(f"config.json has {key}, a size that is not understood: the sizes of the {part} may differ")
+
     def _rmsnorm(self, tokens: float) -> dict[str, object]:
+        self._refuse_unread("norm")
         low = self.row.name.lower()
         if any(word in low for word in ("quant", "qk", "q_norm", "k_norm")):
             raise CannotModelError("a norm of another width, or fused with quantization: its shapes are not in config.json")
@@ -221,13 +229,14 @@ class ShapeGuess:
     # Mixture of experts.
 
     def _moe(self, tokens: float) -> dict[str, object]:
+        self._refuse_unread("experts")
         config, env = self.config, self.env
-        sizes = {"hidden": config.hidden, "inter": config.moe_inter, "experts": config.experts, "top_k": config.top_k}
+        sizes = {"hidden": config.moe_hidden, "inter": config.moe_inter, "experts": config.experts, "top_k": config.top_k}
         missing = [key for key, value in sizes.items() if value is None]
         if missing:
             raise CannotModelError(f"moe without shapes: config.json does not give {', '.join(missing)}")
         tp, ep = self._tensor_parallel(), env.expert_parallel or 1
-        hidden, inter, experts = config.hidden or 0, config.moe_inter or 0, config.experts or 0
+        hidden, inter, experts = config.moe_hidden or 0, config.moe_inter or 0, config.experts or 0
         if ep > 1:
             even = experts % ep == 0
             share = f"{experts // ep} of {experts} experts are here" if even else f"{experts} experts over {ep} devices"
@@ -307,6 +316,12 @@ class ShapeGuess:
             if stored is None:
                 raise CannotModelError("the weights' dtype is unknown: give model_dtype in env_report.json")
             return stored
+        if stored is not None and stored.value_bits < 16 <= named.value_bits:
+            # What a checkpoint stores and what its layers are fed are two facts; a 16-bit model_dtype is the second.
+            self._note(
+                f"model_dtype {named.name} is taken for the activations: config.json stores the experts in {stored.name}"
+            )
+            return stored
         if stored is not None and stored.value_bits != named.value_bits and stored.value_bits < 16:
             raise CannotModelError(f"model_dtype says {named.name}, config.json says {stored.name} weights: which is it?")
         return stored if stored is not None and stored.peak == named.peak and stored.bits > named.bits else named
@@ -332,6 +347,7 @@ class ShapeGuess:
         config = self.config
         if config.attention_kind:
             raise CannotModelError(f"{config.attention_kind}: no work model")
+        self._refuse_unread("attention")
         mla, heads = config.mla, config.n_q_heads
         if mla is None or mla.kv_lora_rank is None or mla.rope_dim is None or heads is None:
             raise CannotModelError(
@@ -361,6 +377,7 @@ class ShapeGuess:
         """Decode over a KV cache: one launch runs one layer, on one device's share of the heads."""
         if self.config.attention_kind:
             raise CannotModelError(f"{self.config.attention_kind}: no work model")
+        self._refuse_unread("attention")
         groups = self._attention_groups()
         group = groups[0]
         heads, kv_heads, head_dim = group.n_q_heads, group.n_kv_heads, group.head_dim

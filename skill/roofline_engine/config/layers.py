@@ -6,6 +6,7 @@ applies (``configuration_<model_type>.py``, named behind each); what is still op
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from ..files import Problems
@@ -255,3 +256,77 @@ def _rule(keys: Keys) -> Callable[[int], bool] | None:
     if sparse is None or frequency is None or first is None:
         return None
     return lambda index: index not in dense and index >= first and (index + 1) % sparse == 0 and index % frequency == 0
+
+
+#: A key with one of these names a size: it may change what a layer reads.
+_SIZE_WORD = re.compile(r"(_size|_dim|lora_rank|_per_layer|(attention|query|kv)_groups)$|heads|experts|expert_num|num_expert")
+#: The size keys that ``model`` and this module read.
+_READ = frozenset(
+    (
+        *(
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "num_kv_heads",
+            "num_attention_groups",
+            "num_query_groups",
+        ),
+        *("head_dim", "v_head_dim", "num_attention_heads_per_layer", "num_key_value_heads_per_layer"),
+        *("swa_head_dim", "swa_v_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads"),
+        *("global_head_dim", "num_global_key_value_heads", "sliding_window_size", "attention_chunk_size"),
+        *("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim"),
+        *("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "moe_latent_size"),
+        *("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "experts_per_token"),
+        *("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"),
+        *("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert", "num_fused_shared_experts"),
+        *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"),
+        *("shared_experts_intermediate_size", "share_expert_dim"),
+    )
+)
+#: Sizes that no modeled op has: of embeddings, dense layers, other mixers, indexers, other towers, training and serving.
+_HARMLESS = re.compile(
+    r"(\w*vocab|chunk|batch|\w*ngram|cache|image|patch|\w*kernel|\w*state|\w*parallel|ep|tp|pp|world|\w*embedding)_size$"
+    r"|(\w*merge|codebook|block)_size$"
+    r"|(chunk_size_feed_forward|dense_intermediate_size|intermediate_size_mlp|ffn_hidden_size|\w+_size_per_layer_input"
+    r"|cross_attention_hidden_size|rotary_dim|qk_head_dim|o_lora_rank|time_step_rank|max_\w+)$"
+    r"|(mamba|ssm|linear|conv|index|mtp|vision|audio|mm|image|video|rope|rotary|embedding|indexer|router|n_mamba|cross)_\w+$"
+)
+
+
+def unread_sizes(data: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the keys of a config that name a size which is neither read nor known to be harmless, also one level down.
+
+    A null, a zero, an empty list and a switch change nothing. One level down only what is named after attention or experts.
+    """
+    found = [key for key, value in data.items() if _is_unread_size(key, value)]
+    for key, value in data.items():
+        if isinstance(value, Mapping) and re.search("attention|attn|moe|expert|mlp|ffn", key) and key not in _READ_GROUPS:
+            found += [f"{key}.{inner}" for inner, item in value.items() if _SIZE_WORD.search(str(inner)) and _is_number(item)]
+    return tuple(found)
+
+
+#: Groups of keys that are read, or whose ops have no work model (linear and sparse attention).
+_READ_GROUPS = ("attention_other_setting", "linear_attn_config", "sparse_attention_config")
+
+
+def _is_unread_size(key: str, value: object) -> bool:
+    is_size = _SIZE_WORD.search(key) and key not in _READ and not _HARMLESS.match(key)
+    return bool(is_size) and (_is_number(value) or (isinstance(value, list) and any(map(_is_number, value))))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0
+
+
+_OF_ATTENTION = re.compile(r"head|attn|attention|kv|qk|query|_groups|lora")
+_OF_EXPERTS = re.compile(r"expert|moe|ffn|intermediate|mlp|latent")
+
+
+def unread_of(unread: tuple[str, ...], part: str) -> str | None:
+    """Return the first unread key that may change the sizes of a part: ``attention``, ``experts`` or ``norm``. Else None."""
+    about = {"attention": _OF_ATTENTION, "experts": _OF_EXPERTS}
+    for key in unread:
+        parts = [name for name, pattern in about.items() if pattern.search(key)]
+        if part in parts or not parts:
+            return key
+    return None

@@ -5,11 +5,11 @@ Sizes are of the whole model; ``guess`` derives the share of one device. None is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..files import Problems
-from ..units import Dtype, parse_dtype
+from ..units import Dtype, parse_dtype, whole
 from . import layers as layer
 from .layers import Keys
 from .quantization import Quantization
@@ -17,6 +17,18 @@ from .quantization import read as read_quantization
 
 #: Where a multimodal config keeps its language model (lm-polygraph#435, transformers#37515).
 _NESTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "num_attention_groups", "num_query_groups")
+_TOP_K = (
+    "num_experts_per_tok",
+    "top_k_experts",
+    "moe_topk",
+    "moe_top_k",
+    "num_experts_per_token",
+    "experts_per_token",
+    "moe_k",
+)
+#: The kinds of layers that Step 3.5's ``attention_other_setting`` may be of.
+_OTHER_KINDS = {"sliding_attention": "sliding", "full_attention": "full"}
 
 
 class Attention(NamedTuple):
@@ -54,6 +66,7 @@ class ModelConfig(NamedTuple):
     moe_layers: int | None = None
     hidden: int | None = None
     moe_inter: int | None = None
+    moe_hidden: int | None = None  # what the experts read and write: hidden, unless they work in a latent space
     gated: bool = True
     experts: int | None = None
     top_k: int | None = None
@@ -69,6 +82,7 @@ class ModelConfig(NamedTuple):
     kv_dtype: Dtype | None = None
     quantization: Quantization | None = None
     excluded: Mapping[str, frozenset[int] | None] = {}  # parts that keep the model's dtype (None: in all layers)
+    unread: tuple[str, ...] = ()  # keys that name a size and are neither read here nor known to be harmless
     problems: tuple[str, ...] = ()
 
     def layers_of(self, op: str, launches: float | None) -> int | None:
@@ -111,15 +125,16 @@ def read(data: object) -> ModelConfig | None:
     hidden, heads = keys.size("hidden_size", "n_embd", "d_model"), keys.size("num_attention_heads", "n_head")
     mla = _mla(keys)
     head_dim = _head_dim(keys, hidden, heads, mla)
-    has_kv_heads = "num_key_value_heads" in text or "num_kv_heads" in text  # null, as where layers differ, is not MHA
-    kv_heads = keys.size("num_key_value_heads", "num_kv_heads") if has_kv_heads else heads
+    has_kv_heads = any(key in text for key in _KV_HEADS)  # null, as where layers differ, is not MHA
+    kv_heads = keys.size(*_KV_HEADS) if has_kv_heads else heads
     base = Attention("full", 0, heads, kv_heads, head_dim, keys.size("v_head_dim") or head_dim)
     reading = {kind: count for kind, count in counted.items() if kind in layer.ATTENTION}
     config = ModelConfig(
         layers=total,
         kinds=counted,
         attention_layers=sum(reading.values()) or None,
-        attention=tuple(_attention(keys, kind, count, base) for kind, count in reading.items()),
+        attention=_attention_groups(keys, kinds or [], base),
+        unread=layer.unread_sizes(text),
         attention_kind=_attention_kind(keys, mla),
         mla=mla,
         index_topk=keys.size("index_topk"),
@@ -177,9 +192,41 @@ def _mla(keys: Keys) -> Mla | None:
     return Mla(*map(keys.size, ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "q_lora_rank")))
 
 
-def _attention(keys: Keys, kind: str, count: int, base: Attention) -> Attention:
-    """The layers of one kind, with the keys that MiMo (``swa_``) and Gemma 4 (``global_``) give for one kind alone."""
-    config = base._replace(kind=kind, layers=count)
+def _attention_groups(keys: Keys, kinds: Sequence[str], base: Attention) -> tuple[Attention, ...]:
+    """The attention layers by kind, and by their number of heads where a list gives one for each layer (Laguna)."""
+    heads, kv_heads = (
+        _per_layer(keys, key, len(kinds)) for key in ("num_attention_heads_per_layer", "num_key_value_heads_per_layer")
+    )
+    counts: dict[Attention, int] = {}
+    by_kind = {kind: _attention(keys, kind, base) for kind in sorted(set(kinds)) if kind in layer.ATTENTION}
+    for at, kind in sorted(enumerate(kinds), key=lambda item: item[1]):
+        if kind in by_kind:
+            group = by_kind[kind]
+            group = group if heads is None else group._replace(n_q_heads=heads[at])
+            group = group if kv_heads is None else group._replace(n_kv_heads=kv_heads[at])
+            counts[group] = counts.get(group, 0) + 1
+    return tuple(group._replace(layers=count) for group, count in counts.items())
+
+
+def _per_layer(keys: Keys, key: str, layers: int) -> list[int | None] | None:
+    """The sizes of a list with one for each layer; None without the list, and unknown sizes where it cannot be read."""
+    if keys.first(key) is None:
+        return None
+    listed = layer.one_a_layer(keys, key, keys.data[key], layers) or [None] * layers
+    return [None if item is None else keys.problems.attempt(whole, item, f"config.json: {key}", minimum=1) for item in listed]
+
+
+def _attention(keys: Keys, kind: str, base: Attention) -> Attention:
+    """The layers of one kind, with the keys that MiMo (``swa_``), Gemma 4 (``global_``) and Step 3.5 give for one alone."""
+    config = base._replace(kind=kind)
+    other = keys.group("attention_other_setting")
+    if other.data and _OTHER_KINDS.get(other.text("attention_type") or "sliding_attention") == kind:
+        config = config._replace(
+            n_q_heads=other.size("num_attention_heads") or config.n_q_heads,
+            n_kv_heads=other.size("num_attention_groups") or config.n_kv_heads,
+            head_dim=other.size("head_dim") or config.head_dim,
+            head_dim_v=other.size("head_dim") or config.head_dim_v,
+        )
     if kind == "sliding":
         dim = keys.size("swa_head_dim") or config.head_dim
         return config._replace(
@@ -237,16 +284,15 @@ def _moe(keys: Keys, config: ModelConfig, flags: list[bool] | None) -> ModelConf
     if experts is None:
         return config
     # A null moe_intermediate_size is not the dense layers' width; a family without the key (Mixtral) has only one width.
-    named = "moe_intermediate_size" in keys.data
-    inter = keys.size("moe_intermediate_size") if named else keys.size("intermediate_size")
+    named = next((key for key in ("moe_intermediate_size", "expert_ffn_hidden_size") if key in keys.data), "intermediate_size")
+    inter = keys.size(named)
     shared, width = _shared(keys, inter)
     return config._replace(
         moe_layers=(sum(flags) or None) if flags is not None else None,
         moe_inter=inter,
+        moe_hidden=keys.size("moe_latent_size") if keys.first("moe_latent_size") else config.hidden,
         experts=experts,
-        top_k=keys.size(
-            "num_experts_per_tok", "top_k_experts", "moe_topk", "num_experts_per_token", "experts_per_token", "moe_k"
-        ),
+        top_k=keys.size(*_TOP_K),
         shared_experts=shared,
         shared_inter=width,
         fused_shared=keys.count("num_fused_shared_experts"),
@@ -261,7 +307,10 @@ def _shared(keys: Keys, inter: int | None) -> tuple[int | None, int | None]:
     count = keys.count(key) if key else 0
     if count is None:
         return None, None
-    all_in_one = keys.first("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    all_in_one = keys.first(
+        *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_experts_intermediate_size"),
+        "share_expert_dim",
+    )
     if all_in_one is not None:  # the width of all of them in one MLP (qwen2_moe, nemotron_h)
         width = keys.count(all_in_one)
         return (None, None) if width is None else (1, width) if width else (0, None)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..timing.devices import array_libraries, loaded, reachable_values
 from .trace import CapturedWork, under_test
+from .unseen import add_signs, partly_seen
 
 TIMED = "it takes a time, and a watch would be part of it"
 
@@ -36,7 +37,17 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     if "numpy" in libraries and "torch" not in libraries:
         from .numpy import capture as capture_numpy
 
-        value, captured = capture_numpy(fn, args, kwargs)
+        if loaded("torch") is None:
+            value, captured = capture_numpy(fn, args, kwargs)
+            return CaptureOutcome(captured, True, value)
+        from .torch.watch import Watch
+
+        with Watch() as watch, _watch_kernels(watch):
+            value, captured = capture_numpy(fn, args, kwargs)
+        if watch.traces and not captured.operations:
+            captured = watch.finish(value)
+        elif watch.traces or watch.problem:
+            captured = add_signs(captured, [partly_seen("torch ran operations too")])
         return CaptureOutcome(captured, True, value)
     if loaded("torch") is not None:
         from .torch.watch import capture as capture_torch

@@ -18,6 +18,19 @@ from ..timing.devices import loaded
 from ..values import attributes, contents, is_kind, raised
 from .restore import assign, present_items, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Region, Strided, resize, strided, total
+from .unseen import (
+    DEPTH,
+    GROWS,
+    Contents,
+    Input,
+    add_signs,
+    allocations_traced,
+    arrays_in,
+    find_growth,
+    find_inputs,
+    find_native,
+    find_signs,
+)
 
 #: Calls of more operations are loops over elements in Python: no roof applies to them.
 MOST_OPERATIONS = 10_000
@@ -66,11 +79,16 @@ def capture(
 
 def _call_watched(np: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, CapturedWork]:
     watch = _Watch(np)
-    with restored_generators(fn, args, kwargs) as drawn, watch.watching(fn, [args, kwargs]) as (given, named):
-        value = fn(*given, **named)
-    value = watch.plain(value)
-    captured = watch.finish(value)
-    return value, captured._replace(work=None, reason=DRAWN) if any(drawn) else captured
+    inputs = find_inputs(fn, args, kwargs, watch.is_array)
+    watch.number_inputs(inputs)
+    with allocations_traced() as watch.origin:
+        with restored_generators(fn, args, kwargs) as drawn, watch.watching(fn, [args, kwargs]) as (given, named):
+            value = fn(*given, **named)
+        value = watch.plain(value)
+        captured = watch.finish(value, inputs, find_native(fn))
+    growing = find_growth(inputs, find_inputs(fn, args, kwargs, watch.is_array), watch.touched, watch.number)
+    reason = DRAWN if any(drawn) else GROWS.format(growing) if growing else ""
+    return value, captured._replace(work=None, reason=reason) if reason else captured
 
 
 class _Watch:
@@ -79,6 +97,12 @@ class _Watch:
         self.traces: list[OpTrace] = []
         self.allocations: set[int] = set()  # storages that the call made
         self.is_partial = False  # an array comes from a function that is not recorded
+        self.origin: Callable[[Any], str] = lambda thing: ""  # the file that made an object during the call
+        self._folder, self._masked = str(np.__path__[0]), str(np.ma.__path__[0])
+        self.touched: set[int] = set()  # storages that recorded operations used
+        self.unwritten: set[int] = set()  # storages that the call made and nothing recorded wrote
+        self.contents = Contents(partial(_sample, np))
+        self.uses_unwritten = False
         self.kind = _subclass(np, self)
         self._owners: dict[int, tuple[Any, int]] = {}  # a weak reference to the owner of memory and its number, by ``id``
         self._number = count()
@@ -86,6 +110,19 @@ class _Watch:
         self._searched = 0  # items of containers
         self._paused = False  # while arrays are made for the recording
         self._originals: dict[int, tuple[Any, Any]] = {}  # a view and its array, by the view's ``id``
+
+    def is_array(self, value: Any) -> bool:
+        return issubclass(type(value), self.np.ndarray) and value.ndim > 0 and value.size > 0
+
+    def number_inputs(self, inputs: Sequence[Input]) -> None:
+        for item in inputs:
+            for _, array in item.arrays:
+                self.region(array)
+
+    def _unwatched_class(self, inputs: Sequence[Input]) -> str:
+        """Return the class of an array that computes by its own rules, such as a masked array; empty without one."""
+        kinds = {type(array) for item in inputs for _, array in item.arrays} - {self.np.ndarray, self.np.memmap}
+        return next((kind.__name__ for kind in kinds), "")
 
     # Views in the place of arrays.
 
@@ -106,29 +143,32 @@ class _Watch:
         for key, value in present_items(holder, keys).items():
             assign(holder, key, change(value))
 
-    def watched(self, value: Any, depth: int = 3) -> Any:
+    def watched(self, value: Any, depth: int = DEPTH) -> Any:
         """Replace arrays by views that record, also in containers; lists and dictionaries change in place."""
         if type(value) is self.np.ndarray:
             self.region(value)
             view = value.view(self.kind)
             self._originals[id(view)] = (view, value)
             return view
-        return self._inside(value, partial(self.watched, depth=depth - 1)) if depth else value
+        return self._inside(value, self.watched, depth)
 
-    def plain(self, value: Any, depth: int = 4) -> Any:
+    def plain(self, value: Any, depth: int = DEPTH + 1) -> Any:
         """Replace views that record by plain arrays: by the array itself where the call was given it."""
         if is_kind(value, self.kind):
             _, original = self._originals.get(id(value), (None, None))
             return self.bare(value) if original is None else original
-        return self._inside(value, partial(self.plain, depth=depth - 1)) if depth else value
+        return self._inside(value, self.plain, depth)
 
     def bare(self, view: Any) -> Any:
         base = view.base
         same = type(base) is self.np.ndarray and base.__array_interface__ == view.__array_interface__
         return base if same else view.view(self.np.ndarray)
 
-    def _inside(self, value: Any, change: Callable[[Any], Any]) -> Any:
-        """Change every item of a container, in place except for tuples."""
+    def _inside(self, value: Any, change: Callable[..., Any], depth: int) -> Any:
+        """Change every item of a container, in place except for tuples; a step into an object counts twice."""
+        if depth <= 0:
+            return value
+        change = partial(change, depth=depth - (1 if is_kind(value, (tuple, list, dict)) else 2))
         if is_kind(value, tuple) and tuple.__len__(value) <= MOST_ITEMS:
             items = [change(item) for item in tuple.__iter__(value)]
             if any(new is not old for new, old in zip(items, tuple.__iter__(value))):
@@ -161,6 +201,7 @@ class _Watch:
         options = {key: self.plain(item) for key, item in options.items()}
         if out is not None:
             options["out"] = tuple(self.plain(item) for item in out)
+            self.check(self.arrays(given))  # before they may be written
         result = getattr(ufunc, method)(*given, **options)
         reads = self.arrays([*given, options.get("where")])
         writes = self.arrays(options["out"] if out is not None else result)
@@ -189,9 +230,10 @@ class _Watch:
         results, has_inner = self.arrays(result), len(self.traces) > before
         fresh = [array for array in results if not 0 <= self.number(array) < first]
         unrecorded = any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh)
+        if name.endswith("_like"):
+            self.touched.update(map(self.number, self.arrays([args, options])))
         if name == "empty_like":
-            for array in results:
-                self.region(array, is_new=True)
+            self.unwritten.update(self.region(array, is_new=True).storage for array in results)
         elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
             self.add(label, self.arrays([args, options]), results)
         return self.result(result)
@@ -222,6 +264,8 @@ class _Watch:
             build, least = None, None
             if name in _REDUCES:
                 build, least = partial(reduce, base, results), self._part(_least_of_search, base, results)
+            if not results:  # in place, such as sort
+                self.wrote([base])
             self.add(f"ndarray.{name}", [base], results, build, least=least)
         elif results and self.number(results[0]) < 0:
             key = (args[0] if args else options.get("indices")) if name == "take" else None
@@ -249,7 +293,9 @@ class _Watch:
 
     def set(self, array: Any, key: Any, value: Any) -> None:
         base, key, value = self.bare(array), self._bare(key), self._bare(value)
+        self.contents.check(self.number(base), base)
         base[key] = value
+        self.wrote([base])
         target = base[key]
         if not isinstance(target, self.np.ndarray) or not target.size or _is_same(target, value):
             return
@@ -261,7 +307,7 @@ class _Watch:
     def maker(self, name: str, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self._paused:
             return original(*args, **options)
-        given = [item for item in (*args, *options.values()) if isinstance(item, (self.kind, list, tuple))]
+        given = [item for item in (*args, *options.values()) if isinstance(item, (self.np.ndarray, list, tuple))]
         result = original(*self._bare(list(args)), **self._bare(options))
         if type(result) is not self.np.ndarray or self.number(result) >= 0:
             return self.result(result)
@@ -270,7 +316,9 @@ class _Watch:
         if name != "empty" and (reads or not copies):
             least = {id(result): 0} if name == "zeros" else None  # the system has pages of zeros that are never written
             self.add(f"numpy.{name}", reads, [result], lambda: move(result), least=least)
-        self.region(result, is_new=True)
+        region = self.region(result, is_new=not any(result is item for item in args))
+        if name == "empty" and region.nbytes:
+            self.unwritten.add(region.storage)
         return self.result(result)
 
     def result(self, value: Any) -> Any:
@@ -319,6 +367,8 @@ class _Watch:
         used: how much of an array is used, by its ``id``.
         least: bytes of an array that no run avoids, by its ``id``, where the data decide how much is used.
         """
+        written = {self.number(array) for array in writes}
+        self.check([array for array in reads if self.number(array) not in written])
         has_inputs = any(array.size for array in reads)
         if len(self.traces) >= MOST_OPERATIONS or not (
             any(array.size for array in writes) if writes else has_inputs or not reads
@@ -329,6 +379,7 @@ class _Watch:
         whole = Part(0.0, None, True)
         inputs = [used.get(id(array), whole).of(self.region(array)) for array in reads]
         outputs = [used.get(id(array), whole).of(self.region(array, is_new=target is None)) for array in writes]
+        self.wrote(writes)
         is_bound = not all(part.exact for part in used.values())
         trace = OpTrace(name, tuple(inputs), tuple(outputs), flops=None, is_bound=is_bound)
         if least is not None:
@@ -342,6 +393,22 @@ class _Watch:
         except ValueError as error:  # without a model, or a dtype or a size that the engine refuses
             trace = trace._replace(notes=(note(str(error)),))
         self.traces.append(trace)
+
+    def check(self, arrays: Sequence[Any]) -> None:
+        """Note that an operation uses these arrays, and whether something wrote them that was not recorded."""
+        for array in arrays:
+            number = self.number(array)
+            self.touched.add(number)
+            if array.size and number >= 0:
+                self.contents.check(number, array)
+                self.uses_unwritten = self.uses_unwritten or number in self.unwritten
+
+    def wrote(self, arrays: Sequence[Any]) -> None:
+        for array in arrays:
+            number = self.number(array)
+            self.touched.add(number)
+            self.unwritten.discard(number)
+            self.contents.keep(number, array)
 
     def _part(self, find: Callable[..., Any], *given: Any) -> Any:
         """Find which part of an array is used; the arrays that numpy makes for this are not the call's."""
@@ -362,26 +429,54 @@ class _Watch:
         if number < 0:
             number = next(self._number)
             self._owners[id(owner)] = (weakref.ref(owner), number)
-            if is_new:
-                self.allocations.add(number)
-            elif isinstance(owner, self.kind):  # of a method that is not recorded
+            origin = "" if is_new else self.origin(owner)
+            if isinstance(owner, self.kind) and not is_new:  # of a method that is not recorded
                 self.is_partial = True
+            elif is_new or (origin.startswith(self._folder) and not origin.startswith(self._masked)):
+                self.allocations.add(number)
+            elif origin:
+                self.is_partial = True
+            self.contents.keep(number, owner)
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
         view, nbytes = strided(start, array.itemsize, zip(array.shape, array.strides)) if array.size else (Strided(0, 0), 0)
         return Region(number, view, float(nbytes), float(strided(0, owner.itemsize, zip(owner.shape, owner.strides))[1]))
 
-    def finish(self, value: Any) -> CapturedWork:
-        """Return the work of the call; value: what it returned, which must be alive until then."""
+    def finish(self, value: Any, inputs: Sequence[Input], native: str) -> CapturedWork:
+        """Return the work of the call.
+
+        value: what it returned, which must be alive until then.
+        inputs: what it was given or reached.
+        native: the name of a native function in its code.
+        """
         failed = CapturedWork("numpy", operations=len(self.traces))
         if len(self.traces) >= MOST_OPERATIONS:
             return failed._replace(reason=f"more than {MOST_OPERATIONS} operations")
         known = {id(original) for _, original in self._originals.values()}
         for array in self.arrays(value):
             self.is_partial = self.is_partial or (id(array) not in known and self.number(array) < 0)
+        for _, array in arrays_in(value, self.is_array):
+            number, owner = self.number(array), _owner(self.np, array)
+            self.is_partial = self.is_partial or (number < 0 and self.origin(owner) != "")
+            self.uses_unwritten = self.uses_unwritten or number in self.unwritten
+            self.contents.check(number, array)
+        for item in inputs:
+            for _, array in item.arrays:
+                self.contents.check(self.number(array), array)
+        signs = find_signs(
+            inputs,
+            self.touched,
+            self.number,
+            native=native,
+            changed=self.contents.changed,
+            unwatched=self._unwatched_class(inputs),
+            unwritten=self.uses_unwritten,
+        )
         if self.is_partial:
-            return failed._replace(reason="an array comes from a function that is not recorded")
+            note_of_part = note("an array comes from a function that is not recorded", "partly_seen")
+            return failed._replace(reason=note_of_part.text, notes=tuple(signs))
         survivors = {number for reference, number in self._owners.values() if reference() is not None}
-        return total("numpy", self.traces, allocations=self.allocations, survivors=survivors)._replace(launches=None)
+        captured = total("numpy", self.traces, allocations=self.allocations, survivors=survivors)._replace(launches=None)
+        return add_signs(captured, signs)
 
 
 def _subclass(np: Any, watch: _Watch) -> Any:
@@ -428,6 +523,22 @@ def _least_of_search(np: Any, source: Any, writes: Sequence[Any]) -> dict[int, i
 def _is_same(target: Any, value: Any) -> bool:
     """Return whether an array is assigned to itself, as by ``a[1:] += x``; numpy then moves nothing."""
     return is_kind(value, type(target)) and target.__array_interface__ == value.__array_interface__
+
+
+#: Bytes that are compared of an array, and in how many pieces.
+_SAMPLED, _PIECES = 4096, 64
+
+
+def _sample(np: Any, array: Any) -> bytes | None:
+    """Return some of the bytes of the memory that an array lies in; None where they are no plain bytes."""
+    owner = _owner(np, array)
+    if owner.dtype.hasobject or not (owner.flags.c_contiguous or owner.flags.f_contiguous) or not owner.size:
+        return None
+    flat = owner.view(np.ndarray).reshape(-1, order="A").view("u1")
+    if flat.size <= _SAMPLED:
+        return bytes(flat.tobytes())
+    step = flat.size // _PIECES
+    return bytes(flat[: step * _PIECES].reshape(_PIECES, step)[:, :16].tobytes() + flat[-16:].tobytes())
 
 
 def _owner(np: Any, array: Any) -> Any:

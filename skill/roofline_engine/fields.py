@@ -68,6 +68,7 @@ NOTE_CODES = {
     "no_overhead": "the wall time cannot be right, so launch overhead is unknown",
     "wrong_output": "the output failed its own check",
     "interpreted": "a kernel ran in an interpreter: the time is not the time of a kernel",
+    "partly_seen": "a part of the captured call ran where nothing records it",
     "meta_device": "tensors on the meta device: nothing was computed",
     "prediction": "which prediction was used",
     "prediction_unused": "a prediction was found and not used, and why",

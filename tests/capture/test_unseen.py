@@ -56,9 +56,9 @@ def into_empty(a: Any) -> Any:
     return np.maximum(out, 0)
 
 
-def into_kept_memory() -> Any:
+def into_kept_memory(b: Any) -> Any:
     native_copy(OUT, A)
-    return np.maximum(OUT, 0)
+    return np.maximum(OUT, b)
 
 
 def sum_of_a_copy(to: Any, source: Any) -> Any:
@@ -84,7 +84,7 @@ class Product:
         (into_zeros, (A, B), "memory changed"),
         (into_zeros_in_place, (A,), "memory changed"),
         (into_empty, (A,), "memory was used that nothing recorded wrote"),
-        (into_kept_memory, (), "nothing recorded used variable A"),
+        (into_kept_memory, (B,), "nothing recorded used variable A"),
         (sum_of_a_copy, (OUT.copy(), A), "nothing recorded used argument source"),
         (sum_of_a_copy, (OUT.copy(), A), "ctypes is native code"),
         (lambda product, x: product(x), (Product(), A), "nothing recorded used argument product"),

@@ -136,7 +136,9 @@ def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
         texts.append("no one class holds over the byte models, shapes and units that are possible: counters would decide")
     elif reason == "noisy":
         low, best = entry.roofline_pct_range or (0.0, 0.0)
-        texts.append(f"the class differs between the median round and the best one ({low:.1%} to {best:.1%} of the roof)")
+        texts.append(
+            f"the class differs between this time and the fastest one of its spread ({low:.1%} to {best:.1%} of the roof)"
+        )
     if entry.bytes_est is not None and not entry.falsifiable and entry.falsifiable is not None and reason is None:
         texts.append("the roof time is under the dispatch floor: a faster time could not contradict it")
     texts += _target_remarks(entry, peaks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from . import advice, inputs
 from .fields import ARTIFACT_VERSION, STAGES, Degradation, Entry, Note, note, tidy_notes, to_dict
 from .files import READ_ERRORS, open_binary, read_json, read_text
-from .inputs import Copy, Env, Row, TopN
+from .inputs import Copy, Env, Row, TopN, typical_time
 from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
 from .peaks import Device, Peaks
@@ -350,6 +350,7 @@ class EntryBuilder:
 
     def __init__(self, run: Run, row: Row) -> None:
         self.run, self.row = run, row
+        self._is_noisy = False
         self.notes: list[Note] = []
         self.degraded: list[Degradation] = []
         self.errors: list[Degradation] = []
@@ -407,9 +408,10 @@ class EntryBuilder:
         t_unit_ms = entry.t_ms * launches if entry.t_ms is not None else None
         entry = entry._replace(launches_per_unit=launches, t_unit_ms=t_unit_ms)
         self.notes[:0] = total.notes
+        swing = float("inf") if self._is_noisy else 1.0
         if self.run.counters is None:
-            return assess(entry, total, self.run.peaks, conflict=conflict)
-        entry, notes = self.run.counters.assess(entry, total, self.run.peaks, conflict=conflict, shapes=len(cases))
+            return assess(entry, total, self.run.peaks, conflict=conflict, swing=swing)
+        entry, notes = self.run.counters.assess(entry, total, self.run.peaks, conflict=conflict, swing=swing, shapes=len(cases))
         self.notes += notes
         return entry
 
@@ -435,8 +437,10 @@ class EntryBuilder:
             return entry, combine_shapes(rates, [weights[at] for at in chosen]), True
         calls = sum(case.calls for case in cases)
         total = combine_shapes([case.work for case in cases], [case.calls for case in cases])
-        if self.row.avg_ms is not None and self.row.calls and abs(calls / self.row.calls - 1) <= _SAME_CALLS:
-            entry = entry._replace(t_ms=self.row.avg_ms)
+        mean_ms = self.row.times.mean_us / 1e3 if self.row.times else self.row.avg_ms
+        if mean_ms is not None and self.row.calls and abs(calls / self.row.calls - 1) <= _SAME_CALLS:
+            entry = entry._replace(t_ms=mean_ms)
+            self._is_noisy = False  # the shapes explain the spread
             self._note("the shapes cover all launches, so the average over all launches is the time of one")
         else:
             total = widen_range(total, [case.work for case in cases])
@@ -475,6 +479,15 @@ class EntryBuilder:
                     "it is used, check that it is of this kernel and in ms"
                 )
             return latency_ms
+        if average is not None and self.row.times is not None:
+            time = typical_time(self.row.times)
+            self._is_noisy = time.is_noisy
+            if not self.row.unit:  # its remarks say it
+                self._note(f"t_ms is the {time.basis} of {self.row.times.calls:g} launches")
+            if time.t_us < self.row.times.mean_us / _FAR:
+                part = time.t_us / self.row.times.mean_us
+                self._note(f"launches that took longer are in pct_gpu_time: {part:.0%} of it is of launches of this time")
+            return average
         if average is not None and self.row.unit:
             return average
         if average is not None:

@@ -33,6 +33,70 @@ _SHARE_SLACK = 1.0
 _SHORTEST_US = 0.1
 
 
+#: A mean with a maximum this many times the mean, or a standard deviation this many times it, is not the time of a typical
+#: launch. Our own values: launches of one kernel and shape differ by less than 2x in the traces that we have read; a mean that
+#: one stalled launch moved differs from the median by more.
+_FAR_MAX, _FAR_STD = 5.0, 1.0
+#: One launch moved the mean where it is this many times that of the others, and the others' is within this of the shortest.
+_MOVED, _ALIKE = 1.1, 1.5
+
+
+class Times(NamedTuple):
+    """The times of all calls of one thing."""
+
+    calls: float
+    total_us: float
+    median_us: float | None = None
+    min_us: float | None = None
+    max_us: float | None = None
+    std_us: float | None = None
+
+    @property
+    def mean_us(self) -> float:
+        return self.total_us / self.calls
+
+
+def times_of(durations: Sequence[float]) -> Times:
+    """Return the times of these durations, of which there is at least one."""
+    ordered = sorted(durations)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return Times(len(ordered), sum(ordered), median, ordered[0], ordered[-1])
+
+
+class TypicalTime(NamedTuple):
+    """The time of one call, as far as the spread lets it be known."""
+
+    t_us: float
+    basis: str  # median, mean or minimum, and why
+    is_noisy: bool = False  # the spread contradicts it, and the file has no better one: no verdict
+
+
+def typical_time(times: Times) -> TypicalTime:
+    """Return the median where it is known, else the mean unless its own spread contradicts it.
+
+    A mean that the longest launch alone made gives way to the mean of the others, any other to the minimum.
+    """
+    mean, longest, shortest = times.mean_us, times.max_us, times.min_us
+    if not (1 - _ROUNDED) * (shortest or 0.0) <= mean <= (1 + _ROUNDED) * (longest or mean):
+        return TypicalTime(mean, "mean (its minimum and maximum, which do not contain it, are not used)")
+    if times.median_us is not None:
+        return TypicalTime(times.median_us, "median")
+    if longest is not None and shortest is not None and times.calls > 1:
+        others = (times.total_us - longest) / (times.calls - 1)
+        if others > 0 and mean > _MOVED * others and shortest <= others <= _ALIKE * shortest:
+            return TypicalTime(others, f"mean without the longest one, which took {longest:.4g} us,")
+    far = longest is not None and longest > _FAR_MAX * mean
+    wide = times.std_us is not None and times.std_us > _FAR_STD * mean
+    if not (far or wide):
+        return TypicalTime(mean, "mean")
+    spread = f"the mean {mean:.4g} us has a {'maximum' if far else 'standard deviation'} of "
+    spread += f"{longest if far else times.std_us:.4g} us"
+    if shortest:
+        return TypicalTime(shortest, f"minimum (since {spread})")
+    return TypicalTime(mean, f"mean, but {spread} and the file has no median or minimum,", is_noisy=True)
+
+
 class Row(NamedTuple):
     """One kernel of the Top-N. Times are in ms."""
 
@@ -41,7 +105,8 @@ class Row(NamedTuple):
     pct: float  # its share of GPU time, in percent
     pct_basis: str = ""  # where pct is computed from times: the total it is a share of
     calls: float | None = None
-    avg_ms: float | None = None
+    avg_ms: float | None = None  # of a typical launch, where the list has the spread of its launches
+    times: Times | None = None  # of all launches, where the list has more than their mean
     base_latency_ms: Mapping[str, float] = {}
     classification: str = ""
     regime: str | None = None
@@ -234,6 +299,11 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
     avg_us = row.number("avg_us", "us_per_call", above=0)
     if avg_us is None and row_ms and calls:
         avg_us = 1e3 * row_ms / calls
+    times = None
+    spread = [row.number(f"t_us_{key}", above=0) for key in ("median", "min", "max", "std")]
+    if avg_us is not None and any(value is not None for value in spread):
+        times = Times(calls or 1.0, avg_us * (calls or 1.0), *spread)
+        avg_us = typical_time(times).t_us
     latency = row.data.get("base_latency_ms")
     if isinstance(latency, Mapping):
         group = row.group("base_latency_ms")
@@ -251,6 +321,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
         pct_basis=basis,
         calls=calls,
         avg_ms=avg_us / 1e3 if avg_us is not None else None,
+        times=times,
         base_latency_ms={key: ms for key, ms in latencies.items() if ms is not None},
         classification=row.text("classification", "cat") or "",
         regime=regime,
@@ -325,6 +396,10 @@ _DOMAIN = re.compile(r"(HIP|HSA|MARKER|RCCL|ROCDECODE|ROCJPEG|OMPT|KERNEL|MEMORY
 _API = re.compile(r"(__hip|hip|cuda|cu|hsaKmt)[A-Z]\w*$|hsa_\w+$")
 
 
+#: The columns of the spread of a kernel's launches: median, minimum, maximum and standard deviation, by either tool's versions.
+_SPREAD = (("Med", "Median", "MedianNs"), ("MinNs", "Min", "Minimum"), ("MaxNs", "Max", "Maximum"), ("StdDev", "StdDevNs"))
+
+
 def is_topn_csv(name: str) -> bool:
     """Whether a file's name is that of a Top-N CSV."""
     low = name.lower()
@@ -344,6 +419,7 @@ def read_topn_csv(text: str, label: str) -> TopN:
     pct_at = table.column("Percentage", "Time (%)", "Time(%)")
     total_at, total_ms = _time_column(table.header, ("TotalDurationNs", "Total Time"))
     avg_at, avg_ms = _time_column(table.header, ("AverageNs", "Avg", "Average"))
+    spread_at = [_time_column(table.header, titles) for titles in _SPREAD]
     if table.column("Num Calls") is not None:
         raise ValueError(f"{label}: API calls of the host, not kernels: give kernel_stats or cuda_gpu_kern_sum")
     if name_at is None or calls_at is None or (pct_at is None and total_at is None):
@@ -381,7 +457,16 @@ def read_topn_csv(text: str, label: str) -> TopN:
             problems.add(f"{where}: no usable share: left out")
             continue
         name, basis = clean_name(name), _SUM_OF_ROWS if pct_at is None else ""
-        rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms))
+        spread = [
+            None if at is None else problems.attempt(number, cells[at], f"{where}: {table.header[at]}", minimum=0)
+            for at, _ in spread_at
+        ]
+        times = None
+        if t_ms and calls and any(spread):
+            in_us = (None if value is None else 1e3 * value * to_ms for value, (_, to_ms) in zip(spread, spread_at))
+            times = Times(calls, 1e3 * t_ms * calls, *in_us)
+            t_ms = typical_time(times).t_us / 1e3
+        rows.append(Row(name, short_name(name), pct, pct_basis=basis, calls=calls, avg_ms=t_ms, times=times))
     if not rows:
         raise ValueError(f"{label}: it lists no kernel" + (f": {problems.lines[0]}" if problems.lines else ""))
     lines = condense((*problems.lines, *doubtful_shares(label, rows)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.profiles import MI300X, Run, entry
+from support.profiles import GEMM, MI300X, Run, entry, gemm_row
 from support.tool import run_tool
 
 STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
@@ -41,6 +41,7 @@ def test_nsys_preamble_templates_and_memory_rows(run: Run) -> None:
     (only,) = artifact["entries"]
     assert only["name"] == "void moe_kernel<(unsigned int)512, (bool)1>(float *)"
     assert (only["pct_gpu_time"], only["t_ms"]) == (50.0, pytest.approx(1453.5e-6))
+    assert "its minimum and maximum, which do not contain it, are not used" in only["notes"]
     assert artifact["copies"] == [{"name": "[CUDA memcpy Host-to-Device]", "pct_gpu_time": 25.0}]
 
 
@@ -127,3 +128,51 @@ def test_a_row_without_a_name_is_reported(run: Run) -> None:
     artifact = analyzed(run, STATS + '"",10,8380,838,60,1,2,0\n"b",10,8380,838,20,1,2,0\n')
     assert [item["name"] for item in artifact["entries"]] == ["b"]
     assert any("has no name: left out" in line for line in artifact["skill_errors"])
+
+
+@pytest.mark.parametrize(
+    ("row", "t_ms", "basis"),
+    [
+        # Nine launches of 100 us and one of 9.1 ms: the mean of 1 ms is the time of none of them.
+        ("10,10000000,1000000.0,50.0,100000,9100000,2700000", 0.1, "mean without the longest one, which took 9100 us,"),
+        ("10,1000000,100000.0,50.0,98000,103000,1500", 0.1, "mean of 10 launches"),
+        # Half of the launches are ten times as long: no one launch made this mean.
+        ("10,5500000,550000.0,50.0,100000,4000000,900000", 0.1, "minimum (since the mean 550 us has a maximum of 4000 us)"),
+    ],
+)
+def test_the_spread_of_the_launches_decides_what_one_takes(run: Run, row: str, t_ms: float, basis: str) -> None:
+    (only,) = analyzed(run, STATS + f'"gemm_kernel",{row}\n')["entries"]
+    assert only["t_ms"] == pytest.approx(t_ms)
+    assert f"t_ms is the {basis}" in only["notes"]
+
+
+def test_the_median_of_nsys_is_the_time_of_a_launch(run: Run) -> None:
+    text = "Time (%),Total Time (us),Instances,Avg (us),Med (us),Min (us),Max (us),StdDev (us),Name\n"
+    (only,) = analyzed(run, text + "60.5,10000,10,1000.0,100.0,98.0,9100.0,2700,kern\n", "a_cuda_gpu_kern_sum.csv")["entries"]
+    assert only["t_ms"] == pytest.approx(0.1)
+    assert "launches that took longer are in pct_gpu_time: 10% of it is of launches of this time" in only["notes"]
+
+
+def test_a_mean_that_its_spread_contradicts_gives_no_verdict(run: Run) -> None:
+    """A standard deviation of 2.7 means, and neither median nor minimum: the time of a launch is unknown."""
+    rows = [gemm_row(base_latency_ms=None, calls=10, avg_us=100.0, t_us_std=270.0)]
+    only = run.topn(*rows).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
+    assert (only["headroom_class"], only["unknown_reason"], only["rankable"]) == ("unknown", "noisy", False)
+    assert "100 us has a standard deviation of 270 us and the file has no median or minimum" in only["notes"]
+    steady = [gemm_row(base_latency_ms=None, calls=10, avg_us=100.0, t_us_std=3.0)]
+    only = run.topn(*steady).analyze()["entries"][0]
+    assert only["unknown_reason"] is None
+
+
+def test_a_median_in_a_top_n_replaces_the_mean(run: Run) -> None:
+    rows = [gemm_row(base_latency_ms=None, calls=10, avg_us=1000.0, t_us_median=100.0, t_us_min=99.0, t_us_max=9100.0)]
+    only = run.topn(*rows).shapes(gemm_kernel=[GEMM]).env(**MI300X).analyze()["entries"][0]
+    assert only["t_ms"] == pytest.approx(0.1)
+
+
+def test_shapes_that_cover_all_launches_explain_the_spread(run: Run) -> None:
+    rows = [gemm_row(base_latency_ms=None, calls=10, avg_us=100.0, t_us_std=270.0)]
+    cases = [{**GEMM, "calls": 5}, {**GEMM, "M": 32, "calls": 5}]
+    only = run.topn(*rows).shapes(gemm_kernel=cases).env(**MI300X).analyze()["entries"][0]
+    assert only["t_ms"] == pytest.approx(0.1)
+    assert only["unknown_reason"] != "noisy"

@@ -238,12 +238,14 @@ class CounterSet:
         near = [kernel for kernel in file.kernels if stem(kernel.name) == base and _is_cut_name(kernel.name, name)]
         return near[0] if len(near) == 1 and self._stems[base] == 1 else None
 
-    def assess(self, entry: Entry, work: Work, peaks: Peaks, *, conflict: bool, shapes: int) -> tuple[Entry, list[Note]]:
+    def assess(
+        self, entry: Entry, work: Work, peaks: Peaks, *, conflict: bool, swing: float, shapes: int
+    ) -> tuple[Entry, list[Note]]:
         """Assess the entry by its counters where they hold, else by its model; the notes say what was counted.
 
         shapes: how many captured shapes run under the name.
         """
-        by_model = assess(entry, work, peaks, conflict=conflict)
+        by_model = assess(entry, work, peaks, conflict=conflict, swing=swing)
         kernels = ((file.label, self._find(file, entry.name)) for file in self._files)
         matches = [_Match(label, counts) for label, counts in kernels if counts is not None]
         if not matches:
@@ -259,7 +261,8 @@ class CounterSet:
         flops = sum(for_flops.counts.flops.values()) * entry.launches_per_unit if for_flops else None
         counted = _counted_work(work, nbytes, flops)
         try:
-            by_counters = assess(entry._replace(stage="C"), counted, peaks, conflict=conflict and for_bytes is None)
+            conflict = conflict and for_bytes is None
+            by_counters = assess(entry._replace(stage="C"), counted, peaks, conflict=conflict, swing=swing)
             why = _find_impossible(by_counters, for_bytes, for_flops)
         except ValueError as error:  # counts that no arithmetic takes
             by_counters, why = by_model, str(error)

@@ -9,58 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..calls.recorded import OpFacts
+from ..inputs import Times
 from ..peaks import Device
-
-#: A mean with a maximum this many times the median, or a standard deviation this many times the mean, is not the time of a
-#: typical launch. Our own values: launches of one kernel and shape differ by less than 2x in the traces that we have read; a
-#: mean that one stalled launch moved differs from the median by more.
-_FAR_MAX, _FAR_STD = 5.0, 1.0
-
-
-class Times(NamedTuple):
-    """The times of all calls of one thing."""
-
-    calls: float
-    total_us: float
-    median_us: float | None = None
-    min_us: float | None = None
-    max_us: float | None = None
-    std_us: float | None = None
-
-    @property
-    def mean_us(self) -> float:
-        return self.total_us / self.calls
-
-
-def times_of(durations: Sequence[float]) -> Times:
-    """Return the times of these durations, of which there is at least one."""
-    ordered = sorted(durations)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return Times(len(ordered), sum(ordered), median, ordered[0], ordered[-1])
-
-
-class TypicalTime(NamedTuple):
-    """The time of one call, as far as the spread lets it be known."""
-
-    t_us: float | None  # None: no time of this file is that of a typical call
-    basis: str  # median, mean or minimum; where t_us is None, why
-
-
-def typical_time(times: Times) -> TypicalTime:
-    """Return the median where it is known, else the mean unless its own spread contradicts it, else the minimum."""
-    if times.median_us is not None:
-        return TypicalTime(times.median_us, "median")
-    mean = times.mean_us
-    far = times.max_us is not None and times.max_us > _FAR_MAX * mean
-    wide = times.std_us is not None and times.std_us > _FAR_STD * mean
-    if not (far or wide):
-        return TypicalTime(mean, "mean")
-    spread = f"the mean {mean:.4g} us has a {'maximum' if far else 'standard deviation'} of "
-    spread += f"{times.max_us if far else times.std_us:.4g} us"
-    if times.min_us:
-        return TypicalTime(times.min_us, f"minimum, since {spread}")
-    return TypicalTime(None, f"{spread}, and the file has no median or minimum")
 
 
 class KernelUse(NamedTuple):

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..fields import Entry
+from ..inputs import Times
 from ..kernels import classify
-from .form import Profile, Timeline, Times
+from .form import Profile, Timeline
 from .rows import OpRow
 
 #: Operations without a model that are named.

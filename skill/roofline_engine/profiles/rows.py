@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..calls.recorded import OpFacts, model
-from ..inputs import Row, TopN
+from ..inputs import Row, Times, TopN, times_of, typical_time
 from ..kernels import short_name
 from ..units import parse_dtype
-from .form import KernelUse, Profile, Times, Unit, times_of, typical_time
+from .form import KernelUse, Profile, Unit
 
 #: Kernels of one unit that its description names.
 _NAMED = 3
@@ -72,7 +72,7 @@ def _row(unit: Unit, total_us: float) -> Row:
     time = typical_time(times)
     kernels = tuple(dict.fromkeys(use.name for use in unit.kernels))
     modeled = model(facts, kernels) if facts is not None else None
-    remarks = [f"t_ms is the {time.basis} of {times.calls:g} calls"] if time.t_us is not None else [time.basis]
+    remarks = [f"t_ms is the {time.basis} of {times.calls:g} calls"]
     if unit.borrowed_from:
         remarks.append(unit.borrowed_from)
     remarks += modeled.notes if modeled else ()
@@ -84,7 +84,8 @@ def _row(unit: Unit, total_us: float) -> Row:
         short_name=short_name(unit.name),
         pct=100.0 * times.total_us / total_us,
         calls=times.calls,
-        avg_ms=None if time.t_us is None else time.t_us / 1e3,
+        avg_ms=time.t_us / 1e3,
+        times=times,
         regime=unit.regime,
         unit=_describe_unit(facts, kernels),
         case=modeled.case if modeled else None,

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 from ..calls.call import BatchFacts
 from ..calls.recorded import OpFacts, has_model
+from ..inputs import times_of
 from ..kernels import classify, clean_name
 from ..peaks import Device
 from .chrome import Trace
-from .form import KernelUse, Profile, Timeline, Unit, times_of
+from .form import KernelUse, Profile, Timeline, Unit
 from .timeline import COMMUNICATION, COMPUTE, COPY, measure_timeline
 
 #: Categories of events, by the names that torch 1.8 to 2.9 gave them, in lower case.

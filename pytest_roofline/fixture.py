@@ -12,7 +12,7 @@ from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number
 
 from .declare import Declaration, merge, read_declaration
-from .timing.devices import device_kind
+from .timing.devices import device_kind, reachable_values, untouched_bytes
 from .values import plain
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Sample:
     baseline: Baseline | None = None
     device_kind: str | None = None  # where the arrays are: cpu or gpu
     captured: CapturedWork | None = None  # the work of one more call, where nothing declares it
+    untouched: float = 0.0  # bytes of its arrays that lie on pages which nothing wrote
 
 
 class Recorder:
@@ -73,7 +74,7 @@ class Recorder:
         from .timing import measure
 
         value, measurement = measure(fn, *args, settings=self._settings(), **kwargs)
-        self._add(measurement, None, (value, args, kwargs), self._capture(fn, args, kwargs, value))
+        self._add(measurement, None, (value, args, kwargs), self._capture(fn, args, kwargs, value, measurement), fn)
         return value
 
     def compare(self, baseline: Callable[..., Any], candidate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -91,7 +92,8 @@ class Recorder:
             result.candidate,
             Baseline("live", t_s=before.t_s, spread=before.spread, source="roofline.compare"),
             (result.value, args, kwargs),
-            self._capture(candidate, args, kwargs, result.value),
+            self._capture(candidate, args, kwargs, result.value, result.candidate),
+            candidate,
         )
         return result.value
 
@@ -128,18 +130,32 @@ class Recorder:
         declaration = merge(self.declaration, self.marked)
         return Settings(cache=declaration.cache or self.cache, graph=declaration.graph)  # type: ignore[arg-type]  # a checked value
 
-    def _capture(self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any) -> CapturedWork | None:
-        """Capture the work of a measured call, where nothing declares it."""
+    def _capture(
+        self, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], value: Any, measurement: Measurement
+    ) -> CapturedWork | None:
+        """Capture the work of a measured call, where nothing declares it. A long call is not repeated for this."""
         if not self.captures or merge(self.declaration, self.marked).work is not None:
             return None
-        from .capture.watching import capture_timed, result_shape
+        from .capture.watching import capture_timed, count_arguments
+        from .timing.measurement import LONG_CALL_S
 
-        return capture_timed(fn, args, kwargs, like=result_shape(value))
+        if measurement.t_s >= LONG_CALL_S:
+            from .capture.trace import CapturedWork
+
+            reason = f"not captured: one more call would take {measurement.t_s:.3g} s"
+            return count_arguments(CapturedWork("", reason=reason), args, kwargs, reachable_values(fn), value)
+        return capture_timed(fn, args, kwargs, value)
 
     def _add(
-        self, measurement: Measurement, baseline: Baseline | None, values: object, captured: CapturedWork | None = None
+        self,
+        measurement: Measurement,
+        baseline: Baseline | None,
+        values: object,
+        captured: CapturedWork | None = None,
+        fn: Callable[..., Any] | None = None,
     ) -> None:
-        self.samples.append(Sample(self.declaration, measurement, baseline, device_kind(values), captured))
+        untouched = untouched_bytes(values, reachable_values(fn))
+        self.samples.append(Sample(self.declaration, measurement, baseline, device_kind(values), captured, untouched))
 
 
 def _at_the_call(parse: Callable[..., T], *arguments: Any) -> T:

@@ -141,7 +141,7 @@ class Cases:
         watched = outcome.watched or CaptureResult()
         measurement = measurement._replace(wait_share=outcome.wait_share)
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
-        return Sample(fixture_call, measurement, device_kind=kind, captured=watched.benchmark)
+        return Sample(fixture_call, measurement, device_kind=kind, captured=watched.benchmark, untouched=watched.untouched)
 
     def _benchmark_case(
         self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome, untimed: str
@@ -168,7 +168,7 @@ class Cases:
         if measurement is None and is_plain and not untimed:
             return []
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
-        sample = Sample(None, measurement, device_kind=kind, captured=captured)
+        sample = Sample(None, measurement, device_kind=kind, captured=captured, untouched=watched.untouched)
         idle = fixture is not None and measurement is None
         return [self._case(item, item.nodeid, declaration, problem, sample, idle=idle, untimed=untimed)]
 
@@ -211,6 +211,9 @@ class Cases:
     ) -> Case:
         measurement = None if watching.has_no_kernel_time(sample.captured) else sample.measurement
         name, kind = group(item), sample.device_kind
+        if declaration.work is not None:
+            work = watching.leave_out_untouched(declaration.work, sample.untouched)
+            declaration = dataclasses.replace(declaration, work=work)
         case = Case(
             nodeid=nodeid,
             test=_function_name(item),
@@ -247,7 +250,7 @@ class Cases:
         """Return what the first source knows of a test's kernel, and the problem of a source that failed."""
         declaration, problem = self._explicit(item, fixture_call)
         declaration, problem = _add_captured(declaration, problem, captured)
-        if declaration.work is None:
+        if declaration.work is None or declaration.work.coverage == "args":
             test, params = _function_name(item), Parameters(item)
             guessed, guess_problem = declare.first_declaration(
                 (("names", lambda: declare.guess_keywords(test, params)),), params

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from roofline_engine.fields import has_note, join_notes, note
+from roofline_engine.fields import ByteModel, has_note, join_notes, note
+from roofline_engine.units import parse_dtype, quantity
+from roofline_engine.work import Work
 
 from ..declare import Declaration
-from ..timing.devices import array_form, device_kind
+from ..timing.devices import array_form, device_kind, distinct_bytes, extents, reachable_values, untouched_bytes
 from ..values import contents, raised
 from . import capture, own_call
 from .restore import names_in, replaced
@@ -32,6 +34,10 @@ _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function
 PEDANTIC = "not captured: benchmark.pedantic() runs a fixed number of calls"
 #: Results in containers that are compared with those of the timed calls, a container at a time, and how deep.
 MOST_RESULTS, NESTED = 100, 4
+#: The part of the work that pages which nothing wrote may be: half of what timers and data sheets are good to.
+UNTOUCHED = 0.025
+#: In the place of a result that is not known.
+UNKNOWN = object()
 CHANGED = "capture dropped: the captured call returned something other than the timed calls"
 
 
@@ -41,6 +47,7 @@ class CaptureResult:
 
     benchmark: CapturedWork | None = None  # the call of its benchmark fixture
     device: str | None = None  # cpu or gpu: what the arrays of the benchmark are on
+    untouched: float = 0.0  # bytes of its arrays that lie on pages which nothing wrote
     timed_calls: list[TimedCall] = field(default_factory=list)  # the calls that it timed with other timers
     own_call: CapturedWork | None = None
 
@@ -82,15 +89,26 @@ def _watch_fixture(fixture: Any, result: CaptureResult, is_timed: Callable[[], b
         __tracebackhide__ = True
         value = original(fixture, *args, **kwargs)
         result.device = device_kind(value, args, kwargs)
-        if args and is_timed():  # its function may also be passed as a keyword
-            result.benchmark = capture_timed(args[0], args[1:], kwargs, like=result_shape(value))
+        if args:  # its function may also be passed as a keyword
+            result.untouched = untouched_bytes(args[1:], kwargs, reachable_values(args[0]))
+            if is_timed():
+                result.benchmark = capture_timed(args[0], args[1:], kwargs, value)
         return value
 
     def pedantic(original: Callable[..., Any], fixture: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         value = original(fixture, *args, **kwargs)
-        result.device = device_kind(value, args[1:2], kwargs.get("args"), kwargs.get("kwargs"))
+        given = (
+            args[1:3],
+            kwargs.get("args"),
+            kwargs.get("kwargs"),
+            reachable_values(args[0] if args else kwargs.get("target")),
+        )
+        result.device = device_kind(value, *given)
+        result.untouched = untouched_bytes(*given)
         result.benchmark = CapturedWork("", reason=PEDANTIC)
+        if is_timed():
+            result.benchmark = count_arguments(result.benchmark, *given, value)
         return value
 
     with replaced(type(fixture), "__call__", call), replaced(type(fixture), "pedantic", pedantic):
@@ -98,22 +116,53 @@ def _watch_fixture(fixture: Any, result: CaptureResult, is_timed: Callable[[], b
 
 
 def capture_timed(
-    fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, like: object = None
+    fn: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, value: Any = UNKNOWN
 ) -> CapturedWork:
-    """Capture the work of a call that has just been timed, from one more call.
+    """Capture the work of a call that has just been timed, from one more call; where that fails, the traffic of its arguments.
 
-    like: the ``result_shape`` of a timed call; a captured call that returns something else gives no work.
+    value: what a timed call returned; a captured call that returns something else gives no work.
     """
+    given = args, kwargs, reachable_values(fn), None if value is UNKNOWN else value
     try:
+        like = result_shape(value)
         with warnings.catch_warnings():  # the timed calls have given theirs
             warnings.simplefilter("ignore")
             outcome = capture(fn, args, kwargs or {})
-        is_changed = outcome.called and like is not None and result_shape(outcome.value) != like
+        captured = outcome.captured
+        if outcome.called and value is not UNKNOWN and result_shape(outcome.value) != like:
+            captured = CapturedWork(captured.how, reason=CHANGED, operations=captured.operations)
     except Exception as error:  # its timed calls did not raise
-        return CapturedWork("", reason=f"capture dropped: the captured call raised {raised(error)}")
-    if is_changed:
-        return CapturedWork(outcome.captured.how, reason=CHANGED, operations=outcome.captured.operations)
-    return outcome.captured
+        captured = CapturedWork("", reason=f"capture dropped: the captured call raised {raised(error)}")
+    return captured if captured.work is not None or has_no_kernel_time(captured) else count_arguments(captured, *given)
+
+
+def count_arguments(captured: CapturedWork, *values: object) -> CapturedWork:
+    """Add the bytes of the arrays among a call's arguments and results, each once, to a capture without work.
+
+    This is no model of the work, which may read less, or the same again: it is for display.
+    """
+    arrays = extents(*values)
+    nbytes = distinct_bytes(arrays)
+    if not nbytes:
+        return captured
+    dtype = parse_dtype("uint8")  # nothing is known to be computed
+    remark = note(f"args: its {len(arrays)} arrays, each once. Its work is unknown: {captured.reason}", "no_work_model")
+    work = Work("unknown", "unknown", (ByteModel("args", float(nbytes), 0.0),), "vector", dtype, dtype, (), coverage="args")
+    return captured._replace(work=work, certain=False, notes=(*captured.notes, remark))
+
+
+def leave_out_untouched(work: Work, nbytes: float) -> Work:
+    """Return work whose operands have ``nbytes`` on pages that nothing wrote: no run need read those from memory."""
+    least, flops = work.unavoidable
+    if nbytes < UNTOUCHED * work.bytes:
+        return work
+    remark = note(
+        f"{quantity(min(nbytes, work.bytes), 'B')} of its operands lie on pages that nothing wrote, and a cache serves those. "
+        "Write to the operands once before they are timed, such as with fill(0)",
+        "untouched_pages",
+    )
+    coverage = "range" if work.coverage == "whole" else work.coverage
+    return work._replace(coverage=coverage, least=(max(0.0, least - nbytes), flops), notes=(*work.notes, remark))
 
 
 def result_shape(value: Any, depth: int = NESTED) -> object:

@@ -131,12 +131,13 @@ def describe_overhead(overhead: Overhead) -> str:
 
 
 def percent(row: Row) -> str:
-    """Format the percent of the roof, with ``!`` for an impossible one."""
+    """Format the percent of the roof, with ``!`` for an impossible one and ``args`` for one of the arguments' traffic."""
     entry = row.entry
     if entry.suspect and entry.roofline_pct_raw is not None:
         value = 100 * entry.roofline_pct_raw
         return f"{value:,.0f} !" if value >= 1000 else f"{value:.3g} !"
-    return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}"
+    mark = " args" if row.coverage == "args" else ""
+    return "-" if entry.roofline_pct is None else f"{100 * entry.roofline_pct:.1f}{mark}"
 
 
 def limiter(row: Row) -> str:

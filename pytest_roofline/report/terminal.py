@@ -140,6 +140,8 @@ def _work(row: Row) -> str:
     """Describe the bytes, the FLOPs and the time at the roof."""
     entry = row.entry
     text = quantity(entry.bytes_est, "B") if entry.bytes_est else "no work"
+    if row.coverage == "args" and row.measurement is not None:
+        return f"{text} of arguments and results at {quantity((entry.bytes_est or 0.0) / row.measurement.t_s, 'B/s')}"
     if entry.bytes_est and entry.flops_est:
         text += f", {quantity(entry.flops_est, 'FLOP')}"
     roof = "memory roof" if entry.flops_est and entry.ridge_point is None else "roof"  # of a dtype without a compute peak
@@ -205,6 +207,8 @@ def _reason(row: Row, is_cold: bool) -> tuple[str, str, str] | None:
         return code, row.reason, ""  # which tells what to do
     if code == "cache_resident" and (is_cold or row.device != CPU):
         action = "use operands more than twice the cache" if is_cold else "time it with roofline.measure and cache='cold'"
+    elif code == "data_dependent" and has_note(entry.notes, "untouched_pages"):
+        cause, action = "pages of its operands were never written", "write to the operands once before: x.fill(0)"
     elif code == "noisy" and row.measurement is not None and (row.measurement.wait_share or 0.0) > CONTENDED:
         cause, action = "other programs had the cores while it was timed", "run on an idle machine"
     elif code == "unvalidated_peak" and row.device == CPU and entry.roofline_pct_raw is None:

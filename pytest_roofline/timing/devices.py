@@ -5,13 +5,17 @@ A library is asked only when the user's code has imported it: its arrays cannot 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import math
+import os
 import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
-from ..values import contents, defines, is_kind
+from ..values import attributes, contents, defines, is_kind
 
 #: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
 MOST_OBJECTS = 10_000
@@ -96,12 +100,95 @@ def _items(objects: tuple[object, ...]) -> Iterator[object]:
 
 def array_form(value: object) -> tuple[tuple[int, ...], str] | None:
     """Return the shape and the dtype of an array of a known library; None for any other value."""
-    if not any(_is(value, name, kind) for name, kind in _ARRAYS if kind != "Module"):
+    if not _is_array(value):
         return None
     try:
         return tuple(value.shape), str(value.dtype)  # type: ignore[attr-defined]
     except Exception:  # a deleted array of JAX, a subclass whose shape raises
         return None
+
+
+class Extent(NamedTuple):
+    """The memory that the elements of an array lie in."""
+
+    space: str  # host, or the device
+    start: int  # address of the first byte
+    end: int  # and of the byte after the last
+    nbytes: int  # of its distinct elements
+
+
+def extents(*objects: object) -> list[Extent]:
+    """Return the memory of the arrays among these, in their containers and in the attributes of their objects."""
+    found: dict[Extent, None] = {}
+    for thing in _items(objects):
+        things = (thing,) if _is_array(thing) else _items(tuple((attributes(thing) or {}).values()))
+        for array in filter(_is_array, things):
+            with contextlib.suppress(Exception):  # a deleted array of JAX, a sparse tensor
+                found[_extent(array)] = None
+    return list(found)
+
+
+def _is_array(thing: object) -> bool:
+    return any(_is(thing, name, kind) for name, kind in _ARRAYS if kind != "Module")
+
+
+def _extent(array: Any) -> Extent:
+    if _is(array, "numpy", "ndarray"):
+        space, start, width, strides = "host", array.__array_interface__["data"][0], array.itemsize, array.strides
+    elif _is(array, "torch", "Tensor"):
+        width = array.element_size()
+        space, start, strides = str(array.device), array.data_ptr(), [width * stride for stride in array.stride()]
+        space = "host" if space == "cpu" else space
+    else:  # the address of JAX's and CuPy's arrays is not needed: their views are arrays of their own
+        return Extent(f"array {id(array)}", 0, int(array.nbytes), int(array.nbytes))
+    dims = [(size, stride) for size, stride in zip(array.shape, strides) if stride]
+    nbytes = width * math.prod(size for size, _ in dims) if 0 not in array.shape else 0
+    low = sum((size - 1) * stride for size, stride in dims if stride < 0) if nbytes else 0
+    high = sum((size - 1) * stride for size, stride in dims if stride > 0) + width if nbytes else 0
+    return Extent(space, start + low, start + high, min(nbytes, high - low))
+
+
+def distinct_bytes(given: list[Extent]) -> int:
+    """Return the bytes of arrays, those of overlapping arrays once: at most the memory that they span together."""
+    total, space, end, nbytes, span = 0, "", 0, 0, 0
+    for extent in sorted(given):
+        if extent.space != space or extent.start >= end:
+            total += min(nbytes, span)
+            space, end, nbytes, span = extent.space, extent.start, 0, 0
+        nbytes += extent.nbytes
+        span += max(0, extent.end - end)
+        end = max(end, extent.end)
+    return total + min(nbytes, span)
+
+
+#: Arrays of fewer bytes are not looked at: caches hold them. And how many pages of the others are.
+LEAST_BYTES, SAMPLED_PAGES = 1 << 20, 64
+
+
+def untouched_bytes(*objects: object) -> float:
+    """Return the bytes of host arrays among these that lie on pages which nothing wrote, estimated from a sample of the pages.
+
+    Linux maps such a page of fresh memory to its one page of zeros, which stays in a cache, so that a read of it is no memory
+    traffic. ``/proc/self/pagemap`` tells: bit 63 of a page is set where it is present, bit 62 where it is swapped out, bit 56
+    where this process alone maps it, as it does any page that it wrote (Documentation/admin-guide/mm/pagemap.rst). 0 where the
+    system does not tell.
+    """
+    total, size = 0.0, getattr(os, "sysconf", lambda name: 4096)("SC_PAGESIZE")
+    large = [extent for extent in extents(*objects) if extent.space == "host" and extent.nbytes >= LEAST_BYTES]
+    if not large:
+        return total
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        for extent in large:
+            step = (extent.end - extent.start - 1) / (SAMPLED_PAGES - 1)
+            untouched = 0
+            for at in range(SAMPLED_PAGES):
+                address = extent.start + int(at * step)
+                pagemap.seek(address // size * 8)
+                bits = int.from_bytes(pagemap.read(8), "little")
+                own = bits >> 62 & 1 or (bits >> 63 and bits >> 56 & 1)
+                untouched += not own and not ctypes.string_at(address, 1)[0]  # a page that a fork shares is not of zeros
+            total += extent.nbytes * untouched / SAMPLED_PAGES
+    return total
 
 
 def _places(thing: Any) -> list[Place]:

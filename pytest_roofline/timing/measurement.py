@@ -22,6 +22,7 @@ from .sampling import (
     batch_size,
     collect,
     cupy_flush,
+    draw,
     host_cache,
     host_flush,
     jax_flush,
@@ -38,6 +39,8 @@ T = TypeVar("T")
 LAUNCH_GAPS_S = 20e-6
 #: Work that goes on after the stop event, as a share of the time, that is more than the wait's own cost.
 TAIL = 0.25
+#: A call that takes longer, in seconds, is timed in one round after its first call: five rounds would take a minute and more.
+LONG_CALL_S = 10.0
 NO_GRAPH = "no graph replay: it needs arrays of torch on one CUDA or HIP device"
 
 
@@ -62,12 +65,14 @@ class Comparison(NamedTuple):
 def measure(fn: Callable[..., T], /, *args: Any, settings: Settings | None = None, **kwargs: Any) -> tuple[T, Measurement]:
     """Call ``fn(*args, **kwargs)`` many times; return what the first call returned, and the time of one call.
 
-    An exception of ``fn`` is not caught. The calls share their arguments: a function that changes them changes them often.
+    A call that takes over ``LONG_CALL_S`` is repeated once. An exception of ``fn`` is not caught. The calls share their
+    arguments: a function that changes them changes them often.
     """
-    settings = settings or Settings()
+    settings, begin = settings or Settings(), time.perf_counter()
     value = fn(*args, **kwargs)
     setup = choose(places(args, kwargs, reachable_values(fn), value), settings)
-    (measurement,), _ = run(setup, [partial(fn, *args, **kwargs)], settings)
+    setup.clock.synchronize()
+    (measurement,), _ = run(setup, [partial(fn, *args, **kwargs)], settings, first_s=time.perf_counter() - begin)
     return value, measurement
 
 
@@ -84,12 +89,14 @@ def compare(
     The candidate is called once more at the end and its value is that call's: a buffer that both functions write then holds
     what the candidate wrote.
     """
-    settings = settings or Settings()
+    settings, begin = settings or Settings(), time.perf_counter()
     values = [candidate(*args, **kwargs), baseline(*args, **kwargs)]
     setup = choose(places(args, kwargs, reachable_values(baseline), reachable_values(candidate), values), settings)
     del values
+    setup.clock.synchronize()
+    first_s = (time.perf_counter() - begin) / 2
     calls: list[Call] = [partial(baseline, *args, **kwargs), partial(candidate, *args, **kwargs)]
-    (before, after), samples = run(setup, calls, settings)
+    (before, after), samples = run(setup, calls, settings, first_s=first_s)
     speedup = Speedup(*_median_first(samples.ratios), len(samples.ratios))
     return Comparison(candidate(*args, **kwargs), before, after, speedup)
 
@@ -113,9 +120,16 @@ class Setup(NamedTuple):
 
 
 def run(
-    setup: Setup, calls: Sequence[Call], settings: Settings, now: Now = time.perf_counter
+    setup: Setup, calls: Sequence[Call], settings: Settings, now: Now = time.perf_counter, first_s: float = 0.0
 ) -> tuple[list[Measurement], Samples]:
-    """Warm up, prepare, size the batches, sample; return one measurement per call. All calls are timed by one clock."""
+    """Warm up, prepare, size the batches, sample; return one measurement per call. All calls are timed by one clock.
+
+    first_s: seconds of the first call, which may have compiled the function.
+    """
+    if first_s >= LONG_CALL_S:
+        once = _run_once(setup, calls)
+        if max(measured.t_s for measured in once) >= LONG_CALL_S:
+            return once, Samples(tuple([measured.t_s] for measured in once), settled=False, spent_s=0.0)
     for call in calls:
         warm_up(setup.clock, call, settings, now)
     setup, prepared = _prepare(setup, calls)
@@ -136,6 +150,19 @@ def run(
         walls = clock.back_to_back_s(call, candidate.call)
         measurements.append(measured if walls is None else measured._replace(wall_s=walls[0], busy_s=walls[1]))
     return measurements, samples
+
+
+def _run_once(setup: Setup, calls: Sequence[Call]) -> list[Measurement]:
+    """Time one round of each call, without a warm-up."""
+    setup, prepared = _prepare(setup, calls)
+    clock, measurements = setup.clock, []
+    for call in prepared:
+        meter = WaitMeter()
+        ((t_s,),) = draw(clock, setup.flush, [Candidate(call)], range(1))
+        waited = meter.share() if clock.name.startswith("host") else None
+        notes = (*setup.notes, f"one round, because a call takes {t_s:.3g} s: how much its time varies is unknown")
+        measurements.append(Measurement("roofline", t_s, None, None, 1, clock.name, setup.cache, notes, wait_share=waited))
+    return measurements
 
 
 def _prepare(setup: Setup, calls: Sequence[Call]) -> tuple[Setup, list[Call]]:

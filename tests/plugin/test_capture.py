@@ -122,14 +122,18 @@ def test_what_a_test_of_torch_times_is_captured(project: Project) -> None:
     assert work("test_declared") == ("fixture", 2e6, 0, "B")
     # CPU arrays are not compared with the accelerator of the run.
     assert {rows[name]["device"] for name in ("test_arguments", "test_closure", "test_marked")} == {"cpu"}
-    assert work("test_pedantic")[0] is None
-    assert ran.rows["test_pedantic"]["notes"].startswith("not captured: benchmark.pedantic() runs a fixed number of calls")
-    assert rows["test_changing"]["notes"].startswith(
-        "capture dropped: the captured call returned something other than the timed calls"
-    )
-    assert "RuntimeError: not under a mode" in rows["test_raising"]["notes"]
-    assert work("test_raising")[0] is None
-    assert "svd" in rows["test_unknown"]["notes"]
+    # Where the work is unknown, the arrays that go in and come out: for display.
+    args = {
+        "test_pedantic": "not captured: benchmark.pedantic() runs a fixed number of calls",
+        "test_changing": "capture dropped: the captured call returned something other than the timed calls",
+        "test_raising": "RuntimeError: not under a mode",
+        "test_unknown": "svd",
+    }
+    for name, reason in args.items():
+        assert rows[name]["work"]["coverage"] == "args"
+        assert work(name)[2:] == (0, "A")
+        assert reason in rows[name]["notes"]
+    assert work("test_pedantic")[1] == work("test_raising")[1] == MM_BYTES
     # Tests without a timer: the op that the name tells, out of all that ran; a guess, so for display.
     assert work("test_layer_norm") == ("captured", 4 * (2 * 8 * 128 + 2 * 128), 7 * 8 * 128, "A")
     assert rows["test_layer_norm"]["measurement"] is None
@@ -370,7 +374,7 @@ def test_torch_jit_trace_runs_as_it_does_without_capture(project: Project) -> No
     ran = project.spawn(*QUICK, plugins=BENCHMARK, torch=True)
     assert ran.counts["passed"] == 2
     row = ran.rows["test_timed"]
-    assert row["bytes_est"] is None
+    assert row["work"]["coverage"] == "args"
     assert "traces with torch.jit" in row["notes"]
 
 
@@ -491,3 +495,63 @@ def test_recorded_rates_have_priority_over_parameter_names(project: Project) -> 
     )
     row = project.run("--roofline-device=MI355X").rows["test_gemm[64-4096-7168-bf16]"]
     assert (row["work"]["source"], row["bytes_est"]) == ("properties", pytest.approx(1.2e12 * 50e-6))
+
+
+ARGUMENTS = """
+    import numpy as np
+
+    X = np.random.default_rng(0).random(1 << 16)  # 524288 B
+    FRESH = np.zeros(1 << 22)
+
+    def test_sort(benchmark):
+        benchmark(np.sort, X)
+
+    def test_global(benchmark):
+        benchmark(lambda: np.sort(X))
+
+    def test_pedantic(benchmark):
+        benchmark.pedantic(np.multiply, args=(X, 2.0), rounds=5)
+
+    def test_fixture(roofline):
+        roofline.measure(np.sum, X)
+
+    def test_fft(roofline):
+        roofline.measure(np.fft.rfft, X)
+
+    def test_early(benchmark):
+        benchmark(np.all, np.zeros(1 << 24, bool))
+
+    def test_fresh(benchmark):
+        benchmark(np.max, FRESH)
+"""
+
+
+def test_the_traffic_of_arguments_is_shown_and_not_judged(project: Project) -> None:
+    ran = project.write(test_a=ARGUMENTS).run(*QUICK[:2], "--roofline-fail-on=beyond_roof", "-v", plugins=BENCHMARK)
+    rows = ran.rows
+    size = 524288.0
+    # 65536 doubles in and as many out; of the transform 32769 complex numbers of 16 B.
+    for name, nbytes in {"sort": 2 * size, "global": 2 * size, "pedantic": 2 * size, "fft": size + 16 * 32769}.items():
+        row = rows[f"test_{name}"]
+        assert (row["work"]["coverage"], row["bytes_est"], row["stage"]) == ("args", nbytes, "A")
+        assert row["headroom_class"] == "unknown"
+        assert not row["rankable"]
+        assert row["gates"] == [{"gate": "beyond_roof", "status": "skipped", "code": "args_only", "text": ""}]
+        assert f"test_{name}: {nbytes / 1e6:.4g} MB of arguments and results at " in ran.out
+    assert rows["test_fixture"]["work"]["coverage"] == "whole"  # its work is known
+    assert any(line.startswith("test_sort ") and " args " in line for line in ran.section)
+
+
+def test_a_function_that_need_not_read_its_operands_is_not_beyond_the_roof(project: Project) -> None:
+    """numpy stops at the first False; the system reads one page of zeros for all pages that nothing wrote."""
+    ran = project.write(test_a=ARGUMENTS).run(
+        *QUICK[:2], "-k", "early or fresh", "--roofline-fail-on=beyond_roof", plugins=BENCHMARK
+    )
+    assert ran.counts == {"passed": 2, "deselected": 5}
+    early, fresh = ran.rows["test_early"], ran.rows["test_fresh"]
+    for row in (early, fresh):
+        assert row["work"]["coverage"] == "range"
+        assert row["headroom_class"] == "unknown"
+    assert early["work"]["least"] == [0.0, 0.0]  # its pages are zeros that nothing wrote, too
+    assert fresh["work"]["least"][0] < 0.1 * fresh["bytes_est"] == 0.1 * 8 * 2**22
+    assert "untouched_pages" in fresh["note_codes"]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.timing import Settings, compare, measure
-from pytest_roofline.timing.devices import device_kind
+from pytest_roofline.timing.devices import device_kind, distinct_bytes, extents, untouched_bytes
 from pytest_roofline.timing.sampling import UNKNOWN_HOST_BYTES, host_cache, host_flush
 from support.tool import ROOT
 
@@ -469,3 +469,60 @@ def test_the_device_of_arrays_is_found_in_containers() -> None:
     assert device_kind({"a": [numpy.ones(2)]}, 1) == "cpu"
     assert device_kind(numpy.ones(2), [on_gpu]) == "gpu"
     assert device_kind(1, "text", None, [2.0]) is None
+
+
+@pytest.mark.parametrize("kind", ["measure", "compare"])
+def test_a_long_call_is_timed_in_one_round(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_roofline.timing.measurement.LONG_CALL_S", 0.0)
+    calls: list[int] = []
+
+    def fn() -> int:
+        calls.append(1)
+        return len(calls)
+
+    if kind == "measure":
+        value, found = measure(fn)
+        assert value == 1
+        assert len(calls) == 2  # the first call, which may compile, and the round
+    else:
+        found = compare(fn, fn).candidate
+        assert len(calls) == 2 * 2 + 1  # the same of both, and the candidate once more for its value
+    assert (found.rounds, found.q1_s, found.q3_s) == (1, None, None)
+    assert any(note.startswith("one round, because a call takes") for note in found.notes)
+
+
+def test_a_call_whose_first_call_alone_is_long_is_timed_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call compiles; what is timed is short."""
+    first = iter([10.0])
+    monkeypatch.setattr("pytest_roofline.timing.measurement.LONG_CALL_S", 0.05)
+    _, found = measure(lambda: time.sleep(next(first, 0.0) and 0.1), settings=QUICK)
+    assert found.rounds is not None
+    assert found.rounds >= 5
+
+
+def test_the_memory_of_arrays_counts_each_byte_once() -> None:
+    np = pytest.importorskip("numpy")
+    x = np.zeros((64, 32), np.float32)  # 8192 B
+    assert distinct_bytes(extents(x, [x], {"a": x})) == 8192
+    assert distinct_bytes(extents(x[:32], x[16:])) == 8192  # they overlap
+    assert distinct_bytes(extents(x[:, :1])) == 64 * 4
+    assert distinct_bytes(extents(x[::-1])) == 8192
+    assert distinct_bytes(extents(np.broadcast_to(np.float32(1), (64, 32)))) == 4
+    assert distinct_bytes(extents(x[:0], 3, "text", None)) == 0
+    assert distinct_bytes(extents(SimpleNamespace(weight=x, bias=x[0].copy()))) == 8192 + 128
+
+
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="the system does not tell")
+def test_pages_that_nothing_wrote_are_found(tmp_path: Path) -> None:
+    np = pytest.importorskip("numpy")
+    size = 4 << 20
+    fresh, filled, ones = np.zeros(size, np.uint8), np.zeros(size, np.uint8), np.ones(size, np.uint8)
+    fresh.sum()  # a read maps the page of zeros
+    filled.fill(0)
+    (tmp_path / "file").write_bytes(b"\1" * size)
+    mapped = np.memmap(tmp_path / "file", np.uint8, "r")
+    assert untouched_bytes(filled, ones, mapped) == 0
+    assert untouched_bytes(fresh) >= 0.9 * size  # malloc itself wrote to the first page
+    fresh[: size // 2] = 0
+    assert 0.4 * size <= untouched_bytes([fresh]) <= 0.6 * size
+    assert untouched_bytes(np.zeros(1 << 16)) == 0  # a cache holds it

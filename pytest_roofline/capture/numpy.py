@@ -45,6 +45,13 @@ _REDUCES = ("argmax", "argmin")
 _OTHERS = ("sort", "argsort", "partition", "argpartition", "searchsorted", "nonzero", "choose", "put")
 #: Reductions of booleans that stop at the first element that decides (numpy's loops.c.src: BOOL_logical_or and its aliases).
 _STOPPING = ("logical_or", "logical_and", "bitwise_or", "bitwise_and", "maximum", "minimum")
+#: scipy's sparse matrices that multiply a vector or a matrix in C, and the methods that do it.
+_SPARSE = (
+    ("scipy.sparse._compressed", "_cs_matrix"),
+    ("scipy.sparse._bsr", "_bsr_base"),
+    ("scipy.sparse._coo", "_coo_base"),
+)
+_SPARSE_PRODUCTS = ("_matmul_vector", "_matmul_multivector")
 #: Functions that compute nothing.
 _FREE = (
     *("can_cast", "result_type", "min_scalar_type", "may_share_memory", "shares_memory", "shape", "ndim", "size"),
@@ -134,6 +141,10 @@ class _Watch:
                 self._swap(holder, keys, self.watched)
             for name in _MAKERS:
                 stack.enter_context(replaced(self.np, name, partial(self.maker, name)))
+            for module, name in _SPARSE:
+                kind = getattr(loaded(module), name, None)
+                for method in _SPARSE_PRODUCTS if kind is not None else ():
+                    stack.enter_context(replaced(kind, method, self.sparse_product))
             stack.callback(self._put_back)
             stack.callback(self._sweep, given)
             yield [self.watched(item) for item in given]
@@ -319,6 +330,23 @@ class _Watch:
         region = self.region(result, is_new=not any(result is item for item in args))
         if name == "empty" and region.nbytes:
             self.unwritten.add(region.storage)
+        return self.result(result)
+
+    def sparse_product(self, original: Callable[..., Any], matrix: Any, other: Any) -> Any:
+        """Multiply a sparse matrix of scipy and a dense operand, as one operation."""
+        if self._paused or len(matrix.shape) != 2:
+            return original(matrix, other)
+        before, other = len(self.traces), self._bare(other)
+        result = self._part(lambda np: original(matrix, other))
+        del self.traces[before:]  # scipy's views of its own arrays
+        stored = vars(matrix)
+        arrays = [stored[name] for name in ("data", "indices", "indptr") if name in stored]
+        arrays = self.arrays(self._bare([*arrays, *stored.get("coords", ())]))
+        results = self.arrays(result)
+        if arrays and results:
+            used = {id(other): self._part(_columns_met, matrix.format, arrays, other)}
+            build = partial(sparse, matrix.format, arrays, matrix.shape, other, results)
+            self.add(f"scipy.sparse.{matrix.format}", [*arrays, other], results, build, used=used)
         return self.result(result)
 
     def result(self, value: Any) -> Any:
@@ -654,7 +682,31 @@ def _gemm(a: Any, b: Any, m: int, n: int, k: int, batch: int, dtype: str) -> OpS
     return OpSpec("gemm", {**sizes, "dtype": str(a.dtype), "weight_dtype": str(b.dtype), "out_dtype": dtype})
 
 
-def _counted(op: str, parameters: Mapping[str, Any], arrays: Sequence[Any], flops: float) -> OpSpec:
+def sparse(kind: str, arrays: Sequence[Any], shape: Sequence[int], other: Any, writes: Sequence[Any]) -> OpSpec:
+    """Model a sparse matrix times a vector or a matrix. ``arrays``: its values, then its indices."""
+    values = arrays[0]
+    if {values.dtype.kind, other.dtype.kind} & set("cOSU"):
+        raise ValueError("sparse products of complex numbers or objects have no model")
+    parameters = {"rows": shape[0], "cols": shape[1], "nnz": values.size, "format": kind, "index_dtype": str(arrays[1].dtype)}
+    parameters |= {"block": values.shape[1:]} if kind == "bsr" else {}
+    parameters |= {"n": other.shape[1]} if other.ndim == 2 else {}
+    dtypes = {"dtype": str(values.dtype), "weight_dtype": str(other.dtype), "out_dtype": _dtype(writes, [values])}
+    return _counted("spmm" if other.ndim == 2 else "spmv", {**parameters, **dtypes}, (values, other), None)
+
+
+def _columns_met(np: Any, kind: str, arrays: Sequence[Any], other: Any) -> Part:
+    """Return the rows of a dense operand that a stored value of a sparse matrix meets."""
+    if kind == "csc":
+        columns = np.flatnonzero(np.diff(arrays[2]))
+    elif kind == "bsr":
+        width = arrays[0].shape[2]
+        columns = (np.unique(arrays[1])[:, None] * width + np.arange(width)).ravel()
+    else:
+        columns = arrays[2] if kind == "coo" else arrays[1]
+    return taken_part(np, other, columns, 0, columns.size * (other.size // other.shape[0]))
+
+
+def _counted(op: str, parameters: Mapping[str, Any], arrays: Sequence[Any], flops: float | None) -> OpSpec:
     kinds = {array.dtype.kind for array in arrays}
     if not kinds <= set("biuf"):
         raise ValueError("arithmetic on complex numbers, objects, text or dates has no model")

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -462,3 +463,49 @@ def test_a_function_that_resizes_its_array_runs() -> None:
     assert value.sum() == 12.0  # 8 ones, 4 ones and 4 zeros
     assert found.work is None
     assert found.reason.startswith("it does not run on arrays that record: ValueError: cannot resize")
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="needs scipy")
+@pytest.mark.parametrize(
+    ("kind", "stored", "indices", "met"),
+    [
+        ("csr", 16, 16 + 7, 4),  # a column per value, a pointer per row and the end
+        ("csc", 16, 16 + 9, 4),
+        ("coo", 16, 2 * 16, 4),
+        ("bsr", 32, 8 + 4, 8),  # 8 blocks of 2 x 2, half of them zeros, in 3 rows of blocks
+    ],
+)
+@pytest.mark.parametrize("columns", [None, 3])
+def test_a_product_with_a_sparse_matrix(kind: str, stored: int, indices: int, met: int, columns: int | None) -> None:
+    from scipy import sparse
+
+    dense = np.zeros((6, 8))
+    dense[:4, ::2] = 1.0 + np.arange(16).reshape(4, 4)  # 16 values; the columns 1, 3, 5 and 7 have none
+    matrix = sparse.bsr_array(dense, blocksize=(2, 2)) if kind == "bsr" else sparse.coo_array(dense).asformat(kind)
+    operand = np.ones(8 if columns is None else (8, columns))
+    value, found = capture(lambda m, x: m @ x, (matrix, operand))
+    assert np.array_equal(value, dense @ operand)
+    assert type(value) is np.ndarray
+    n, index_bytes = columns or 1, 4 * indices
+    op = "spmv" if columns is None else "spmm"
+    assert known(found) == (op, 8.0 * (stored + n * (met + 6)) + index_bytes, 2.0 * stored * n)
+    assert found.work is not None
+    assert found.work.coverage == "whole"
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="needs scipy")
+def test_a_sparse_matrix_in_a_chain_and_on_the_right() -> None:
+    from scipy import sparse
+
+    matrix = sparse.csr_matrix(np.eye(64))
+    x = np.ones(64)
+    # 64 values, their columns and 65 pointers; x is read once and the result written once.
+    nbytes = 8.0 * 64 + 4 * (64 + 65) + 8 * 64 + 8 * 64
+    for fn, flops in ((lambda m, x: x @ m, 128), (lambda m, x: m.T.dot(x) + 1, 192)):
+        found = capture(fn, (matrix, x))[1]
+        assert found.work is not None, found.reason
+        assert (found.work.bytes, found.work.flops, found.work.coverage) == (nbytes, flops, "whole")
+    kept = capture(lambda m, x: sparse.csr_matrix(m @ m) @ x, (matrix, x))[
+        1
+    ]  # a product of two sparse matrices is not recorded
+    assert kept.work is None or kept.work.coverage == "lower_bound"

@@ -69,7 +69,7 @@ class Checker:
         """Check one record."""
         if record.refused:
             return _refuse(source, record, record.refused, record.refused_code)
-        peaks = self._peaks_of(record)
+        peaks = self.peaks_of(record)
         if isinstance(peaks, str):
             return _refuse(source, record, peaks, "no_peaks")
         shape, no_work = self._shape_of(record, peaks)
@@ -101,7 +101,7 @@ class Checker:
             correct=record.correct,
         )
 
-    def _peaks_of(self, record: RecordRow) -> Peaks | str:
+    def peaks_of(self, record: RecordRow) -> Peaks | str:
         """Return the peaks of a record's device, or why they are unknown."""
         if self.peaks is not None:
             return self.peaks
@@ -115,6 +115,12 @@ class Checker:
             unknown = f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
             self._devices[key] = peaks if peaks.hbm_bw_bytes_s or peaks.flops else unknown
         return self._devices[key]
+
+    def work_of(self, record: RecordRow) -> Work | None:
+        """Return the work of a record on its device; None where it is unknown."""
+        peaks = self.peaks_of(record)
+        shape = None if isinstance(peaks, str) else self._shape_of(record, peaks)[0]
+        return shape.work if shape else None
 
     def _shape_of(self, record: RecordRow, peaks: Peaks) -> tuple[_Shape | None, str]:
         """Return the work of a record on its device, or None and why it is unknown."""

@@ -15,7 +15,7 @@ from roofline_engine.fields import ARTIFACT_VERSION, Entry
 from roofline_engine.files import read_json
 from roofline_engine.ops import op_name
 from roofline_engine.peaks import Peaks
-from roofline_engine.units import printable, quantity
+from roofline_engine.units import TIME_BOUNDS, is_time, printable, quantity
 from roofline_engine.work import Work
 
 from .declare import matches
@@ -261,8 +261,9 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
         if key == "entries" and item.get("measurement") is None:
             continue
         median, q1, q3 = (read_field(float, item, path, where) for path in times)
-        if median is None or median <= 0:
-            raise ValueError(f"{label}: {printable(nodeid)}: {times[0]} is {median!r}, expected more than 0 seconds")
+        if median is None or not is_time(median):
+            expected = f"expected a time from {TIME_BOUNDS[0]:g} to {TIME_BOUNDS[1]:g} s"
+            raise ValueError(f"{label}: {printable(nodeid)}: {times[0]} is {median!r}, {expected}")
         spread = (q3 - q1) / median if q1 is not None and q3 is not None else 0.0
         if (q1 or 0.0) > median * (1 + ROUNDING) or (q3 is not None and q3 < median * (1 - ROUNDING)):
             quartiles = f"quartiles {q1} and {q3}, expected the median {median} between them"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline_engine.check import BASELINE_KINDS
 from roofline_engine.fields import ByteModel, Note, note
 from roofline_engine.kernels import classify
 from roofline_engine.ops import OPS, op_class, op_name, work
-from roofline_engine.units import number, parse_dtype, printable
+from roofline_engine.units import LARGEST_WORK, half_digit, is_time, number, parse_dtype, printable
 from roofline_engine.work import COVERAGES, REQUIRED, Work, WorkError
 
 from .values import percent, plain
@@ -55,7 +55,7 @@ _TEST_KEYWORDS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("baseline", "graph"), _flag),
     "min_pct": percent,
     "target_eff": _efficiency,
-    "launches": partial(number, minimum=1),
+    "launches": partial(number, minimum=1, maximum=1e12),
     "baseline_kind": _choice(*BASELINE_KINDS),
     "cache": _choice("cold", "warm"),
 }
@@ -242,7 +242,8 @@ def _work_from_totals(given: dict[str, Any]) -> Work:
         raise ValueError("flops= without bytes=: the roof that binds is unknown. Add bytes=")
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine is {engine!r:.40}, expected {' or '.join(ENGINES)}")
-    size, amount = number(nbytes, "bytes", above=0), number(flops, "flops", minimum=0)
+    size = number(nbytes, "bytes", above=0, maximum=LARGEST_WORK)
+    amount = number(flops, "flops", minimum=0, maximum=LARGEST_WORK)
     if dtype is None:
         if amount:
             raise ValueError("flops= without dtype=: each dtype has its own peak. Add dtype=")
@@ -264,7 +265,7 @@ def _read_coverage(coverage: object, least: object) -> tuple[str, tuple[float, f
     if least is not None:
         if not isinstance(least, (list, tuple)) or len(least) != 2:
             raise ValueError(f"least is {least!r:.40}, expected (bytes, flops) that no run can avoid")
-        ends = tuple(float(number(end, "least", minimum=0)) for end in least)
+        ends = tuple(float(number(end, "least", minimum=0, maximum=LARGEST_WORK)) for end in least)
     coverage = coverage or ("whole" if ends is None else "range")
     if coverage not in COVERAGES:
         raise ValueError(f"coverage is {coverage!r:.40}, expected one of {', '.join(COVERAGES)}")
@@ -293,8 +294,6 @@ def find_keywords(table: Mapping[str, Mapping[str, Any]], nodeid: str) -> Mappin
 _BYTES = ("bytes", "bytes_moved", "io_bytes", "IOBytes")  # the last is NVIDIA/Fuser's
 _FLOPS = ("flops", "flop", "total_flops")
 _DTYPE = ("dtype", "data_type")
-#: How far half of the last printed digit may move a figure.
-_ROUNDING = 0.02
 
 
 def read_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -317,32 +316,44 @@ def read_extra_info(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return keywords
 
 
-def read_properties(properties: Iterable[tuple[str, Any]]) -> tuple[float, dict[str, Any]] | None:
-    """Return (seconds, keywords) from ``TAG_latency_ms`` and ``TAG_bandwidth_tbs``, as tile-ai/TileOPs writes them.
+class Properties(NamedTuple):
+    """What the properties of a test say of its time."""
 
-    Bandwidth times latency gives the bytes back where both figures are printed to 2 % or better; else None.
+    t_s: float | None  # None where the printed time is no time, such as 0.00
+    keywords: dict[str, Any] | None  # of its work, by the printed bandwidth; None without one
+    rounding: float = 0.0  # half of the last printed digit of the time, as a fraction
+    rate_rounding: float = 0.0  # the same of the bandwidth
+    problem: str = ""
+
+
+def read_properties(properties: Iterable[tuple[str, Any]]) -> Properties | None:
+    """Return what ``TAG_latency_ms`` and ``TAG_bandwidth_tbs`` say, as tile-ai/TileOPs writes them; None without both.
+
+    Bandwidth times latency gives the bytes back. The rate of these bytes is as exact as the printed bandwidth.
     """
     values = {key: value for key, value in properties if isinstance(key, str)}
     for key in values:
         tag, latency, _ = key.partition("_latency_ms")
-        if not latency or tag == "baseline" or f"{tag}_bandwidth_tbs" not in values:
+        rate_key = f"{tag}_bandwidth_tbs"
+        if not latency or tag == "baseline" or rate_key not in values:
             continue
-        figures = [values[key], values[f"{tag}_bandwidth_tbs"]]
-        if all(_is_precise(value) for value in figures):
-            t_s = float(figures[0]) / 1e3
-            return t_s, {"bytes": float(figures[1]) * 1e12 * t_s}
+        figures, problem = [], ""
+        for name in (key, rate_key):
+            try:
+                figures.append(float(number(plain(values[name]), name, above=0)))
+            except ValueError as error:
+                figures.append(0.0)
+                problem = problem or str(error)
+        latency_ms, rate_tbs = figures
+        t_s = latency_ms / 1e3
+        if not is_time(t_s):
+            return Properties(None, None, problem=problem or f"{key} is {latency_ms:g}, which is no time of a kernel")
+        keywords = {"bytes": rate_tbs * 1e12 * t_s} if rate_tbs else None
+        time_digits, rate_digits = (str(values[name]).strip() for name in (key, rate_key))
+        return Properties(
+            t_s, keywords, half_digit(time_digits, latency_ms), half_digit(rate_digits, rate_tbs), problem=problem
+        )
     return None
-
-
-def _is_precise(value: Any) -> bool:
-    """Return whether half of the last printed digit is within the rounding allowed."""
-    text = str(value)
-    try:
-        size = float(text)
-    except ValueError:
-        return False
-    digits = len(text.partition(".")[2])
-    return size > 0 and 0.5 * 10.0**-digits <= _ROUNDING * size
 
 
 def _first(values: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, Any] | None:

@@ -265,6 +265,7 @@ def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:
         measurement = Measurement(
             *("user", record.t_s, record.q1_s, record.q3_s, record.rounds),
             *(record.clock, record.cache, record.notes, record.wall_s),
+            rounding=record.rounding,
         )
     if record.baseline_t_s is not None or record.speedup is not None:
         speedup = record.speedup if record.baseline_t_s is None else None

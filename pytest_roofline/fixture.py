@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
-from roofline_engine.units import number
+from roofline_engine.units import number, seconds
 
 from .declare import Declaration, merge, read_declaration
 from .timing.devices import device_kind, reachable_values, untouched_bytes
@@ -181,13 +181,13 @@ def _measurement(t_s: Any, fields: Mapping[str, Any]) -> Measurement:
     values: dict[str, Any] = {key: plain(value) for key, value in fields.items() if value is not None}
     for key in ("q1_s", "q3_s", "wall_s"):
         if key in values:
-            values[key] = float(number(values[key], key, above=0))
+            values[key] = seconds(values[key], key)
     for key, choices in (("clock", CLOCKS), ("cache", CACHES)):
         if values.get(key, choices[0]) not in choices:
             raise ValueError(f"{key} is {values[key]!r:.40}, expected one of {', '.join(choices)}")
     if "rounds" in values:
         values["rounds"] = int(number(values["rounds"], "rounds", minimum=1))
-    t_s = float(number(plain(t_s), "t_s", above=0))
+    t_s = seconds(plain(t_s), "t_s")
     if not values.get("q1_s", t_s) <= t_s <= values.get("q3_s", t_s):
         raise ValueError(f"q1_s, t_s, q3_s are {values.get('q1_s')}, {t_s}, {values.get('q3_s')}; expected them in this order")
     return Measurement("user", t_s, **values)

@@ -244,7 +244,7 @@ def _judge_exceeds_target(row: Row) -> GateOutcome:
 
 def _judge_infeasible(row: Row) -> GateOutcome:
     gate, entry = "infeasible", row.entry
-    if entry.unknown_reason == gate:
+    if entry.unknown_reason == gate and row.check.status != "near_roof":  # over the rated roof, and possible
         if entry.confidence == "low":
             return _skip(gate, "low_confidence")
         ratio = (

@@ -226,7 +226,11 @@ def read_part(kind: type[T], data: object, where: str = "", keys: Collection[str
     if not isinstance(data, Mapping):
         raise ValueError(f"{where or 'row'}: is {type(data).__name__}, expected an object")
     names: Collection[str] = keys or kind._fields  # type: ignore[attr-defined]
-    return _validate(kind, {key: data[key] for key in names if data.get(key) is not None}, where)
+    given = {key: data[key] for key in names if data.get(key) is not None}
+    part = _validate(kind, given, where)
+    for key, value in given.items():
+        _refuse_flag(value, getattr(part, key), where, key)
+    return part
 
 
 def read_field(kind: type[T], data: object, path: str, where: str = "") -> T | None:
@@ -237,7 +241,17 @@ def read_field(kind: type[T], data: object, path: str, where: str = "") -> T | N
     """
     for key in path.split("."):
         data = data.get(key) if isinstance(data, Mapping) else None
-    return None if data is None else _validate(kind, data, where, path)
+    if data is None:
+        return None
+    value = _validate(kind, data, where, path)
+    _refuse_flag(data, value, where, path)
+    return value
+
+
+def _refuse_flag(given: object, value: object, *place: str) -> None:
+    """Raise ValueError for true or false in the place of a number: pydantic reads them as 1 and 0."""
+    if isinstance(given, bool) and not isinstance(value, bool):
+        raise ValueError(f"{'.'.join(filter(None, place))}: is {str(given).lower()}, expected a number")
 
 
 def require_field(kind: type[T], data: object, path: str, where: str = "") -> T:

@@ -160,12 +160,13 @@ class Cases:
             measurement, problem = None, str(error)
         recorded = declare.read_properties(item.user_properties) if measurement is None else None
         if recorded is not None:
-            t_s, keywords = recorded
-            measurement = Measurement("user", t_s)
-            if declaration.work is None or declaration.source in ("captured", "names"):
-                declaration = declare.merge(declare.read_declaration(keywords, {}, "properties"), declaration)
+            problem, rounding = problem or recorded.problem, recorded.rounding
+            if recorded.keywords and (declaration.work is None or declaration.source in ("captured", "names")):
+                declaration = declare.merge(declare.read_declaration(recorded.keywords, {}, "properties"), declaration)
+                rounding = recorded.rate_rounding
+            measurement = None if recorded.t_s is None else Measurement("user", recorded.t_s, rounding=rounding)
         is_plain = fixture is None and declaration.work is None and declaration.min_pct is None
-        if measurement is None and is_plain and not untimed:
+        if measurement is None and is_plain and not untimed and recorded is None:
             return []
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
         sample = Sample(None, measurement, device_kind=kind, captured=captured, untouched=watched.untouched)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roofline_engine.units import printable
+from roofline_engine.units import half_digit, is_time, printable
 
 from ..records.cases import cases_of_records
 from ..records.formats.geak import CASES, META, UNITTEST, Task, Workload, read_task
@@ -198,6 +198,7 @@ def _latency(text: str, row: str) -> RecordRow:
         t_s = float(text) / 1e3
     except ValueError:
         t_s = 0.0
-    if not 0 < t_s < float("inf"):
+    if not is_time(t_s):
         return RecordRow(row=row, refused=f"GEAK_RESULT_LATENCY_MS is {text[:40]}, expected a time in ms", refused_code="time")
-    return RecordRow(row=row, t_s=t_s, clock="device-event", placeholder_time=float(text) == 1)
+    rounding = half_digit(text, float(text))
+    return RecordRow(row=row, t_s=t_s, rounding=rounding, clock="device-event", placeholder_time=float(text) == 1)

@@ -36,6 +36,7 @@ class RecordRow:
     work: Mapping[str, Any] | None = None  # keywords of declare.build, with logical sizes
     no_work: str = ""  # why work is None
     t_s: float | None = None  # seconds of one unit
+    rounding: float = 0.0  # half of the last printed digit of t_s, as a fraction
     device: str | None = None  # a product, a gfx or the hardware string of the file
     units: int | None = None  # CUs or SMs of the device, which a bare gfx needs
     launches: float = 1  # in the timed unit

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from roofline_engine.check import Claim
-from roofline_engine.units import UNITS, number, parse_dtype, printable, whole
+from roofline_engine.units import UNITS, half_digit, is_time, number, parse_dtype, printable, whole
 
 from .source import RecordRow, RefusedError, Sample, Source, bare_row, separator, split_header
 
@@ -121,7 +121,8 @@ class Table:
             t_s, refused = duration(text, name, unit)
             rounding = half_digit(text, t_s / unit) if t_s else 0.0
             claims = [item for at, axis, base in printed if (item := claim(fields[at], axis, base, rounding)) is not None]
-            row: dict[str, Any] = {"t_s": t_s, "placeholder_time": t_s == unit, "claims": tuple(claims)}
+            row: dict[str, Any] = {"t_s": t_s, "rounding": rounding, "placeholder_time": t_s == unit}
+            row["claims"] = tuple(claims)
             return row | {"refused": refused, "refused_code": "time"} if refused else row
 
         return values
@@ -235,7 +236,7 @@ def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
     """Return the seconds in a cell whose column counts in ``unit`` seconds, or None and why the row cannot be used."""
     try:
         t_s = float(text) * unit
-        if 0.0 < t_s < inf and "_" not in text:
+        if is_time(t_s) and "_" not in text:
             return t_s, ""
     except ValueError:
         pass
@@ -243,7 +244,9 @@ def duration(text: str, column: str, unit: float) -> tuple[float | None, str]:
         t_s = real(text, column, above=0.0) * unit
     except ValueError as error:
         return None, str(error)
-    return (t_s, "") if t_s > 0.0 else (None, f"{column} is {text[:_SHOWN]!r}, too small for a time")
+    if is_time(t_s):
+        return t_s, ""
+    return None, f"{column} is {text[:_SHOWN]!r}, too {'small' if t_s < 1 else 'large'} for a time"
 
 
 def real(text: str, column: str, *, above: float | None = None) -> float:
@@ -307,21 +310,6 @@ def is_right(most_wrong: float) -> Callable[[str, str], bool | None]:
         return share <= most_wrong if share == share else None
 
     return read
-
-
-_HALF_DIGITS = tuple(0.5 * 10.0**-places for places in range(40))
-
-
-def half_digit(text: str, value: float) -> float:
-    """Return half of the last printed digit as a fraction of the value: 0.09 is exact to 0.056 of itself. 0 for a zero."""
-    if not value:
-        return 0.0
-    fraction = text.partition(".")[2]
-    if fraction.isdigit() and len(fraction) < len(_HALF_DIGITS):
-        return _HALF_DIGITS[len(fraction)] / value
-    mantissa, _, exponent = text.strip().lower().partition("e")
-    places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
-    return float(0.5 * 10.0**-places / value)
 
 
 def claim(text: str, axis: str, base: float, time: float = 0.0) -> Claim | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from roofline_engine.check import Claim
-from roofline_engine.units import number, printable
+from roofline_engine.units import half_digit, is_time, number, printable
 
 from ..declare import build_work
 from .source import RecordRow
-from .table import RATES, TIMES, half_digit
+from .table import RATES, TIMES
 
 #: Of one second; to divide by 1e9 is exact where to multiply by 1e-9 is not.
 _PER_SECOND = {spelling: float(round(1 / unit)) for spelling, unit in TIMES.items()}
@@ -27,8 +27,8 @@ def seconds(value: object, key: str, unit: str) -> float:
     if value is None:
         raise ValueError(f"no time: {key} is missing")
     t_s = number(value, key, above=0.0) / _PER_SECOND[unit]
-    if not t_s:
-        raise ValueError(f"{key} is {short_repr(value)}, too small for a time in {unit}")
+    if not is_time(t_s):
+        raise ValueError(f"{key} is {short_repr(value)}, too {'small' if t_s < 1 else 'large'} for a time in {unit}")
     return t_s
 
 
@@ -79,7 +79,8 @@ def build_row(
     fields.update(row=where, work=work[0], no_work=work[1], clock=clock, baseline_t_s=baseline_t_s, speedup=speedup)
     fields["baseline_kind"] = kind if baseline_t_s is not None or speedup is not None else "unknown"
     try:
-        return RecordRow(t_s=seconds(row.get(key), key, unit), placeholder_time=row[key] == 1, **fields)
+        t_s, printed = seconds(row.get(key), key, unit), row[key]
+        return RecordRow(t_s=t_s, rounding=half_digit(repr(printed), printed), placeholder_time=printed == 1, **fields)
     except ValueError as error:
         return RecordRow(refused=str(error), refused_code="time", **fields)
 

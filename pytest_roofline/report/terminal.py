@@ -40,7 +40,7 @@ _REASONS = {
     "conflicting_models": ("the possible byte models give different verdicts", "declare bytes= and flops= in the marker"),
     "noisy": ("the class differs between the median and the best round", "run again, or with more rounds"),
     "unvalidated_peak": ("the peak of its roof is unknown, or breaks a rule", "give the peak with --roofline-peaks"),
-    "infeasible": ("the ratio is impossible", "look for an error in the work model, the peak or the time"),
+    "infeasible": ("the ratio is over the rated roof", "unless near_roof, correct the work model, the peak or the time"),
     "low_confidence": ("the peak of its roof is uncertain", "name the product, not the architecture"),
 }
 

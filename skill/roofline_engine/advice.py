@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from .check import is_beyond, limit_of_entry
 from .fields import Entry, Note, note
 from .inputs import Row
 from .kernels import classify
@@ -104,15 +105,22 @@ def _target_remarks(entry: Entry, peaks: Peaks) -> list[str]:
     return [f"target {target:g} as observed or given, in place of {what}"] if target != prior else []
 
 
+def _infeasible(entry: Entry, peaks: Peaks) -> str:
+    """Return what a ratio over the rated roof, or far under it, means; the line is that of ``check``."""
+    raw = entry.roofline_pct_raw or 0.0
+    limit = limit_of_entry(entry, peaks)
+    if raw > 1.0 and limit is not None and not is_beyond(raw, limit.factor):
+        return f"{raw:.4g} of the rated roof: possible with {limit.basis}, so no class"
+    text = f"{raw:.4g} of the roof is impossible (L3): the model, the peak or the time is wrong"
+    return f"{text}; at most {quantity(entry.bytes_upper_bound or 0, 'B')} fit that time"
+
+
 def remarks(entry: Entry, peaks: Peaks) -> list[Note]:
     """What a reader should know before believing the figure, and what would sharpen it."""
     texts: list[str] = []
     reason = entry.unknown_reason
     if reason == "infeasible":
-        texts.append(
-            f"{entry.roofline_pct_raw:.4g} of the roof is impossible (L3): the model, the peak or the time is wrong; "
-            f"at most {quantity(entry.bytes_upper_bound or 0, 'B')} fit that time"
-        )
+        texts.append(_infeasible(entry, peaks))
     elif reason == "dispatch_bound":
         floor_us = peaks.dispatch_floor_s * 1e6
         texts.append(f"one launch is within the dispatch floor of {floor_us:.3g} us: fuse it or capture a graph")

@@ -28,7 +28,7 @@ from .roofline import (
     roof_of,
     route,
 )
-from .units import quantity
+from .units import parse_dtype, quantity
 from .work import Work
 
 STATUSES = (  # the first that applies
@@ -76,6 +76,8 @@ DISTURBED = 10.0
 #: runtime API, event management); hipEventElapsedTime: "approximately 1 us" (HIP API, events). A host clock ticks every 100 ns
 #: on Windows (QueryPerformanceCounter at 10 MHz) and finer elsewhere (PEP 418).
 TICKS = {"cuda": 0.5e-6, "hip": 1e-6, "host": 1e-7}
+#: A time whose last digit is worth more than this gives no class: 0.04 ms is 0.035 to 0.045.
+COARSE = 0.02
 #: With an interquartile range over the median itself, a time near its baseline's shows nothing.
 WIDEST_BAND = 1.0
 #: How many times faster than memory the caches of a CPU can be that keep warm operands, down to its L1: 96 B a clock (Zen 4,
@@ -378,6 +380,16 @@ def limit_of(peaks: Peaks, axis: str, rated: float) -> Limit:
     return Limit("clock_unknown", clock_margin(peaks.product), "the highest clock is not known")
 
 
+def limit_of_entry(entry: Entry, peaks: Peaks) -> Limit | None:
+    """Return the limit of the roof that an entry's ratio was taken on; None where its rated peak is unknown."""
+    axis: str = "memory"
+    if entry.roof_axis == "compute":
+        engine = "vector" if entry.op_class == "elementwise" else "matrix"
+        axis, _ = peaks.compute_axis(engine, parse_dtype(entry.dtype).peak)
+    rated = peaks.rated(axis)
+    return limit_of(peaks, axis, rated) if rated else None
+
+
 def _cache_factor(peaks: Peaks) -> float:
     """Return how many times faster than memory the caches can be."""
     return CACHE_OVER_MEMORY if peaks.product == CPU else _DEVICE_CACHE
@@ -545,7 +557,9 @@ def assess_measurement(
         entry = entry._replace(unknown_reason="cache_resident")
     if entry.unknown_reason == "cache_resident" and peaks.levels and work.coverage in ("whole", "range"):
         entry = assess_in_cache(entry, work, peaks, partial(judge, timed, work))
-    return mark_low_confidence(entry) if lacks_device_sync(measurement, peaks) else entry._replace(route=route(entry))
+    if lacks_device_sync(measurement, peaks) or measurement.rounding > COARSE:
+        return mark_low_confidence(entry)
+    return entry._replace(route=route(entry))
 
 
 def mark_low_confidence(entry: Entry) -> Entry:

@@ -280,7 +280,7 @@ FIELDS: dict[str, Field] = {
     "confidence": Field("low: display only", choices=CONFIDENCES),
     "measurement_basis": Field("where bytes and FLOPs come from", choices=MEASUREMENT_BASES),
     "rankable": Field("whether the gain may order work"),
-    "suspect": Field("the ratio is impossible: model, peak or time is wrong"),
+    "suspect": Field("the ratio is over 1 or far too low: model, peak or time may be wrong"),
     "bytes_upper_bound": Field("peak bandwidth x t_unit", unit="B", fmt=".4g"),
     "stage_c_candidate": Field("counters would settle this one"),
     "falsifiable": Field("false: the roof time is under the dispatch floor"),

@@ -16,6 +16,12 @@ HOST_BANDWIDTH_BOUNDS = (1e9, 4e12)
 HOST_FLOPS_BOUNDS = (0.5e9, 1e15)
 
 
+#: A femtosecond, in which light crosses 0.3 um, and 30 years. No kernel takes such a time, and every rate of one is finite.
+TIME_BOUNDS = (1e-15, 1e9)  # seconds
+#: More bytes or FLOPs than a kernel can have: 1e18 bytes/s for 30 years. Every rate of them is finite.
+LARGEST_WORK = 1e30
+
+
 def number(
     value: object, what: str, *, minimum: float | None = None, above: float | None = None, maximum: float | None = None
 ) -> float:
@@ -45,6 +51,38 @@ def number(
     if maximum is not None and result > maximum:
         raise ValueError(f"{what} is {short_repr(value)}, expected at most {maximum:g}")
     return result
+
+
+def seconds(value: object, what: str) -> float:
+    """Return ``value`` as a time in seconds.
+
+    Raises:
+        ValueError: as ``number``, and for a time outside TIME_BOUNDS.
+    """
+    t_s = number(value, what, above=0)
+    if not is_time(t_s):
+        raise ValueError(f"{what} is {short_repr(value)}, expected a time from {TIME_BOUNDS[0]:g} to {TIME_BOUNDS[1]:g} s")
+    return float(t_s)
+
+
+def is_time(t_s: float) -> bool:
+    """Return whether a number of seconds may be the time of a kernel; false for NaN."""
+    return TIME_BOUNDS[0] <= t_s <= TIME_BOUNDS[1]
+
+
+_HALF_DIGITS = tuple(0.5 * 10.0**-places for places in range(40))
+
+
+def half_digit(text: str, value: float) -> float:
+    """Return half of the last printed digit as a fraction of the value: 0.09 is exact to 0.056 of itself. 0 for a zero."""
+    if not value:
+        return 0.0
+    fraction = text.partition(".")[2]
+    if fraction.isdigit() and len(fraction) < len(_HALF_DIGITS):
+        return _HALF_DIGITS[len(fraction)] / value
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    places = len(mantissa.partition(".")[2]) - (int(exponent) if exponent.strip("+-").isdigit() else 0)
+    return float(0.5 * 10.0**-places / value)
 
 
 def finite(value: object) -> float | None:

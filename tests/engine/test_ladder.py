@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from roofline_engine.check import Measurement, check
+from roofline_engine.fields import Entry
+from roofline_engine.ops import work
+from roofline_engine.peaks import resolve_name
+from roofline_engine.peaks_table import load
 from support.profiles import GEMM, MI300X, Run, entry, gemm_row
 from support.tool import ROOT, run_tool
 
@@ -104,6 +109,26 @@ def test_l3_impossible_ratio_is_suspect_and_never_a_verdict(run: Run, t_ms: floa
     assert only["bytes_upper_bound"] == pytest.approx(5.3e12 * t_ms / 1e3)
     assert only["attainable_speedup"] is None
     assert only["expected_e2e_gain_pct"] is None
+
+
+@pytest.mark.parametrize(
+    ("ratio", "status", "words"),
+    [
+        (1.025, "near_roof", "1.025 of the rated roof: possible with the highest clock"),
+        (1.2, "beyond_roof", "1.2 of the roof is impossible"),
+    ],
+)
+def test_analyze_and_check_draw_the_line_at_the_same_place(run: Run, ratio: float, status: str, words: str) -> None:
+    # The bf16 rate of MI300X is rated at its highest clock, so the line is at 1.05.
+    peaks = resolve_name(load(str(ROOT / "peaks.md")), "MI300X")
+    case = {"op": "gemm", "M": 8192, "N": 8192, "K": 8192, "dtype": "bf16"}
+    t_s = 2 * 8192**3 / peaks.flops["bf16"] / ratio
+    only = run.topn(gemm_row(t_ms=1e3 * t_s)).shapes(gemm_kernel=[case]).env(**MI300X).analyze()["entries"][0]
+    assert only["roofline_pct_raw"] == pytest.approx(ratio)
+    assert (only["headroom_class"], only["unknown_reason"]) == ("unknown", "infeasible")
+    assert words in only["notes"]
+    done, time = work(**case), Measurement("user", t_s, clock="device-event", cache="cold")  # type: ignore[arg-type]
+    assert check(Entry(stage="B"), done, time, peaks).status == status
 
 
 @pytest.mark.parametrize("name", ["counters.csv", "run_counter_collection.csv", "pmc_perf.csv"])

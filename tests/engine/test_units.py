@@ -11,6 +11,7 @@ from roofline_engine.units import (
     parse_dtype,
     printable,
     quantity,
+    seconds,
     short_repr,
     unit_in,
     unit_of,
@@ -166,3 +167,10 @@ def test_a_value_in_a_message_is_short_and_printable() -> None:
 def test_a_number_has_an_upper_limit() -> None:
     with pytest.raises(ValueError, match="share is 2, expected at most 1"):
         number(2, "share", maximum=1)
+
+
+def test_a_time_is_one_that_a_kernel_can_take() -> None:
+    assert seconds("0.25", "t_s") == 0.25
+    for value in (1e308, 1e-300, 2e9, True, 0, -1.0, "soon"):
+        with pytest.raises(ValueError, match=r"^t_s is .*, expected "):
+            seconds(value, "t_s")

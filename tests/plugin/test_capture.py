@@ -482,6 +482,32 @@ def test_a_test_without_a_clock_is_watched() -> None:
     assert not uses_clock_or_modes(_by_none)
 
 
+@pytest.mark.parametrize(
+    ("latency", "bandwidth", "status", "reason"),
+    [
+        ("0.2", "13.0", "beyond_roof", "infeasible"),  # 12.95 of 8 TB/s at least, whatever the time is
+        ("0.2", "8.2", "near_roof", "infeasible"),
+        ("0.1", "4.0", "not_checked", "low_confidence"),  # a clock that is not known
+        ("0.00", "9.9", "not_checked", "not_measured"),
+    ],
+)
+def test_a_time_of_two_digits_is_not_dropped(project: Project, latency: str, bandwidth: str, status: str, reason: str) -> None:
+    project.write(
+        test_a=f"""
+        def test_copy(record_property):
+            record_property("tileops_latency_ms", "{latency}")
+            record_property("tileops_bandwidth_tbs", "{bandwidth}")
+        """
+    )
+    ran = project.run("--roofline-device=MI355X")
+    row = ran.rows["test_copy"]
+    assert row["check"]["status"] == status
+    if latency == "0.00":
+        assert "tileops_latency_ms is '0.00', expected more than 0" in row["notes"]
+    else:
+        assert row["achieved_bw_bytes_s"] == pytest.approx(float(bandwidth) * 1e12)
+
+
 def test_recorded_rates_have_priority_over_parameter_names(project: Project) -> None:
     project.write(
         test_a="""

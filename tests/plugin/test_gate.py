@@ -464,3 +464,28 @@ def test_an_impossible_ratio_is_not_100_percent_in_junit(project: Project) -> No
         said = {pair.get("name"): pair.get("value") for pair in case.iter("property")}
         found[name] = said.get("roofline_pct"), said.get("roofline_pct_raw")
     assert found == {"test_stream": (None, "3"), "test_half": ("0.5", None)}
+
+
+def test_a_ratio_that_the_highest_clock_allows_is_not_infeasible(project: Project) -> None:
+    project.write(test_a=streaming(1.0, bytes=1.03 * BANDWIDTH))
+    ran = project.run("--roofline-fail-on=infeasible")
+    assert (ran.rows["test_stream"]["check"]["status"], ran.counts["passed"]) == ("near_roof", 1)
+    project.write(test_a=streaming(1.0, bytes=1.2 * BANDWIDTH))
+    assert project.run("--roofline-fail-on=infeasible").counts["failed"] == 1
+
+
+def test_a_roof_that_is_not_known_is_not_checked(project: Project) -> None:
+    marker = {"op": "gemm", "M": 8192, "N": 8192, "K": 8192, "dtype": "bool", "bytes": None}
+    project.write(test_a=streaming(40e-6, **marker))  # 27 PFLOP/s, and the fastest dtype of MI355X has 10
+    assert project.run("--roofline-fail-on=beyond_roof").counts["failed"] == 1
+    project.write(test_a=streaming(1e-3, **marker))
+    (outcome,) = project.run("--roofline-fail-on=beyond_roof").rows["test_stream"]["gates"]
+    assert (outcome["status"], outcome["code"]) == ("skipped", "unchecked_axis")
+
+
+@pytest.mark.parametrize("t_s", [1e308, 1e-300])
+def test_a_time_that_no_kernel_takes_is_refused_at_the_call(project: Project, t_s: float) -> None:
+    project.write(test_a=streaming(t_s))
+    ran = project.run("--roofline-fail-on=beyond_roof")
+    assert f"ValueError: t_s is {t_s!r}, expected a time from 1e-15 to 1e+09 s" in ran.out
+    assert "fault" not in ran.out

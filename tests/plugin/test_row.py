@@ -134,3 +134,5 @@ def test_a_wrong_value_of_a_file_is_named(row: Row) -> None:
     with pytest.raises(ValueError, match=r"^r.json: entries\.3\.stats\.median: Input should be a finite number"):
         read_field(float, {"stats": {"median": float("inf")}}, "stats.median", "r.json: entries.3")
     assert read_field(float, {"stats": None}, "stats.median") is None
+    with pytest.raises(ValueError, match=r"^r.json: entries\.3\.t_s: is true, expected a number"):
+        read_part(Measurement, {"source": "user", "t_s": True}, "r.json: entries.3")

@@ -426,3 +426,27 @@ def test_a_user_without_a_home_folder_has_a_cache(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Path, "expanduser", homeless)
     assert folder({}).parent == Path(tempfile.gettempdir())
+
+
+@pytest.mark.parametrize(
+    ("stats", "message"),
+    [
+        ({"median": True}, "stats.median: Input should be a valid number"),
+        ({"median": 1e308}, "stats.median is 1e+308, expected a time from 1e-15 to 1e+09 s"),
+        ({"median": 1e-300}, "stats.median is 1e-300, expected a time"),
+    ],
+)
+def test_a_baseline_that_is_no_time_is_refused(project: Project, stats: dict[str, object], message: str) -> None:
+    project.write(test_a=HEAD + "@pytest.mark.roofline(**WORK)\ndef test_it(roofline):\n    roofline.record(1e-3, **HOW)\n")
+    name = project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_it", "stats": stats}]})
+    ran = project.run(f"--roofline-baseline={name}", "--roofline-fail-on=regression")
+    assert message in ran.out
+
+
+def test_a_baseline_with_wild_quartiles_shows_no_change(project: Project) -> None:
+    project.write(test_a=HEAD + "@pytest.mark.roofline(**WORK)\ndef test_it(roofline):\n    roofline.record(2e-3, **HOW)\n")
+    stats = {"median": 1e-3, "q1": 1e-9, "q3": 1.0}
+    name = project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_it", "stats": stats}]})
+    ran = project.run(f"--roofline-baseline={name}", "--roofline-fail-on=regression")
+    assert ran.rows["test_it"]["check"]["status"] == "not_comparable"
+    assert "0 checked, 0 failed, 0 allowed, 1 unchecked (wide_band 1)" in ran.out

@@ -19,7 +19,7 @@ from pytest_roofline.records.check import Checker
 from pytest_roofline.records.source import RecordRow
 from pytest_roofline.row import Row
 from roofline_engine import peaks_table
-from roofline_engine.check import CAUSES, EXPERIMENTS, Claim, Facts, Mistake, explain_claim, explain_excess
+from roofline_engine.check import CAUSES, EXPERIMENTS, Claim, Facts, Mistake, check, explain_claim, explain_excess
 from roofline_engine.ops.matmul import experts_hit
 from roofline_engine.peaks import Peaks
 from support.profiles import MI300X, Run, gemm_row
@@ -209,6 +209,43 @@ def test_a_time_written_by_hand_is_beyond_the_roof_where_it_is_impossible(table:
     small = {**shape, "M": 1, "N": 64, "K": 64}
     honest = Checker(table).row("f", RecordRow(row="1", work=small, t_s=1e-6, device="gfx942", units=80, placeholder_time=True))
     assert honest.check.status == "not_checked"  # exactly 1 us, and possible
+
+
+@pytest.mark.parametrize("us", [100.0, 20.0, 17.0, 10.0, 1.0, 1e-6])
+@pytest.mark.parametrize("cache", ["cold", "unknown"])
+@pytest.mark.parametrize("dtype", ["bf16", "bool"])
+def test_the_short_way_says_what_the_check_says(table: peaks_table.Table, us: float, cache: str, dtype: str) -> None:
+    # 136 MB, 17.04 us at 8 TB/s: most rows of a table are within their roof and skip the whole check.
+    shape = {"op": "gemm", "M": 64, "N": 8192, "K": 8192, "dtype": dtype}
+    record = RecordRow(row="1", work=shape, t_s=us * 1e-6, device="MI355X", clock="device-event", cache=cache, rounding=0.001)
+    row, checker = result(table, record), Checker(table)
+    done, peaks = checker.work_of(record), checker.peaks_of(record)
+    assert done is not None
+    assert not isinstance(peaks, str)
+    assert row.check == check(row.entry, done, row.measurement, peaks)
+    assert row.check.limit is not None
+    assert row.to_checked_dict()["limit"] == row.check.limit
+
+
+def test_no_time_of_a_table_is_too_short_for_its_roof(table: peaks_table.Table) -> None:
+    # 0.26 MB in fp8 are 33 ns at 8 TB/s: far under a launch, and a picosecond is far under both.
+    shape = {"op": "gemm", "M": 1, "N": 512, "K": 512, "dtype": "fp8", "out_dtype": "bf16"}
+    for t_s, status in ((5e-6, "not_checked"), (40e-9, "not_checked"), (1e-9, "beyond_roof"), (1e-12, "beyond_roof")):
+        record = RecordRow(row="1", work=shape, t_s=t_s, device="MI355X", clock="device-event", cache="cold")
+        assert result(table, record).check.status == status
+
+
+def test_a_moe_beyond_its_roof_is_not_explained_by_a_printed_rate(table: peaks_table.Table) -> None:
+    # 8 of 128 experts are hit by one token. That all are counted would explain a printed rate, not this time.
+    shape = fused(1, 4096, 384, 128, 8, "bf16")
+    least_s = 8 * 3 * 4096 * 384 * 2 / 5.3e12
+    claimed = Claim("memory", 16 * 8 * 3 * 4096 * 384 * 2 / (least_s / 4))  # by all experts
+    told = {"claims": (claimed,), "known_mistakes": moe(128, 1, 8)}
+    record = RecordRow(row="1", work=shape, t_s=least_s / 4, device="MI300X", cache="cold", **told)  # type: ignore[arg-type]
+    found = result(table, record)
+    assert (found.check.status, found.check.cause) == ("beyond_roof", "unexplained")
+    assert found.mismatch is not None
+    assert (found.mismatch.cause, found.mismatch.factor) == ("overcounted_bytes", pytest.approx(16.0))
 
 
 def test_a_speedup_is_compared_only_over_the_same_kernel(table: peaks_table.Table) -> None:

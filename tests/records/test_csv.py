@@ -21,10 +21,10 @@ from pytest_roofline.records.formats import choose
 from pytest_roofline.records.formats.claims import template
 from pytest_roofline.records.formats.triton import LIGER as LIGER_CSV
 from pytest_roofline.records.source import SAMPLE, RecordRow, RefusedError, Sample, Source, open_source, separator
-from pytest_roofline.records.table import half_digit
 from roofline_engine.check import AGREES, Claim, Facts, Finding, explain_claim
 from roofline_engine.ops import OPS, work
 from roofline_engine.ops.matmul import experts_hit
+from roofline_engine.units import half_digit
 from roofline_engine.work import Work
 
 
@@ -147,6 +147,23 @@ def test_a_bad_time_refuses_its_row_and_keeps_the_other_fields(us: str, said: st
     assert (record.t_s, record.name, record.device) == (None, "a_kernel", "gfx942")
     assert record.work is not None
     assert not good.refused
+
+
+@pytest.mark.parametrize(("us", "rounding"), [("40", 0.5 / 40), ("40.0", 0.05 / 40), ("0.04", 0.005 / 0.04), ("4e1", 5 / 40)])
+def test_the_last_printed_digit_is_kept(us: str, rounding: float) -> None:
+    assert one(f"{GEMM}\n{gemm(us=us)}").rounding == pytest.approx(rounding)
+
+
+@pytest.mark.parametrize("us", ["1e308", "1e-300"])
+def test_a_time_that_no_kernel_takes_refuses_its_row(us: str) -> None:
+    record = one(f"{GEMM}\n{gemm(us=us)}")
+    assert record.refused == f"us is '{us}', too {'large' if us == '1e308' else 'small'} for a time"
+
+
+def test_a_sparse_product_is_read_as_one() -> None:
+    dense, sparse = f"{GEMM}\n{gemm()}", f"{GEMM.strip()},sparsity\n{gemm().strip()},2:4\n"
+    assert built(one(sparse)).flops == built(one(dense)).flops / 2
+    assert built(one(sparse.replace("2:4", ""))) == built(one(dense))
 
 
 def test_thousands_with_a_decimal_point_are_understood() -> None:

@@ -84,11 +84,19 @@ _NAMED_DTYPES = {
     "int8": ("i8gemm",),
     "bf16": ("bf16gemm",),
 }
+
+
+def _sparsity(text: str, column: str) -> str | None:
+    """Return the sparsity of the weights; None for an empty cell, which is dense."""
+    return clean(text).lower() or None
+
+
 _GEMM = (
     *sizes(M="M", N="N", K="K"),
     Column("dtype", ("dtype", "q_dtype_w"), dtype, ""),
     Column("out_dtype", ("outdtype", "out_dtype"), dtype, "bf16"),
     Column("batch", ("B", "batch"), size, ABSENT),
+    Column("sparsity", ("sparsity",), _sparsity, ABSENT),
 )
 
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from roofline_engine.check import BASELINE_KINDS, CACHES, CLOCKS, Claim
 from roofline_engine.ops import OPS, op_name
-from roofline_engine.units import printable
+from roofline_engine.units import half_digit, printable
 from roofline_engine.work import REQUIRED
 
 from ..source import RecordRow, RefusedError
-from ..table import RATES, TIMES, Column, Fields, Table, TableFormat, claim, clean, dtype, duration, half_digit, real, size
+from ..table import RATES, TIMES, Column, Fields, Table, TableFormat, claim, clean, dtype, duration, real, size
 from ..values import NO_FLOPS
 from .aiter import mistakes_of
 
@@ -116,11 +116,13 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
             text = fields[table.place(time.name)]
             t_s, refused = duration(text, time.name, time.unit)
             rounding = half_digit(text, t_s / time.unit) if t_s else 0.0
+        printed_digits = rounding
         claims = [item for at, axis, base in rates if (item := claim(fields[at], axis, base, rounding)) is not None]
         work, no_work = work_of(fields)
         notes: tuple[str, ...] = ()
         if work is None and t_s is not None and claims:
             work, no_work, notes = _work_of_rates(claims, t_s, no_work)
+            printed_digits = max((item.digits for item in claims), default=rounding)
         values: dict[str, Any] = {"baseline_kind": fields[kind].strip() if kind is not None else "unknown"}
         if values["baseline_kind"] not in BASELINE_KINDS:
             raise ValueError(f"baseline_kind is {fields[kind or 0][:40]!r}, expected one of {', '.join(BASELINE_KINDS)}")
@@ -146,6 +148,7 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
             work=work,
             no_work=no_work,
             t_s=t_s,
+            rounding=printed_digits,
             placeholder_time=time is not None and t_s == time.unit,
             claims=tuple(claims),
             known_mistakes=_mistakes(work),

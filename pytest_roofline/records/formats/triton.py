@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
+from roofline_engine.units import half_digit
+
 from ..source import RecordRow, RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, duration, size, sizes
 from .aiter import mistakes_of
@@ -143,6 +145,7 @@ def _liger_row(table: Table, timed: list[_Timed]) -> Callable[[str, Fields], Ite
             work=work,
             no_work=no_work,
             t_s=t_s,
+            rounding=half_digit(fields[median], t_s / second) if t_s else 0.0,
             device=device,
             clock="device-event",
             cache="cold",

@@ -201,6 +201,9 @@ class JaxprReader:
         try:
             if name in ("cond", "while"):
                 return base._replace(flops=None, notes=(UNKNOWN_LOOP,))
+            sizes_of_inputs = [math.prod(atom.aval.shape) for atom in eqn.invars]
+            if sizes_of_inputs and not any(sizes_of_inputs):  # a product over no elements: zeros are written
+                return base._replace(work=resize(_copy_work(out), base, 0.0))
             if name == "pallas_call":
                 return _pallas(eqn, base)
             if name == "dot_general":
@@ -287,11 +290,12 @@ def _used_part(eqn: Any, inputs: Sequence[Buffer], outputs: Sequence[Buffer], kn
 
 def _sliced_part(source: Any, params: Any) -> Part:
     width = nbytes(source) / math.prod(source.shape)
-    if width != int(width):
-        return Part(width * math.prod(source.shape), Unknown((id(params),)), True)
     steps = params["strides"] or [1] * len(source.shape)
+    axes = list(zip(source.shape, params["start_indices"], params["limit_indices"], steps))
+    if width != int(width):  # elements of less than a byte
+        return Part(width * math.prod(-(-(end - begin) // step) for _, begin, end, step in axes), Unknown(tuple(axes)), True)
     dims, start, stride = [], 0, int(width)
-    for size, begin, end, step in list(zip(source.shape, params["start_indices"], params["limit_indices"], steps))[::-1]:
+    for size, begin, end, step in axes[::-1]:
         start += begin * stride
         dims.append((-(-(end - begin) // step), step * stride))
         stride *= size

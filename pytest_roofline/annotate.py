@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,16 +110,18 @@ def _read_cases(
 
     work: ``[tool.roofline.work]``.
     """
+    counts: Counter[str] = Counter()
     for at, item in enumerate(benchmarks, 1):
         nodeid = item.get("fullname") if isinstance(item, Mapping) else None
         if not isinstance(nodeid, str):
             yield _refused(f"{label}: benchmark {at}", f"{label}: benchmark {at} has no fullname", "row", problems)
             continue
+        counts[nodeid] += 1
         try:
             measurement = of_benchmark_json(item)
         except ValueError as error:
             reason = f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}"
-            yield _refused(nodeid, reason, "time", problems)
+            yield _refused(f"{label}: benchmark {at}", reason, "time", problems)
             continue
         extra = item.get("extra_info")
         extra = extra if isinstance(extra, Mapping) else {}
@@ -126,7 +129,7 @@ def _read_cases(
         line, baseline = _read_origin(row) if isinstance(row, Mapping) else (0, None)
         declaration, problem = _find_declaration(item, extra, nodeid, work)
         yield Case(
-            nodeid=nodeid,
+            nodeid=nodeid if counts[nodeid] == 1 else f"{nodeid}#{counts[nodeid]}",  # a merged file may have a test twice
             test=short_name(nodeid),
             declaration=declaration,
             measurement=measurement,

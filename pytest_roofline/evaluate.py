@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     from .devices import Devices
     from .testcase import Case
 
-NO_WORK = note(
-    "no byte/FLOP model. Add @pytest.mark.roofline(...), call the roofline fixture, or set [tool.roofline.work]",
-    "no_work_model",
-)
+NO_WORK = note(NO_WORK_TEXT, "no_work_model")
 IDLE = note("the benchmark took no time: benchmarks are disabled, or off under pytest-xdist (-n 0 turns them on)", "idle")
 NO_DEVICE_SYNC = note(
     "device work on a host clock without a wait for the device: the time may cover only the launch", "no_device_sync"

@@ -33,11 +33,13 @@ KINDS = {
 LIMITS = ("fail_under", "min_pct")
 #: The gate that fails the row of an unknown device, under any other gate.
 DEVICE = "device"
+DECLARE_WORK = "Add @pytest.mark.roofline(...), call the roofline fixture, or set [tool.roofline.work]"
+NO_WORK = f"no byte/FLOP model. {DECLARE_WORK}"
 #: Why a gate skips a row: the reason, and what to do.
 SKIPS = {
     "no_time": ("the row has no time", "Measure it: benchmark(...), roofline.measure or roofline.record"),
-    "no_work_model": ("the row has no byte/FLOP model", "Declare its work: docs/annotate.md"),
-    "args_only": ("only the traffic of its arguments is known", "Declare its work: docs/annotate.md"),
+    "no_work_model": ("the row has no byte/FLOP model", DECLARE_WORK),
+    "args_only": ("only the traffic of its arguments is known", DECLARE_WORK),
     "no_device": ("the device is unknown", "Set device= in the marker, or --roofline-device"),
     "no_roof": ("the peaks of the row's device are unknown", "Use --roofline-peaks"),
     "unchecked_axis": ("one of its two roofs is unknown", "Use --roofline-peaks with that peak"),
@@ -105,15 +107,16 @@ class Gates(NamedTuple):
         if (self.is_empty and min_pct is None) or not (min_pct is not None or _claims_something(row)):
             return ()
         outcomes = []
-        if row.device is not None and has_note(row.entry.notes, "unknown_device"):
+        is_unknown = row.device is not None and has_note(row.entry.notes, "unknown_device")
+        if is_unknown:
             reason = next(item.text for item in row.entry.notes if item.code == "unknown_device")
             outcomes.append(GateOutcome(DEVICE, "failed", "unknown_device", reason))
         for kind, judge in _JUDGES.items():
-            if kind in self.kinds and (outcome := judge(row)) is not None:
+            if kind in self.kinds and (outcome := judge(row)) is not None and not (is_unknown and outcome.code == "no_roof"):
                 outcomes.append(outcome)
         limits = {"min_pct": min_pct, "fail_under": self.fail_under}
         for name, limit in sorted(limits.items(), key=lambda item: -(item[1] or 0.0)):
-            outcomes += [] if limit is None else [_limit(row, name, limit)]
+            outcomes += [] if limit is None or is_unknown else [_limit(row, name, limit)]
         return tuple(self._allowed(row, outcome) for outcome in outcomes) if self.allow else tuple(outcomes)
 
     def _allowed(self, row: Row, outcome: GateOutcome) -> GateOutcome:
@@ -160,7 +163,8 @@ def _missing_roof(row: Row) -> tuple[str, str]:
     if row.measurement is None:
         return "no_time", next((item.text for item in row.entry.notes if item.code in _UNTIMED), "")
     if not row.entry.modeled:
-        return "no_work_model", row.reason or row.check.message
+        reason = row.reason or row.check.message
+        return "no_work_model", "" if reason == NO_WORK else reason
     unknown = next((item.text for item in row.entry.notes if item.code == "no_device"), "")
     return ("no_device" if row.device is None else "no_roof"), unknown
 

@@ -28,7 +28,9 @@ from .timers import TimedCall, observe_timers
 from .trace import CapturedWork
 
 #: Names in the code of a test that times something itself: watching it would be part of its times.
-_CLOCK = re.compile(r"(?i)time[drs]?|timeit|event|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*")
+_CLOCK = re.compile(
+    r"(?i)time[drs]?|timeit|event|getfixturevalue|.*(?:bench|perf|profil|elapsed|clock|monotonic|process_time).*"
+)
 #: Names in the code of a test that asks torch for its modes or uses torch's compiler: a watch changes what these give.
 _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
 PEDANTIC = "not captured: benchmark.pedantic() runs a fixed number of calls"

@@ -202,6 +202,13 @@ def test_an_empty_gate_is_refused(tmp_path: Path, gate: tuple[str, ...]) -> None
     assert done.stderr.startswith(gate[0])
 
 
+def test_each_row_of_a_test_that_is_in_the_file_twice_is_checked(tmp_path: Path) -> None:
+    rows = [row("t.py::test_copy", t_s, extra={"bytes": 1.6e9}) for t_s in (50e-6, 1e-3)]  # 32 TB/s, then 1.6 TB/s
+    gate = ("--device", "MI355X", "--fail-on", "beyond_roof")
+    done = command("annotate", stored(tmp_path / "now.json", *rows), *gate, cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "gate: 2 checked, 1 failed, 0 allowed, 0 unchecked")
+
+
 def test_an_unreadable_row_loses_only_itself(tmp_path: Path) -> None:
     rows = [row("t.py::test_a", "fast"), row("t.py::test_b", -1.0), {"stats": {}}, 7, row("t.py::test_ok", 1e-3)]
     done = command("annotate", stored(tmp_path / "now.json", *rows), "--json", cwd=tmp_path)

@@ -33,6 +33,7 @@ from roofline_engine.roofline import CACHE_REACH, assess, mark_unmodeled, roof_o
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
 from .devices import UnknownDeviceError
+from .gate import NO_WORK as NO_WORK_TEXT
 from .gate import Gates
 from .records.source import RecordRow
 from .report.columns import short_name

@@ -16,7 +16,7 @@ from .kernels import Hint, classify
 from .ops import OPS, op_class, op_name, work
 from .peaks import Device, Peaks
 from .peaks_measured import CeilingsError, PeakFiles, open_peaks
-from .roofline import HEAD_MAX, HEAD_PCT, assess, mark_unmodeled, roof_axes, route
+from .roofline import HEAD_MAX, HEAD_PCT, SUSPECT_LOW, assess, mark_unmodeled, roof_axes, route
 from .units import number, printable
 from .work import Work, combine_shapes, heaviest_label, scale_work, widen_range
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .counters.read import CounterSet
     from .profiles.form import Profile
     from .profiles.output import Op
+    from .profiles.ranks import RankTable
 
 
 class Sources(NamedTuple):
@@ -59,6 +60,7 @@ class Report:
         self.copies: tuple[Copy, ...] = ()
         self.profile: Profile | None = None  # what the rows were read from, if it is more than a Top-N
         self.ops: list[Op] = []  # every operation of the profile
+        self.ranks: RankTable | None = None  # where several ranks were read; the profile is then the slowest
 
     @property
     def stage(self) -> str:
@@ -69,7 +71,8 @@ class Report:
         if self.profile is not None:
             from .profiles.output import profile_fields
 
-            return {**self._fields(), **profile_fields(self.profile, self.ops)}
+            ranks = self.ranks.fields() if self.ranks is not None else {}
+            return {**self._fields(), **profile_fields(self.profile, self.ops), **ranks}
         return self._fields()
 
     def _fields(self) -> dict[str, object]:
@@ -141,15 +144,26 @@ def _is_counters(folder: str, name: str) -> bool:
 
 
 def select_head(rows: Iterable[Row], head_pct: float, head_max: int) -> list[Row]:
-    """Return the rows at or over the share, biggest first, at most ``head_max`` (0 is off for either)."""
-    head = sorted((row for row in rows if row.pct >= head_pct), key=lambda row: -row.pct)
+    """Return the rows at or over the share, biggest first, at most ``head_max`` (0 is off for either).
+
+    The share is that of the time without communication where a profile tells it.
+    """
+    head = sorted((row for row in rows if (row.compute_pct or row.pct) >= head_pct), key=lambda row: -row.pct)
     return head[:head_max] if head_max else head
 
 
-def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX) -> Report | None:
-    """Analyze one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report."""
+def analyze(
+    sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEAD_MAX, more_ranks: Sequence[str] = ()
+) -> Report | None:
+    """Analyze one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report.
+
+    more_ranks: profiles of the other ranks; the verdicts are then of the slowest rank.
+    """
     reader = _Reader(sources)
     profile = reader.profile()
+    ranks = None
+    if more_ranks and profile is not None:
+        profile, ranks = reader.slowest(profile, more_ranks)
     env = reader.env(profile)
     if env.analysis_skill == "none":
         return None
@@ -158,7 +172,7 @@ def analyze(sources: Sources, *, head_pct: float = HEAD_PCT, head_max: int = HEA
     topn = reader.topn(profile)
     if topn is None:
         return report
-    report.profile = profile
+    report.profile, report.ranks = profile, ranks
     reader.drop_ambiguous(shapes, topn)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
@@ -211,6 +225,25 @@ class _Reader:
         path = self._sources.topn
         if os.path.basename(path) == inputs.TOPN_NAME or inputs.is_topn_csv(path):
             return None
+        return self._read_profile(path)
+
+    def slowest(self, first: Profile, paths: Sequence[str]) -> tuple[Profile, RankTable]:
+        """Return the rank whose kernels take longest, and the table of all; each file is dropped before the next."""
+        from .profiles.ranks import RankTable
+
+        table = RankTable()
+        slowest, longest = first, table.add(first)
+        for path in paths:
+            profile = self._read_profile(path)
+            if profile is None:
+                continue
+            total = table.add(profile)
+            if (total.compute_us, total.kernels_us) > (longest.compute_us, longest.kernels_us):
+                slowest, longest = profile, total
+        return slowest, table
+
+    def _read_profile(self, path: str) -> Profile | None:
+        """The profile in a file; None where it is none, or cannot be read."""
         from .profiles import find_reader  # most runs have a Top-N
 
         profile_reader = find_reader(path)
@@ -410,7 +443,8 @@ class EntryBuilder:
         self.notes[:0] = total.notes
         swing = float("inf") if self._is_noisy else 1.0
         if self.run.counters is None:
-            return assess(entry, total, self.run.peaks, conflict=conflict, swing=swing)
+            lowest = SUSPECT_LOW if self.row.case is None else 0.0  # a trace has the time and the shapes of each launch
+            return assess(entry, total, self.run.peaks, conflict=conflict, swing=swing, lowest=lowest)
         entry, notes = self.run.counters.assess(entry, total, self.run.peaks, conflict=conflict, swing=swing, shapes=len(cases))
         self.notes += notes
         return entry

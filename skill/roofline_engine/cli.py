@@ -46,6 +46,10 @@ class Output:
             parts = (cell.ljust(width) if at < left else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
             print("  ".join(parts).rstrip())
 
+    def figure(self, document: Mapping[str, object], path: str) -> None:
+        """Draw the figure of an artifact to a file."""
+        raise ValueError(f"--plot {printable(path)}: the figure needs the package: pip install 'pytest-roofline[plot]'")
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that gets its arguments when it is used, so that a command loads only what it needs itself."""
@@ -196,21 +200,26 @@ def _analyze(options: argparse.Namespace) -> int:
     head_max = whole(options.head_max, "--head-max", minimum=0)
     if os.environ.get("ROOFLINE_SKILL", "").strip().lower() == "none":
         return _skipped()
-    sources = analyze.find_sources(options.path)
+    path, *more_ranks = options.paths
+    sources = analyze.find_sources(path)
+    for other in more_ranks:
+        files.require_readable(other)
     for name in ("env", "config", "shapes", "peaks", "targets", "counters"):
         named = getattr(options, name)
         for path in [named] if isinstance(named, str) else named or ():
             files.require_readable(path, f"--{name} ")
         if named:
             sources = sources._replace(**{name: named})
-    sources = sources._replace(peaks_device=options.peaks_device)
+    sources = sources._replace(peaks_device=options.peaks_device, device=options.device)
+    if options.by not in ("kernel", "op"):
+        raise ValueError(f"--by {printable(options.by)}: expected kernel or op")
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
     outputs = [os.path.join(folder, name) for name in (files.ARTIFACT_NAME, files.REPORT_NAME)]
-    inputs = {os.path.realpath(path) for path in sources.paths()}
+    inputs = {os.path.realpath(path) for path in (*sources.paths(), *more_ranks)}
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise ValueError(f"{printable(path)}: an input, which is not overwritten. Name another folder with --out")
-    report = analyze.analyze(sources, head_pct=head_pct, head_max=head_max)
+    report = analyze.analyze(sources, head_pct=head_pct, head_max=head_max, more_ranks=more_ranks)
     if report is None:
         return _skipped()
     if report.rows == 0 and os.path.exists(outputs[0]):  # such as a Top-N that is being written
@@ -232,12 +241,42 @@ def _analyze(options: argparse.Namespace) -> int:
         texts = (files.to_json(report.to_dict()), markdown(report))
     if options.json:
         sys.stdout.write(texts[0])
+    elif options.by == "op":
+        from .report import by_op
+
+        options.output.markdown(by_op(report))
     else:
         options.output.markdown(texts[1])
+    if options.plot:
+        options.output.figure(report.to_dict(), options.plot)
+        written.append(options.plot)
     for problem in report.skill_errors:
         print(printable(problem.show()), file=sys.stderr)
     for path in written:
         print(f"wrote {printable(path)}", file=sys.stderr)
+    return DONE
+
+
+def _profile(options: argparse.Namespace) -> int:
+    from . import files
+    from .profiles import find_reader
+    from .profiles.output import topn_documents
+
+    if options.out is None:
+        raise ValueError("--out is missing: name the folder to write to")
+    files.require_readable(options.path)
+    reader = find_reader(options.path)
+    if reader is None:
+        raise ValueError(f"{printable(options.path)}: not a profile that is read here: expected a trace of the torch profiler")
+    profile = reader.read(options.path)
+    for name, document in topn_documents(profile, options.device).items():
+        path = os.path.join(options.out, name)
+        if os.path.realpath(path) == os.path.realpath(options.path):
+            raise ValueError(f"{printable(path)}: an input, which is not overwritten. Name another folder with --out")
+        files.write_whole(path, files.to_json(document))
+        print(f"wrote {printable(path)}")
+    for line in profile.problems:
+        print(printable(line), file=sys.stderr)
     return DONE
 
 
@@ -432,7 +471,9 @@ def _arguments(
         parser.set_defaults(run=run, **defaults)
         for usage, text in arguments.items():
             name, _, metavar = usage.partition(" ")
-            if not name.startswith("--"):
+            if not name.startswith("--") and metavar:
+                parser.add_argument("paths", metavar=name, nargs="+", help=text)
+            elif not name.startswith("--"):
                 parser.add_argument("path", metavar=name, help=text)
             elif metavar:
                 action = "append" if metavar.endswith(" ...") else "store"
@@ -444,7 +485,9 @@ def _arguments(
 
 
 _ANALYZE = {
-    "DIR|TOPN": "a directory with a Top-N (JSON or CSV), or the file",
+    "DIR|TOPN|TRACE ...": "a directory with a Top-N (JSON or CSV), the file, or a profiler's trace; several traces are ranks",
+    "--by KIND": "rows by kernel, or by op with its shapes from a trace (default: kernel)",
+    "--device NAME": "the device, in place of what the files say",
     "--env FILE": f"env_report.json (default: {_NEAR})",
     "--config FILE": f"the model's config.json (default: {_NEAR})",
     "--shapes FILE": "captured shapes, stage B (default: shapes.json next to the Top-N)",
@@ -455,7 +498,13 @@ _ANALYZE = {
     "--head-pct PCT": "smallest share of GPU time, 0 is off (default: 5)",
     "--head-max N": "most kernels, 0 is off (default: 8)",
     "--counters FILE ...": "hardware counters, stage C; repeatable (default: those next to the Top-N)",
+    "--plot FILE": "also draw the roofline figure (.html, .svg, .png, .pdf)",
     "--json": "print the artifact instead of the report",
+}
+_PROFILE = {
+    "TRACE": "a profiler's trace",
+    "--device NAME": "the device, in place of what the trace says",
+    "--out DIR": "the folder to write to",
 }
 _PEAKS_SHOW = {
     "NAME": "a product id, a device name or a gfx",
@@ -481,8 +530,14 @@ COMMANDS = (
     Command(
         "analyze",
         "turn a Top-N profile into profile_roofline.json and .md",
-        _arguments(_analyze, _ANALYZE, head_pct="5", head_max="8"),
+        _arguments(_analyze, _ANALYZE, head_pct="5", head_max="8", by="kernel"),
         "runs/today",
+    ),
+    Command(
+        "profile",
+        "turn a trace into profile_topN.json, shapes.json and env_report.json",
+        _arguments(_profile, _PROFILE),
+        "trace.json.gz --out work",
     ),
     Command(
         "validate",

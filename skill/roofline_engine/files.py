@@ -119,7 +119,7 @@ class _Unpacked(io.RawIOBase):
         return self._packed.seek(offset, whence)
 
     def readinto(self, buffer: Any) -> int:
-        data = self._packed.read(len(buffer))
+        data = self._packed.read1(len(buffer))  # what is there, so that a file that ends early loses nothing
         if self._packed.tell() > self._largest:
             raise _too_large(self._largest, packed=True)
         buffer[: len(data)] = data

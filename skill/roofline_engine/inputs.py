@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from .fields import REGIMES
 from .files import Problems, condense, read_json, read_table
 from .kernels import clean_name, is_copy, short_name
 from .ops import op_name
@@ -120,6 +121,8 @@ class Row(NamedTuple):
     unit: str = ""  # what its time and calls are of, in words
     case: Mapping[str, object] | None = None  # its shapes, as a case of shapes.json
     unmodeled: str = ""  # why it has no case
+    compute_pct: float | None = None  # its share of the time without communication, which decides whether it is in the head
+    missing: str = ""  # why its operation or its shapes are unknown: a key of profiles.form.MISSING
     framework_op: str | None = None  # the operation: aten::mm
     shape: str | None = None  # the operation's inputs, for people
     remarks: tuple[str, ...] = ()  # what the time and the shapes rest on
@@ -311,7 +314,7 @@ def _row(row: _Reader, row_ms: float | None, total_ms: float | None, total_is_gi
     else:
         latencies = {"": row.number("base_latency_ms", above=0)}
     regime = next(iter((row.text("regime") or "").lower().split()), None)
-    if regime not in (None, "decode", "prefill"):
+    if regime not in (None, *REGIMES):
         row.wrong(f"regime is {row.data.get('regime')!r:.40}, expected decode or prefill")
         regime = None
     return Row(

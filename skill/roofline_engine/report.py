@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .advice import ROUTES
 from .analyze import Report, by_expected_gain, by_pct
 from .fields import ByteModel, Entry, Note, show
 from .peaks import Peaks
 from .units import parse_dtype, printable, quantity
+
+if TYPE_CHECKING:
+    from .profiles.ranks import RankTable
 
 #: How many kernels that rank differently by gain and by share are described in words; the two lists show all.
 _MOVES_SHOWN = 8
@@ -19,6 +23,10 @@ def markdown(report: Report) -> str:
     """Write the report for people. Kernel names are shown escaped."""
     entries = by_pct(report.entries)
     parts = ["# Roofline headroom", _head(report)]
+    if report.profile is not None:
+        parts += ["## Where the time goes", _time(report)]
+    if report.ranks is not None:
+        parts += ["## Ranks", _ranks(report.ranks)]
     if entries:
         parts += ["## Verdicts", _verdicts(entries), "## The two rankings", _rankings(entries), "## Kernel by kernel"]
         parts += [_kernel(number, entry, report.peaks) for number, entry in enumerate(entries, 1)]
@@ -35,6 +43,108 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def by_op(report: Report) -> str:
+    """Write the table by operation and shape. Names are shown escaped."""
+    parts = ["# Roofline headroom by operation", _head(report)]
+    if report.profile is None:
+        parts.append("A table by operation needs a trace, which has the operations and their shapes; this is a Top-N.")
+        return "\n\n".join(parts) + "\n"
+    parts += ["## Where the time goes", _time(report)]
+    if report.ranks is not None:
+        parts += ["## Ranks", _ranks(report.ranks)]
+    rows = [
+        ["operation", "shape", "calls", "mean", "median", "GPU time", "FLOP", "bytes", "% roof", "roof", "headroom", "verdict"]
+    ]
+    for entry, row in report.ops:
+        times = row.times
+        rows.append(
+            [
+                code(entry.framework_op or entry.short_name, longest=40),
+                text((entry.shape or "-")[:60]) + (f" {entry.regime}" if entry.regime != "unknown" else ""),
+                f"{times.calls:g}",
+                f"{times.mean_us:.4g} us",
+                "-" if times.median_us is None else f"{times.median_us:.4g} us",
+                f"{entry.pct_gpu_time:.2f} %",
+                "-" if entry.flops_est is None else quantity(entry.flops_est, ""),
+                "-" if entry.bytes_est is None else quantity(entry.bytes_est, "B"),
+                _percent(entry.roofline_pct_raw if entry.suspect else entry.roofline_pct),
+                entry.roof_axis or "-",
+                _speedup(entry),
+                _verdict(entry),
+            ]
+        )
+    parts += ["## Operations", table(rows)]
+    if report.skill_errors:
+        parts += ["## What went wrong", _bullets([text(item.show()) for item in report.skill_errors])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _time(report: Report) -> str:
+    """Describe where the time of each device goes, and how much of it has a verdict."""
+    from .profiles.output import cover
+
+    assert report.profile is not None
+    lines = []
+    for timeline in report.profile.timelines:
+        span = timeline.span_us or 1.0
+        kernels = timeline.busy_us - timeline.exposed_communication_us - timeline.exposed_copy_us
+        shares = [
+            ("kernels", kernels),
+            ("exposed communication", timeline.exposed_communication_us),
+            ("exposed copies", timeline.exposed_copy_us),
+            ("idle", timeline.idle_us),
+        ]
+        named = ", ".join(f"{name} {100 * value / span:.1f} %" for name, value in shares)
+        lines.append(f"device {text(timeline.device)}: {timeline.span_us / 1e3:.4g} ms: {named}")
+        without = timeline.span_us - timeline.exposed_communication_us
+        if timeline.communication_us and without > 0:
+            rest = f"kernels {100 * kernels / without:.1f} %, idle {100 * timeline.idle_us / without:.1f} %"
+            in_all = f"{timeline.communication_us / 1e3:.4g} ms of communication in all"
+            lines.append(f"without exposed communication: {rest}; {in_all}")
+    covered = cover(report.ops)
+    lines.append(
+        f"of the kernels' time {covered.verdict:.1f} % has a verdict, {covered.reason:.1f} % a reason without one, "
+        f"{covered.no_model:.1f} % no model"
+    )
+    if covered.reasons:
+        lines.append("reasons: " + ", ".join(f"{name} {share:.1f} %" for name, share in covered.reasons.items()))
+    if covered.largest:
+        names = ", ".join(f"{code(name, longest=60)} {share:.1f} %" for name, share in covered.largest)
+        lines.append(f"largest without a model: {names}")
+    return _bullets(lines)
+
+
+#: Operations of the table over ranks that the report shows; the artifact has all.
+_RANK_ROWS = 20
+
+
+def _ranks(ranks: RankTable) -> str:
+    """Describe the ranks: who is slow, and where."""
+    totals = sorted(ranks.totals, key=lambda total: -total.compute_us)
+    slowest, fastest = totals[0], totals[-1]
+    mean = sum(total.compute_us for total in totals) / len(totals)
+    ends = [f"rank {text(total.name)} ({total.compute_us / 1e3:.4g} ms)" for total in (slowest, fastest)]
+    lines = [
+        f"{len(totals)} ranks: kernels take longest on {ends[0]}, shortest on {ends[1]}, {mean / 1e3:.4g} ms on average",
+        f"the verdicts are of rank {text(slowest.name)}",
+    ]
+    lines += [f"straggler: rank {text(total.name)}" for total in ranks.stragglers()]
+    rows = [["operation", "shape", "mean", "slowest", "rank", "fastest", "rank"]]
+    for row in ranks.rows()[:_RANK_ROWS]:
+        rows.append(
+            [
+                code(row.op, longest=40),
+                text(row.shape[:60]) or "-",
+                f"{row.total_us / row.ranks:.5g} us",
+                f"{row.slowest[0]:.5g} us",
+                text(row.slowest[1]),
+                f"{row.fastest[0]:.5g} us",
+                text(row.fastest[1]),
+            ]
+        )
+    return _bullets(lines) + "\n\n" + table(rows)
+
+
 def code(name: str, *, longest: int = 400) -> str:
     """Return a name as an inline code span, cut when it is very long."""
     label = printable(name[: 2 * longest]).replace("`", "'")
@@ -43,7 +153,8 @@ def code(name: str, *, longest: int = 400) -> str:
 
 def _label(entry: Entry) -> str:
     """A name short enough for a table; the number next to it separates two equal ones."""
-    return code(entry.short_name, longest=44)
+    shape = f" {text(entry.shape[:60])}" if entry.shape else ""
+    return code(entry.short_name, longest=44) + shape
 
 
 _ESCAPES = {ord(mark): "\\" + mark for mark in "\\`*|<>[]"}

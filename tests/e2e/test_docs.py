@@ -37,6 +37,7 @@ PAGES = [
 PLUGIN_PAGES = [
     "annotate",
     "gate",
+    "trace",
     "compare",
     "predictions",
     "skill",

@@ -30,6 +30,8 @@ from .call import (
 from .serving import SERVING
 from .signatures import POINTWISE, REDUCTIONS, SAME_AS, signature_of
 
+NO_SHAPES = "the trace has no shapes: profile with record_shapes=True"
+
 
 class OpFacts(NamedTuple):
     """One operation as recorded. An input without a shape is a number, a list of them, or missing."""
@@ -226,6 +228,8 @@ def model(facts: OpFacts, kernels: tuple[str, ...] = ()) -> Modeled:
     kernels: the names of its kernels, which tell the dtype of lists of tensors and whether fp32 ran as TF32.
     """
     namespace = facts.name.rpartition("::")[0]
+    if not facts.shapes and not facts.dtypes:
+        return Modeled(None, NO_SHAPES, has_model=has_model(facts.name))
     try:
         if namespace == "aten":
             call = aten_call(facts, kernels)

@@ -130,6 +130,8 @@ def _reduction(name: str) -> Outputs:
 
 
 def _product(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
+    if len(tensors) < 2:
+        raise ValueError("its recorded inputs do not fit: there are no two operands")
     first, second = (tensors[-2:] if len(tensors) == 2 else tensors[1:3]) if "mat1" in values else tensors[:2]
     if any(key in values for key in ("batch1", "mat")):
         first, second = tensors[1:3]

@@ -50,6 +50,7 @@ class Trace:
         self.unreadable = 0  # events
         self._size = os.path.getsize(path)
         self._read = 0  # bytes, unpacked
+        self._is_cut = False
         self._started, self._shown = time.monotonic(), 0.0
         self._parse: Callable[[bytes], Any] = _fast_parser(self._size) or _parse
 
@@ -67,14 +68,22 @@ class Trace:
             self.problems.append(f"{self.label}: {self.unreadable} events are not JSON: left out")
 
     def _fill(self, stream: Any) -> bytes:
+        parts: list[bytes] = []
+        size = 0
         try:
-            chunk: bytes = stream.read(_CHUNK)
+            while not self._is_cut and size < _CHUNK:
+                part = stream.read1(_CHUNK)
+                if not part:
+                    break
+                parts.append(part)
+                size += len(part)
         except (EOFError, zlib.error) as error:  # cut off, or damaged
-            if not self._read:
+            if not self._read and not parts:
                 raise
+            self._is_cut = True
             self.problems.append(f"{self.label}: it ends early ({error}): the events before that are used")
-            return b""
-        self._read += len(chunk)
+        chunk = b"".join(parts)
+        self._read += size
         now = time.monotonic()
         if chunk and now - self._started > _PATIENCE_S and now - self._shown > _PATIENCE_S:
             self._shown = now

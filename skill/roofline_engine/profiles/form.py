@@ -23,6 +23,15 @@ class KernelUse(NamedTuple):
     block: tuple[int, ...] = ()
 
 
+#: Why the operation of a kernel is unknown in a file that ties kernels to operations.
+MISSING = {
+    "no_launch": "neither its operation nor its launch is in the trace",
+    "graph_replay": "it was replayed from a graph, which records no shapes: give the trace of the capture with --shapes-from",
+    "no_operation": "it was launched outside of any operation that the trace records",
+    "no_shapes": "the trace has no shapes: profile with record_shapes=True",
+}
+
+
 class Unit(NamedTuple):
     """What runs as one: a call of an operation with all its kernels, or a kernel alone where no operation is known."""
 
@@ -32,6 +41,7 @@ class Unit(NamedTuple):
     regime: str | None = None  # decode or prefill, where the file says it
     borrowed_from: str = ""  # where the shapes come from if not from the launch itself, in words
     durations: Sequence[float] = ()  # of each call, where the file has them
+    missing: str = ""  # why its operation is unknown, a key of MISSING; empty where it is known or the file has none
 
     @property
     def name(self) -> str:

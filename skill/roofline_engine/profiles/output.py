@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..fields import Entry
-from ..inputs import Times
+from ..inputs import ENV_NAME, SHAPES_NAME, TOPN_NAME, Times
 from ..kernels import classify
+from ..peaks import Device
 from .form import Profile, Timeline
-from .rows import OpRow
+from .rows import OpRow, named_apart, shapes_of, topn_of
 
 #: Operations without a model that are named.
 _NAMED = 5
@@ -30,23 +31,27 @@ class Covered(NamedTuple):
     reason: float  # no class, for a reason other than a missing model
     no_model: float
     largest: tuple[tuple[str, float], ...]  # operations without a model, with their shares, the largest first
+    reasons: Mapping[str, float]  # the reasons with their shares
 
 
 def cover(ops: Sequence[Op]) -> Covered:
     """Return what share of the time has a verdict, a reason, or no model."""
     verdict = reason = no_model = 0.0
     names: dict[str, float] = defaultdict(float)
+    reasons: dict[str, float] = defaultdict(float)
     for op in ops:
         share, entry = op.entry.pct_gpu_time or 0.0, op.entry
         if entry.headroom_class != "unknown":
             verdict += share
-        elif entry.unknown_reason != "unmodelled" or is_outside(entry):
+        elif entry.unknown_reason != "unmodelled" or is_outside(entry) or op.row.row.missing:
             reason += share
+            code = op.row.row.missing or (classify(entry.name).op if is_outside(entry) else entry.unknown_reason)
+            reasons[code or "unknown"] += share
         else:
             no_model += share
             names[entry.framework_op or entry.short_name] += share
     largest = sorted(names.items(), key=lambda item: -item[1])[:_NAMED]
-    return Covered(verdict, reason, no_model, tuple(largest))
+    return Covered(verdict, reason, no_model, tuple(largest), dict(sorted(reasons.items(), key=lambda item: -item[1])))
 
 
 def is_outside(entry: Entry) -> bool:
@@ -63,6 +68,7 @@ def profile_fields(profile: Profile, ops: Sequence[Op]) -> dict[str, object]:
         "coverage": {
             "verdict_pct": covered.verdict,
             "reason_pct": covered.reason,
+            "reasons_pct": dict(covered.reasons),
             "no_model_pct": covered.no_model,
             "no_model": [{"name": name, "pct_gpu_time": share} for name, share in covered.largest],
         },
@@ -112,6 +118,35 @@ def op_fields(op: Op) -> dict[str, object]:
             }
             for use in row.kernels
         ],
+    }
+
+
+def topn_documents(profile: Profile, device: str | None = None) -> dict[str, dict[str, object]]:
+    """Return the files of a run that ``analyze`` and the skill start from, by name.
+
+    device: its name, in place of what the profile says.
+    """
+    rows = named_apart(topn_of(profile).rows)
+    kernels = []
+    for row in rows:
+        kernel: dict[str, object] = {
+            "name": row.name,
+            "short_name": row.short_name,
+            "pct_gpu_time": row.pct,
+            "calls": row.calls,
+            "base_latency_ms": row.avg_ms,
+            "regime": row.regime or "unknown",
+            "framework_op": row.framework_op,
+            "shape": row.shape,
+        }
+        kernels.append({key: value for key, value in kernel.items() if value is not None})
+    facts = Device(device_name=device) if device else profile.device
+    env = {key: value for key, value in facts._asdict().items() if value is not None}
+    total = sum(unit.times.total_us for unit in profile.units)
+    return {
+        TOPN_NAME: {"source": profile.label, "total_gpu_time_ms": total / 1e3, "top_kernels": kernels},
+        SHAPES_NAME: dict(shapes_of(rows)),
+        ENV_NAME: {"source": profile.label, **env},
     }
 
 

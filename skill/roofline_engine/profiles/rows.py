@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..calls.recorded import OpFacts, model
+from ..calls.recorded import NO_SHAPES, OpFacts, model
 from ..inputs import Row, Times, TopN, times_of, typical_time
-from ..kernels import short_name
+from ..kernels import classify, is_copy, short_name
 from ..units import parse_dtype
-from .form import KernelUse, Profile, Unit
+from .form import MISSING, KernelUse, Profile, Unit
 
 #: Kernels of one unit that its description names.
 _NAMED = 3
@@ -27,21 +27,21 @@ class OpRow(NamedTuple):
 
 def topn_of(profile: Profile) -> TopN:
     """Return the kernels of a profile as a Top-N, each with each of its shapes; shares are of the time of all kernels."""
-    total = sum(unit.times.total_us for unit in profile.units) or 1.0
-    rows = tuple(_row(unit, total) for unit in profile.units)
+    totals = _totals(profile)
+    rows = tuple(_row(unit, *totals) for unit in profile.units)
     return TopN(rows, problems=profile.problems, assumed_regime="unknown")
 
 
 def op_rows(profile: Profile) -> list[OpRow]:
     """Return the operations of a profile, each with each of its shapes, by time; a kernel without one is a row of its own."""
-    total = sum(unit.times.total_us for unit in profile.units) or 1.0
+    totals = _totals(profile)
     groups: dict[Any, list[Unit]] = defaultdict(list)
     for unit in profile.units:
-        groups[unit.op or unit.name, unit.regime, bool(unit.borrowed_from)].append(unit)
+        groups[unit.op or unit.name, unit.regime, unit.missing, bool(unit.borrowed_from)].append(unit)
     rows = []
     for units in groups.values():
         unit = _merge(units)
-        rows.append(OpRow(_row(unit, total), unit.op, unit.times, unit.kernels))
+        rows.append(OpRow(_row(unit, *totals), unit.op, unit.times, unit.kernels))
     return sorted(rows, key=lambda row: -row.times.total_us)
 
 
@@ -67,7 +67,18 @@ def _merge(units: Sequence[Unit]) -> Unit:
     return units[0]._replace(kernels=uses, times=times, durations=())
 
 
-def _row(unit: Unit, total_us: float) -> Row:
+def _totals(profile: Profile) -> tuple[float, float]:
+    """Return the time of all kernels, and of those that are no communication."""
+    total = sum(unit.times.total_us for unit in profile.units)
+    communication = sum(unit.times.total_us for unit in profile.units if is_collective(unit.name))
+    return total or 1.0, (total - communication) or 1.0
+
+
+def is_collective(name: str) -> bool:
+    return classify(name).op == "collective"
+
+
+def _row(unit: Unit, total_us: float, compute_us: float) -> Row:
     facts, times = unit.op, unit.times
     time = typical_time(times)
     kernels = tuple(dict.fromkeys(use.name for use in unit.kernels))
@@ -76,9 +87,10 @@ def _row(unit: Unit, total_us: float) -> Row:
     if unit.borrowed_from:
         remarks.append(unit.borrowed_from)
     remarks += modeled.notes if modeled else ()
-    reason = ""
+    reason, missing = MISSING.get(unit.missing, ""), unit.missing
     if modeled is not None and modeled.case is None:
         reason = f"{facts.name if facts else ''}: {modeled.reason}"
+        missing = "no_shapes" if modeled.reason == NO_SHAPES else ""
     return Row(
         name=unit.name,
         short_name=short_name(unit.name),
@@ -90,6 +102,8 @@ def _row(unit: Unit, total_us: float) -> Row:
         unit=_describe_unit(facts, kernels),
         case=modeled.case if modeled else None,
         unmodeled=reason,
+        compute_pct=None if is_collective(unit.name) else 100.0 * times.total_us / compute_us,
+        missing=missing,
         framework_op=facts.name if facts else None,
         shape=describe_shapes(facts) if facts else None,
         remarks=tuple(remarks),
@@ -130,7 +144,7 @@ def _short_dtype(dtype: str) -> str:
 
 def shapes_of(rows: Iterable[Row]) -> dict[str, list[Mapping[str, object]]]:
     """Return shapes.json for these rows; a name that several rows share has the shape in it."""
-    return {row.name: [row.case] for row in rows if row.case is not None}
+    return {row.name: [row.case] for row in rows if row.case is not None and not is_copy(row.name)}
 
 
 def named_apart(rows: Sequence[Row]) -> list[Row]:

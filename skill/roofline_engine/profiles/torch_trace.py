@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from ..calls.call import BatchFacts
 from ..calls.recorded import OpFacts, has_model
 from ..inputs import times_of
-from ..kernels import classify, clean_name
+from ..kernels import clean_name
 from ..peaks import Device
 from .chrome import Trace
 from .form import KernelUse, Profile, Timeline, Unit
+from .rows import is_collective
 from .timeline import COMMUNICATION, COMPUTE, COPY, measure_timeline
 
 #: Categories of events, by the names that torch 1.8 to 2.9 gave them, in lower case.
@@ -56,6 +57,7 @@ class _Launch(NamedTuple):
     thread: tuple[Any, Any]
     at: float
     external: Any
+    is_graph: bool
 
 
 class _Events:
@@ -90,7 +92,9 @@ class _Events:
         if category in _RUNTIMES:
             name = event["name"]
             if "aunch" in name or "emcpy" in name or "emset" in name:
-                launch = _Launch((event.get("pid"), event.get("tid")), float(event["ts"]), args.get("External id"))
+                launch = _Launch(
+                    (event.get("pid"), event.get("tid")), float(event["ts"]), args.get("External id"), "Graph" in name
+                )
                 correlation = args.get("correlation")
                 if correlation is not None:
                     self.launches[correlation] = launch
@@ -301,7 +305,7 @@ def read(path: str) -> Profile:
     if events.negative:
         problems.append(f"{label}: {events.negative} slices have a negative duration: left out")
     names = [clean_name(name) for name in events.names]
-    kinds = ["collective" if classify(name).op == "collective" else "" for name in names]
+    kinds = [is_collective(name) for name in names]
     slices, clipped = _clip(events.slices)
     if clipped:
         problems.append(
@@ -358,7 +362,7 @@ def _clip(slices: list[_Slice]) -> tuple[list[_Slice], int]:
     return slices, clipped
 
 
-def _timelines(slices: Sequence[_Slice], kinds: Sequence[str]) -> list[Timeline]:
+def _timelines(slices: Sequence[_Slice], kinds: Sequence[bool]) -> list[Timeline]:
     devices: dict[Any, list[tuple[float, float, int]]] = defaultdict(list)
     for item in slices:
         kind = COPY if item.kind != "kernel" else COMMUNICATION if kinds[item.name] else COMPUTE
@@ -367,16 +371,19 @@ def _timelines(slices: Sequence[_Slice], kinds: Sequence[str]) -> list[Timeline]
     return [timeline for timeline in measured if timeline is not None]
 
 
-def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kinds: Sequence[str]) -> tuple[list[Unit], int]:
+def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kinds: Sequence[bool]) -> tuple[list[Unit], int]:
     """Return the units by time, the longest first, and how many kernels have no operation and no launch."""
     ops, ranges = _Ops(events), _Ranges(events.ranges)
     owned: dict[int, list[_Slice]] = defaultdict(list)
     places: dict[int, RangeFacts | None] = {}
     uses: dict[Any, _Use] = {}
-    alone: list[tuple[_Slice, RangeFacts | None]] = []
+    alone: list[tuple[_Slice, RangeFacts | None, str]] = []
     lost = 0
     has_correlation = bool(events.launches)
     for item in slices:
+        if kinds[item.name]:  # a collective is a unit of its own
+            alone.append((item, None, ""))
+            continue
         launch = events.launches.get(item.correlation) if item.correlation is not None else None
         number = -1
         if not has_correlation and item.external is not None:
@@ -391,11 +398,9 @@ def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kind
             number = ops.by_id.get(item.external, -1)
         if number < 0:
             where = ranges.find(launch.thread, launch.at) if launch else ranges.find(item.queue, item.start)
+            missing = "no_launch" if launch is None else "graph_replay" if launch.is_graph else "no_operation"
             lost += launch is None and item.kind == "kernel"
-            alone.append((item, where))
-            continue
-        if kinds[item.name]:  # a collective is a unit of its own
-            alone.append((item, None))
+            alone.append((item, where, missing if ops.events else ""))
             continue
         owner = ops.owner(number)
         if owner not in places:
@@ -430,16 +435,16 @@ def _is_attention(name: str) -> bool:
     return any(word in low for word in ("attention", "attn", "mha", "mla", "fmha"))
 
 
-def _unit(use: _Use, names: Sequence[str], facts: OpFacts | None, borrowed: str = "") -> Unit:
+def _unit(use: _Use, names: Sequence[str], facts: OpFacts | None, borrowed: str = "", missing: str = "") -> Unit:
     kernels = [
         KernelUse(names[name], launches, total, grid, block) for (name, grid, block), (launches, total) in use.kernels.items()
     ]
     kernels.sort(key=lambda kernel: -kernel.total_us)
-    return Unit(tuple(kernels), times_of(use.durations), facts, use.regime, borrowed, use.durations)
+    return Unit(tuple(kernels), times_of(use.durations), facts, use.regime, borrowed, use.durations, missing)
 
 
 def _lonely_units(
-    alone: Sequence[tuple[_Slice, RangeFacts | None]],
+    alone: Sequence[tuple[_Slice, RangeFacts | None, str]],
     uses: Mapping[Any, _Use],
     names: Sequence[str],
     facts_list: Sequence[OpFacts],
@@ -455,16 +460,16 @@ def _lonely_units(
             if grid:
                 donors[name, grid, block].setdefault(use.facts, []).extend(use.durations)
     groups: dict[Any, _Use] = {}
-    for item, where in alone:
+    for item, where, missing in alone:
         regime = where.regime if where else None
-        key = (item.name, item.grid, item.block, regime)
+        key = (item.name, item.grid, item.block, regime, missing)
         group = groups.get(key)
         if group is None:
             group = groups[key] = _Use(-1, regime)
         group.add((item,))
     units = []
     merged: dict[Any, _Use] = {}
-    for (name, grid, block, regime), group in groups.items():
+    for (name, grid, block, regime, missing), group in groups.items():
         donor = donors.get((name, grid, block))
         if donor and len(donor) == 1:
             ((facts, durations),) = donor.items()
@@ -473,10 +478,10 @@ def _lonely_units(
                 basis = f"shapes of {len(durations)} other launches of the same kernel with the same grid"
                 units.append(_unit(group, names, facts_list[facts], basis))
                 continue
-        rest = merged.setdefault((name, regime), _Use(-1, regime))
+        rest = merged.setdefault((name, regime, missing), _Use(-1, regime))
         rest.durations.extend(group.durations)
         rest.kernels.update(group.kernels)
-    return units + [_unit(use, names, None) for use in merged.values()]
+    return units + [_unit(use, names, None, missing=missing) for (_, _, missing), use in merged.items()]
 
 
 # The device.

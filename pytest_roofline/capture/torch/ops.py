@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as functional
 
 from roofline_engine.calls import call as engine
 from roofline_engine.calls.aten import attention, attention_backward, cross_entropy, linear, norm
-from roofline_engine.calls.call import Builder, Part, Unknown, all_of, broadcast, nbytes_of, unknown_part
+from roofline_engine.calls.call import Part, Unknown, all_of, broadcast, nbytes_of, unknown_part
 
 from ..trace import Listed, Region
+
+if TYPE_CHECKING:
+    from roofline_engine.calls.call import Builder
 
 #: More elements than these of an index or a mask are not read.
 MOST_READ = 1 << 22

@@ -6,17 +6,20 @@ Imports torch, so it is imported only after the user's code imported torch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from roofline_engine.calls.aten import FREE, TABLE, WRITE_ONLY, spec_builder
-from roofline_engine.calls.call import Builders, OpSpec, Part, work_of
+from roofline_engine.calls.call import OpSpec, Part, work_of
 from roofline_engine.fields import note
 from roofline_engine.work import Work
 
 from ..trace import OpTrace, Region, Strided, distinct, strided
 from .ops import Call
+
+if TYPE_CHECKING:
+    from roofline_engine.calls.call import Builders
 
 
 class Schema(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..fields import note
 from ..ops.matmul import positions_met
@@ -15,8 +15,6 @@ from .call import (
     UNKNOWN,
     UNKNOWN_MASK,
     UNKNOWN_ROWS,
-    Builder,
-    Builders,
     Call,
     OpSpec,
     Part,
@@ -29,6 +27,9 @@ from .call import (
     nbytes_of,
     unknown_part,
 )
+
+if TYPE_CHECKING:
+    from .call import Builder, Builders
 
 # Streams: element by element, copies, reductions, norms.
 
@@ -270,7 +271,7 @@ def attention(call: Call) -> OpSpec:
     if sizes["seq_q"] > 1:
         return _under_mask(call, OpSpec("attn_prefill", sizes, charged=charged), sizes)
     names = ("batch", "n_q_heads", "n_kv_heads", "head_dim", "head_dim_v", "dtype")
-    parameters = {name: sizes[name] for name in names} | {"seq_len": sizes["seq_kv"], "kv_dtype": k.dtype}
+    parameters = {**{name: sizes[name] for name in names}, "seq_len": sizes["seq_kv"], "kv_dtype": k.dtype}
     return _under_mask(call, OpSpec("attn_decode", parameters, charged=charged[1:]), sizes)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..fields import Note, note
 from ..ops import work
@@ -238,8 +238,9 @@ class OpSpec(NamedTuple):
 
 
 UNKNOWN = OpSpec(None)
-Builder = Callable[[Call], OpSpec]
-Builders = Callable[[Call], "OpSpec | list[OpSpec]"]
+if TYPE_CHECKING:  # Python 3.8 cannot subscript the classes of collections.abc
+    Builder = Callable[[Call], OpSpec]
+    Builders = Callable[[Call], "OpSpec | list[OpSpec]"]
 
 
 class SpecWork(NamedTuple):

@@ -8,14 +8,15 @@ find a tensor by its name and check it by its shape.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..fields import note
 from ..ops.attention import attention_pairs
 from ..units import parse_dtype
-from .call import BatchFacts, Builders, Call, OpSpec, TensorFacts, is_tensor, nbytes_of
+from .call import BatchFacts, Call, OpSpec, TensorFacts, is_tensor, nbytes_of
 
-_NOTHING = OpSpec(None)
+if TYPE_CHECKING:
+    from .call import Builders
 
 
 def _no_model(text: str) -> OpSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..units import parse_dtype
 from .aten import per_axis
@@ -20,7 +20,8 @@ SCALAR_TYPES = {
 
 # The shapes of results. A rule gets the arguments by name and returns the tensors that the call makes.
 
-Outputs = Callable[[Mapping[str, Any], "list[Any]"], "list[Any]"]
+if TYPE_CHECKING:  # Python 3.8 cannot subscript the classes of collections.abc
+    Outputs = Callable[[Mapping[str, Any], "list[Any]"], "list[Any]"]
 
 
 def _dtype_of(values: Mapping[str, Any], default: str) -> str:

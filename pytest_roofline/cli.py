@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from roofline_engine import cli
 from roofline_engine.cli import Command
@@ -13,9 +13,21 @@ from roofline_engine.cli import Command
 from .report.console import TerminalOutput
 
 
+class CommandOutput(TerminalOutput):
+    """The output of the installed package, which has the figure."""
+
+    def figure(self, document: Mapping[str, object], path: str) -> None:
+        """Draw the figure of an artifact to a file, by its suffix."""
+        from .plot.output import require_extra, write
+        from .plot.sources import report_chart
+
+        require_extra()
+        write(report_chart(document, "the trace"), path)
+
+
 def main() -> int:
     """Entry point of the console script; see ``roofline --help``."""
-    return cli.main(prog="roofline", more=COMMANDS, output=TerminalOutput())
+    return cli.main(prog="roofline", more=COMMANDS, output=CommandOutput())
 
 
 def _lazy(module: str, function: str = "configure") -> Callable[[ArgumentParser], object]:

@@ -6,7 +6,7 @@ Output to a pipe or a file stays plain text. No other module imports rich.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -53,12 +53,6 @@ class TerminalOutput(Output):
         for row in rows[1:]:
             table.add_row(*(Text(printable(cell)) for cell in row))
         Console().print(table)
-
-    def figure(self, document: Mapping[str, object], path: str) -> None:
-        from ..plot.output import write
-        from ..plot.sources import report_chart
-
-        write(report_chart(document, "the trace"), path)
 
 
 @contextmanager

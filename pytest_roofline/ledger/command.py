@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline_engine import report
-from roofline_engine.files import to_json, write_whole
+from roofline_engine.files import condense, to_json, write_whole
 from roofline_engine.units import number, printable
 
 from . import store
@@ -60,10 +60,10 @@ def _path(options: Namespace) -> Path:
 
 def _read(options: Namespace) -> store.Ledger:
     path = _path(options)
-    if not path.is_file() and not store.lines_path(path).is_file():
+    if not path.exists() and not store.lines_path(path).exists():
         raise ValueError(f"{printable(str(path))}: this ledger does not exist. `roofline ledger import FILE` makes one")
     ledger = store.read(path)
-    _say(f"{ledger.path}:{item.line}: not read, kept: {item.why}" for item in ledger.unread)
+    _say(condense(f"{ledger.path}:{item.line}: not read, kept: {item.why}" for item in ledger.unread))
     if ledger.path == path and store.lines_path(path) != path:
         _say([f"{path}: a Markdown ledger of an older version; new pairs go to {store.lines_path(path)}"])
     return ledger
@@ -78,7 +78,7 @@ def import_pairs(options: Namespace) -> int:
     """Add the pairs of a file to the ledger, each once."""
     source = Path(options.path)
     imported = (store.read_markdown if source.suffix.lower() in (".md", ".markdown") else store.read_csv)(source)
-    _say(f"{source.name}:{item.line}: {item.why}" for item in imported.unread)
+    _say(condense(f"{source.name}:{item.line}: {item.why}" for item in imported.unread))
     if not imported.pairs:
         raise ValueError(f"{printable(options.path)}: no readable row with a pair")
     path = _path(options)

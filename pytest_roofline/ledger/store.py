@@ -361,7 +361,8 @@ def _json_lines(path: Path) -> bytes:
     data = _bytes(path)
     if data.lstrip()[:1] != b"{" and _HEADING.search(data.decode("utf-8", "replace")):
         raise ValueError(f"{printable(str(path))}: a Markdown ledger of an older version. Rename it to end in .md")
-    if data.strip() and not any(line.lstrip(b" \t\xef\xbb\xbf").startswith(b"{") for line in data.splitlines()):
+    lines = (line.strip(b" \t\r\xef\xbb\xbf") for line in data.split(b"\n"))
+    if data.strip() and not any(line.startswith(b"{") and line.endswith(b"}") for line in lines):
         raise ValueError(f"{printable(str(path))}: not a ledger, no line is a JSON object. A CSV: roofline ledger import FILE")
     return data
 

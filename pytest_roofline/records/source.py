@@ -69,8 +69,9 @@ LONGEST_LINE = 8_000_000
 LARGEST_DOCUMENT = 256 << 20
 #: The largest file that is read line by line (bytes).
 LARGEST_FILE = 2 << 30
-#: The most that is read of a gzip (bytes): a small file may hold a thousand times its size.
-LARGEST_UNPACKED = 512 << 20
+#: The most that is read of a gzip (bytes). A small file may hold a thousand times its size, and 64 MiB of short rows take
+#: two minutes.
+LARGEST_UNPACKED = 64 << 20
 #: Deeper keys are not part of an outline.
 _OUTLINE_LEVELS = 4
 #: A string, closed or cut off by the end of the sample, with the colon that makes it a key; or a bracket.

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from ..values import attributes, contents, defines, is_kind
 
 #: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
 MOST_OBJECTS = 10_000
+#: And how many attributes of an object.
+MOST_ATTRIBUTES = 100
 
 
 class Place(NamedTuple):
@@ -118,10 +121,10 @@ class Extent(NamedTuple):
 
 
 def extents(*objects: object) -> list[Extent]:
-    """Return the memory of the arrays among these, in their containers and in the attributes of their objects."""
+    """Return the memory of the arrays among these and in their containers, and of those that are attributes of an object."""
     found: dict[Extent, None] = {}
     for thing in _items(objects):
-        things = (thing,) if _is_array(thing) else _items(tuple((attributes(thing) or {}).values()))
+        things = (thing,) if _is_array(thing) else tuple(islice((attributes(thing) or {}).values(), MOST_ATTRIBUTES))
         for array in filter(_is_array, things):
             with contextlib.suppress(Exception):  # a deleted array of JAX, a sparse tensor
                 found[_extent(array)] = None

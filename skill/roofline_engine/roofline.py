@@ -244,8 +244,7 @@ def assess(
     if work.coverage != "whole":
         end = roof.place(*work.unavoidable, t_unit)
         if work.coverage != "range" or not _is_one_class(p, end, fields["target_eff"], lowest):
-            cached = warm and axis == "memory" and nbytes <= CACHE_REACH * cache_bytes(peaks)
-            return _assess_part(entry, work, p, end, axis, cached, peaks, fields)
+            return _assess_part(entry, work, p, end, axis, peaks, fields)
         placed.append((ByteModel("least", *work.unavoidable), end))
     if p.raw is not None and (p.raw > 1.0 or p.raw < lowest or nbytes <= 0):
         # An impossible ratio says nothing about the kernel, nor about its limiter.
@@ -332,9 +331,7 @@ def _is_one_class(p: Point, end: Point, target: float | None, lowest: float) -> 
     return possible and headroom(p.raw, target) == headroom(end.raw, target)
 
 
-def _assess_part(
-    entry: Entry, work: Work, p: Point, end: Point, axis: str, cached: bool, peaks: Peaks, fields: dict[str, Any]
-) -> Entry:
+def _assess_part(entry: Entry, work: Work, p: Point, end: Point, axis: str, peaks: Peaks, fields: dict[str, Any]) -> Entry:
     """Return the entry of work that is known in part, without a class.
 
     end: the work that no run can avoid, under the same roof. It alone can be impossible. Argument traffic keeps its percent,
@@ -352,7 +349,7 @@ def _assess_part(
         )
     if entry.t_ms is not None and entry.t_ms / 1e3 <= peaks.dispatch_floor_s:
         return _decide(entry, "dispatch_bound", axis, peaks, fields)
-    return _decide(entry, "cache_resident" if cached else COVERAGE_REASONS[work.coverage], axis, peaks, fields)
+    return _decide(entry, COVERAGE_REASONS[work.coverage], axis, peaks, fields)
 
 
 def roof_axes(works: Sequence[Work], peaks: Peaks) -> list[str]:

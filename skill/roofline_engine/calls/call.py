@@ -263,6 +263,10 @@ def work_of(
     distinct: returns the bytes of tensors that are read and written, each byte once.
     """
     notes, op_work, flops = spec.notes, None, None
+    elements = sum(tensor.numel() for tensor in writes)
+    if spec.op is not None and reads and elements and not any(tensor.numel() for tensor in reads):
+        # A product over no elements: zeros are written.
+        spec = OpSpec("copy", {"rows": elements, "cols": 1, "dtype": str(writes[0].dtype)}, exact=True)
     if spec.op is not None:
         try:
             op_work, flops = engine_work(spec), 0.0

@@ -299,6 +299,8 @@ def _limit(row: Row, gate: str, limit: float) -> GateOutcome:
     entry, check = row.entry, row.check
     if check.status == "beyond_roof":  # such a time proves no percent
         return GateOutcome(gate, "failed", text=f"{gate}: {check.message}")
+    if has_note(entry.notes, "shared_workers"):
+        return _skip(gate, "shared_workers")
     if check.status == "near_roof" and check.utilisation and check.limit:
         # The true peak may be higher, up to the limit; the row has at least this percent of it.
         is_enough = 100 * check.utilisation / check.limit >= limit

@@ -26,6 +26,8 @@ from ..row import read_part
 from ..testcase import Case
 from .child import LONGEST_LINE, ChildExit, ChildRow, excerpt, run
 
+NO_TIME = "the benchmark gave a rate and no time"
+
 
 class ChildFile(pytest.File):
     """A file that this process never imports."""
@@ -111,6 +113,10 @@ class FunctionItem(ChildItem):
         """Return what ``child_main`` gets besides the file: the function's name."""
         return self.name
 
+    def is_timed(self) -> bool:
+        """Return whether each row should have a time."""
+        return True
+
     def runtest(self) -> None:
         file = self.parent
         assert isinstance(file, ChildFile)
@@ -118,7 +124,7 @@ class FunctionItem(ChildItem):
         with scratch() as folder:
             rows = folder / "rows"
             child_exit = file.run(self, folder, main=(str(rows), self.kind, str(self.path), self.argument()))
-            self.roofline_cases = [_case(row, self.name) for row in self._read(rows, child_exit)]
+            self.roofline_cases = [_case(row, self.name, is_timed=self.is_timed()) for row in self._read(rows, child_exit)]
 
     def _read(self, rows: Path, child_exit: ChildExit) -> list[ChildRow]:
         """Return the rows of a successful child; a failure of the child is the outcome of this item."""
@@ -144,10 +150,13 @@ class ProblemItem(FunctionItem):
 
     kind = "problem"
 
-    def argument(self) -> str:
+    def is_timed(self) -> bool:
         assert isinstance(self.parent, Problem)
         glob = self.parent.settings.time
-        return "yes" if glob is not None and matches(glob, self.nodeid) else "no"
+        return glob is not None and matches(glob, self.nodeid)
+
+    def argument(self) -> str:
+        return "yes" if self.is_timed() else "no"
 
 
 class Reports(ChildFile):
@@ -170,9 +179,10 @@ class Problem(Reports):
     item_type = ProblemItem
 
 
-def _case(row: ChildRow, test: str) -> Case:
+def _case(row: ChildRow, test: str, *, is_timed: bool) -> Case:
     """Return the case of a row. Work that is a bound, or is guessed, is for display: stage A."""
     work, problem = declare_captured(row.captured)
+    untimed = (row.problem or NO_TIME) if is_timed and row.measurement is None else ""
     return Case(
         nodeid=printable(row.label),
         test=test,
@@ -180,7 +190,8 @@ def _case(row: ChildRow, test: str) -> Case:
         measurement=None if ran_in_interpreter(row.captured) else row.measurement,
         baseline=row.baseline,
         device_kind=row.device_kind,
-        problem="; ".join(filter(None, (problem, row.problem))),
+        problem=problem if untimed else "; ".join(filter(None, (problem, row.problem))),
+        untimed=untimed,
         launched=row.captured.kernels,
         record=RecordRow(row=row.label, t_s=row.measurement.t_s if row.measurement else None, claims=row.claims),
     )

@@ -106,6 +106,21 @@ def test_a_printed_rate_is_compared_with_its_time(project: Project) -> None:
     assert "1.054 TB/s is printed, shape and time give 351.3 GB/s" in row["notes"]
 
 
+@pytest.mark.parametrize(
+    ("body", "ylabel", "line"),
+    [
+        ("return 100.0", "ms", "gate: 4 checked, 0 failed, 0 allowed, 0 unchecked"),
+        ("return None", "ms", "gate: 0 checked, 0 failed, 0 allowed, 4 unchecked (no_time 4)"),
+        ("return 90000.0", "TFLOPS", "gate: 0 checked, 0 failed, 0 allowed, 4 unchecked (no_time 4)"),
+    ],
+)
+def test_each_point_is_given_to_a_gate(project: Project, body: str, ylabel: str, line: str) -> None:
+    bench(project, body, ylabel)
+    ran = run(project, "--roofline-fail-on=beyond_roof", "-q")
+    assert line in ran.out.splitlines()
+    assert ran.code == ("0 checked" in line)
+
+
 def test_a_rate_without_a_time_is_compared_with_the_device(project: Project) -> None:
     bench(project, "return 90000.0", "TFLOPS")
     row = run(project).rows["bench_gemm[M=64 Mine]"]

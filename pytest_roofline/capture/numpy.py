@@ -92,8 +92,9 @@ def _call_watched(np: Any, fn: Callable[..., Any], args: Sequence[Any], kwargs: 
         with restored_generators(fn, args, kwargs) as drawn, watch.watching(fn, [args, kwargs]) as (given, named):
             value = fn(*given, **named)
         value = watch.plain(value)
-        captured = watch.finish(value, inputs, find_native(fn))
-    growing = find_growth(inputs, find_inputs(fn, args, kwargs, watch.is_array), watch.touched, watch.number)
+        after = find_inputs(fn, args, kwargs, watch.is_array)
+        captured = watch.finish(value, inputs, after, find_native(fn))
+    growing = find_growth(inputs, after, watch.touched, watch.number)
     reason = DRAWN if any(drawn) else GROWS.format(growing) if growing else ""
     return value, captured._replace(work=None, reason=reason) if reason else captured
 
@@ -469,11 +470,11 @@ class _Watch:
         view, nbytes = strided(start, array.itemsize, zip(array.shape, array.strides)) if array.size else (Strided(0, 0), 0)
         return Region(number, view, float(nbytes), float(strided(0, owner.itemsize, zip(owner.shape, owner.strides))[1]))
 
-    def finish(self, value: Any, inputs: Sequence[Input], native: str) -> CapturedWork:
+    def finish(self, value: Any, inputs: Sequence[Input], after: Sequence[Input], native: str) -> CapturedWork:
         """Return the work of the call.
 
         value: what it returned, which must be alive until then.
-        inputs: what it was given or reached.
+        inputs, after: what it was given or reached, before and after it.
         native: the name of a native function in its code.
         """
         failed = CapturedWork("numpy", operations=len(self.traces))
@@ -492,6 +493,7 @@ class _Watch:
                 self.contents.check(self.number(array), array)
         signs = find_signs(
             inputs,
+            after,
             self.touched,
             self.number,
             native=native,

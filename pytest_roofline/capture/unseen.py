@@ -113,7 +113,11 @@ def _items(value: Any) -> tuple[list[tuple[str, Any]], int]:
     inside = contents(value, MOST_VALUES)
     if inside is not None:
         return [(f"[{at}]", item) for at, item in enumerate(inside)], 1
-    return [(f".{key}", item) for key, item in islice((attributes(value) or {}).items(), MOST_VALUES)], 2
+    members = attributes(value) or {}
+    if "_parameters" in members and "_modules" in members:  # of torch, which nests deeply
+        inner = {key: members.get(key) for key in ("_parameters", "_buffers", "_modules")}
+        return [(f".{key}", item) for each in inner.values() if type(each) is dict for key, item in each.items()], 0
+    return [(f".{key}", item) for key, item in islice(members.items(), MOST_VALUES)], 2
 
 
 def find_native(fn: Any) -> str:
@@ -187,6 +191,7 @@ class Contents:
 
 def find_signs(
     inputs: Iterable[Input],
+    after: Iterable[Input],
     touched: Collection[int],
     number: Callable[[Any], int],
     *,
@@ -197,6 +202,7 @@ def find_signs(
 ) -> list[Note]:
     """Return why the recorded work is the least of a call's work; empty where nothing shows that there is more.
 
+    inputs, after: of the call, before and after it.
     touched: the storages that recorded operations read or wrote.
     number: returns the storage of an array.
     native: the name of a native function in its code.
@@ -209,7 +215,13 @@ def find_signs(
         texts.append("memory changed that nothing recorded wrote")
     if unwritten:
         texts.append("memory was used that nothing recorded wrote")
-    unused = [item.name for item in inputs if not any(number(array) in touched for _, array in item.arrays)]
+    same = {item.name: {id(array) for _, array in item.arrays} for item in after}
+    unused = [
+        item.name
+        for item in inputs
+        if same.get(item.name) == {id(array) for _, array in item.arrays}  # else the call keeps its results there
+        and not any(number(array) in touched for _, array in item.arrays)
+    ]
     if unused:
         texts.append(f"nothing recorded used {', '.join(unused[:3])}" + (f" and {len(unused) - 3} more" if unused[3:] else ""))
     if native:
@@ -231,17 +243,24 @@ def find_growth(before: Iterable[Input], after: Iterable[Input], touched: Collec
     """Return what is larger after a call than before it, of what recorded operations used; empty where nothing is."""
     sizes: dict[str, float] = {}
     for item in before:
-        sizes.update((f"{item.name}{place}", array.nbytes) for place, array in item.arrays)
+        sizes.update((f"{item.name}{place}", _nbytes(array)) for place, array in item.arrays)
         for place, arrays in item.lists.items():
             if len(arrays) >= FEWEST and all(number(array) in touched for array in arrays):
                 sizes[f"{item.name}{place}"] = len(arrays)
     for item in after:
-        found = [(place, array.nbytes) for place, array in item.arrays]
+        found = [(place, _nbytes(array)) for place, array in item.arrays]
         found += [(place, len(arrays)) for place, arrays in item.lists.items()]
         for place, size in found:
             if size > sizes.get(f"{item.name}{place}", math.inf):
                 return f"{item.name}{place}"
     return ""
+
+
+def _nbytes(array: Any) -> float:
+    try:
+        return float(array.nbytes)
+    except Exception:  # a sparse tensor
+        return 0.0
 
 
 def add_signs(captured: CapturedWork, found: Sequence[Note]) -> CapturedWork:

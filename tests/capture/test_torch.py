@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import threading
 import warnings
@@ -372,6 +373,14 @@ def test_results_kept_between_calls_lower_the_confidence(torch: Any) -> None:
         return held["keys"].sum()
 
     captured = capture(step, torch.ones(1, 16))
+    assert captured.work is None
+    assert captured.reason == "variable held['keys'] grows from call to call: each call does more work"
+
+    def keep(key: Any) -> Any:
+        held["last"] = key * 2
+        return key.sum()
+
+    captured = capture(keep, torch.ones(1, 16))
     assert captured.work is not None
     assert not captured.certain
     assert "if it keeps more at each call, each call does more work" in texts(captured)[0]
@@ -918,3 +927,129 @@ def test_work_of_a_thread_pool_is_not_seen(torch: Any) -> None:
         pool.submit(int).result()
         captured = capture(lambda x: (x + 1, pool.submit(torch.exp, x).result()), torch.ones(4))
     assert (captured.work, captured.reason) == (None, "it starts threads, whose work is not recorded")
+
+
+# Sparse matrices.
+
+
+@pytest.mark.parametrize(
+    ("layout", "indices"),
+    [
+        ("sparse_csr", 16 + 7),  # a column per value, a pointer per row and the end
+        ("sparse_csc", 16 + 9),
+        ("sparse_coo", 2 * 16),
+    ],
+)
+def test_products_with_a_sparse_matrix(layout: str, indices: int, torch: Any) -> None:
+    dense = torch.zeros(6, 8)
+    dense[:4, ::2] = 1.0  # 16 values; the columns 1, 3, 5 and 7 have none, nor the rows 4 and 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls these layouts beta
+        matrix = dense.to_sparse(layout=getattr(torch, layout))
+    vector, columns, rows, added = torch.ones(8), torch.ones(8, 3), torch.ones(3, 6), torch.ones(6, 3)
+    stored = 4 * 16 + 8 * indices
+    cases = [
+        (done(lambda m, x: m @ x, matrix, vector), "spmv", 1, 4 * (4 + 6)),
+        (done(lambda m, x: m @ x, matrix, columns), "spmm", 3, 4 * 3 * (4 + 6)),
+        (done(torch.sparse.addmm, added, matrix, columns), "spmm", 3, 4 * 3 * (4 + 6 + 6)),
+        (done(lambda x, m: x @ m, rows, matrix), "spmm", 3, 4 * 3 * (4 + 8)),  # four of the six rows of the matrix have values
+    ]
+    for found, op, n, dense_bytes in cases:
+        assert (found.op, found.flops, found.bytes) == (op, 2 * 16 * n, stored + dense_bytes)
+        assert found.coverage == "whole"
+
+
+def test_a_sparse_matrix_of_blocks_has_a_reason(torch: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        matrix = torch.eye(8).to_sparse_bsr((2, 2))
+    captured = capture(lambda m, x: m @ x, matrix, torch.ones(8))
+    assert captured.work is None
+    assert "layout sparse_bsr" in captured.reason
+
+
+# A call that does more than is recorded, and one that is whole.
+
+
+def native_copy(to: Any, source: Any) -> None:
+    """Stands for a kernel in native code: nothing records it."""
+    ctypes.memmove(to.data_ptr(), source.data_ptr(), source.numel() * source.element_size())
+
+
+def test_a_kernel_on_pointers_leaves_a_lower_bound(torch: Any) -> None:
+    x = torch.ones(8, 16)
+
+    def into_empty(x: Any) -> Any:
+        out = torch.empty_like(x)
+        native_copy(out, x)
+        return out.relu()
+
+    def into_zeros(x: Any) -> Any:
+        out = torch.zeros(8, 16)
+        native_copy(out, x)
+        return out.relu()
+
+    for fn, why in (
+        (into_empty, "memory was used that nothing recorded wrote"),
+        (into_zeros, "nothing recorded used argument x"),
+    ):
+        captured = capture(fn, x)
+        assert captured.work is not None
+        assert captured.work.coverage == "lower_bound"
+        assert why in "; ".join(item.text for item in captured.notes if item.code == "partly_seen")
+
+
+def test_a_returned_buffer_that_nothing_recorded_wrote_is_no_result(torch: Any) -> None:
+    def step(x: Any) -> Any:
+        out = torch.empty_like(x)
+        native_copy(out, x)
+        return out
+
+    captured = capture(step, torch.ones(8, 16))
+    assert captured.work is None
+    assert any(item.code == "partly_seen" for item in captured.notes)
+
+
+@pytest.mark.parametrize(
+    "name", ["out=", "beta", "uniform_", "dropout", "batch norm", "nested", "attention backward", "view", "part of a buffer"]
+)
+def test_honest_calls_of_torch_are_whole(name: str, torch: Any) -> None:
+    x, y = torch.ones(8, 8), torch.ones(8, 8)
+    nn, functional = torch.nn, torch.nn.functional
+    q = torch.ones(1, 2, 16, 8, requires_grad=True)
+
+    def into_out(x: Any, y: Any) -> Any:
+        out = torch.empty(8, 8)
+        torch.mm(x, y, out=out)
+        return out.relu_()
+
+    def part(x: Any, y: Any) -> Any:
+        buffer = torch.empty(16, 8)
+        buffer[:8] = x
+        return buffer[:8] @ y
+
+    deep = nn.Sequential(nn.Sequential(nn.Sequential(nn.Linear(8, 8)), nn.ReLU()), nn.Linear(8, 8))
+    calls: dict[str, tuple[Any, ...]] = {
+        "out=": (into_out, x, y),
+        "beta": (lambda x, y: torch.addmm(torch.empty(8, 8), x, y, beta=0), x, y),
+        "uniform_": (lambda x: x + torch.empty_like(x).uniform_(), x),
+        "dropout": (nn.Dropout(), x),
+        "batch norm": (nn.BatchNorm1d(8), x),
+        "nested": (deep, x),
+        "attention backward": (lambda q: functional.scaled_dot_product_attention(q, q, q).sum().backward(), q),
+        "view": (lambda x, y: (x.t(), y + 1), x, y),
+        "part of a buffer": (part, x, y),
+    }
+    captured = capture(*calls[name])
+    assert captured.work is not None, captured.reason
+    assert captured.work.coverage == "whole", texts(captured)
+
+
+def test_operations_over_no_elements_are_no_work(torch: Any) -> None:
+    def step(x: Any, y: Any) -> Any:
+        x[:0].add_(y[:0])
+        return x[:, :0] @ y[:0] + x + x[:0].sum()
+
+    captured = capture(step, torch.ones(8, 8), torch.ones(8, 8))
+    assert captured.work is not None, captured.reason
+    assert (captured.work.coverage, captured.work.flops) == ("whole", 2 * 64)  # the two sums of 8 x 8

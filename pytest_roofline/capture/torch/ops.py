@@ -86,7 +86,7 @@ class Call(engine.Call):
             return _find_indexed(self, table)
         dim, _, name = kind.partition(":")
         at = int(dim) if dim.lstrip("-").isdigit() else self[dim]
-        return _rows_part(self, table, [at % table.dim()], [self[name].reshape(-1)])
+        return rows_part(self, table, [at % table.dim()], [self[name].reshape(-1)])
 
 
 def _find_elements(call: Call, table: Any) -> Part:
@@ -96,7 +96,7 @@ def _find_elements(call: Call, table: Any) -> Part:
         index if at == axis else torch.arange(index.shape[at], device=index.device).view([-1 if to == at else 1 for to in dims])
         for at in dims
     ]
-    return _rows_part(call, table, list(dims), places)
+    return rows_part(call, table, list(dims), places)
 
 
 def _find_flat(call: Call, table: Any) -> Part:
@@ -104,7 +104,7 @@ def _find_flat(call: Call, table: Any) -> Part:
     index = call["index"]
     if not table.is_contiguous():
         return unknown_part(min(index.numel() * table.element_size(), nbytes_of(table)), exact=False)
-    return _rows_part(call, table.view(-1), [0], [index])
+    return rows_part(call, table.view(-1), [0], [index])
 
 
 def _find_indexed(call: Call, table: Any) -> Part:
@@ -126,10 +126,10 @@ def _find_indexed(call: Call, table: Any) -> Part:
             dims.append(at)
             places.append(index)
             at += 1
-    return _rows_part(call, table, dims, places)
+    return rows_part(call, table, dims, places)
 
 
-def _rows_part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
+def rows_part(call: Call, table: Any, dims: Sequence[int], indices: Sequence[Any]) -> Part:
     """Return the part of ``table`` at these indices along these dimensions, in full along the others; the indices broadcast."""
     rest = [at for at in range(table.dim()) if at not in dims]
     inner, width = math.prod(table.shape[at] for at in rest), table.element_size()

@@ -16,7 +16,7 @@ from roofline_engine.fields import note
 from roofline_engine.work import Work
 
 from ..trace import OpTrace, Region, Strided, distinct, strided
-from .ops import Call
+from .ops import Call, rows_part
 
 if TYPE_CHECKING:
     from roofline_engine.calls.call import Builders
@@ -105,6 +105,48 @@ def trace_op(label: str, call: Call, spec: OpSpec, launches: int = 1) -> OpTrace
 
 
 _WHOLE = Part(0.0, None, True)
+
+
+def sparse_parts(tensor: Any) -> tuple[Any, ...]:
+    """Return the tensors that a sparse matrix is stored in, its values first; empty for any other tensor."""
+    if tensor.layout is torch.sparse_csr:
+        return tensor.values(), tensor.col_indices(), tensor.crow_indices()
+    if tensor.layout is torch.sparse_csc:
+        return tensor.values(), tensor.row_indices(), tensor.ccol_indices()
+    return (tensor._values(), tensor._indices()) if tensor.layout is torch.sparse_coo and tensor.sparse_dim() == 2 else ()
+
+
+#: The operands of products with a sparse matrix, by operation; the last is what is added.
+SPARSE_PRODUCTS = {
+    "mm": ("self", "mat2", ""),
+    "mv": ("self", "vec", ""),
+    "addmm": ("mat1", "mat2", "self"),
+    "_sparse_addmm": ("mat1", "mat2", "self"),
+}
+
+
+def sparse_product(call: Call, operands: Sequence[Any], parts: Sequence[Any]) -> OpSpec:
+    """Model a sparse matrix times a dense one, in either order.
+
+    operands: of the product; parts: of the one that is sparse, as ``sparse_parts`` gives them.
+    """
+    (first, second), values, is_right = operands, parts[0], operands[1].layout is not torch.strided
+    matrix, dense = (second, first) if is_right else (first, second)
+    if values.dtype.is_complex or values.dim() > 1:
+        return OpSpec(None, notes=(note("products of this sparse matrix have no model"),))
+    rows, cols = matrix.shape
+    if matrix.layout is torch.sparse_coo:
+        kind, inner = "coo", parts[1][0 if is_right else 1]
+    else:
+        is_listed = (matrix.layout is torch.sparse_csr) != is_right  # the index that is summed over is stored
+        kind = "csr" if is_listed else "csc"
+        inner = parts[1] if is_listed else parts[2].diff().nonzero().reshape(-1)
+    n = dense.numel() // (rows if is_right else cols)
+    sizes = {"rows": cols if is_right else rows, "cols": rows if is_right else cols, "nnz": values.numel(), "format": kind}
+    sizes |= {"n": n} if dense.dim() > 1 else {}
+    dtypes = {"dtype": values.dtype, "weight_dtype": dense.dtype, "out_dtype": call.writes[0].dtype, "index_dtype": inner.dtype}
+    used = rows_part(call, dense, [1 if is_right else 0], [inner])
+    return OpSpec("spmm" if dense.dim() > 1 else "spmv", {**sizes, **dtypes}, exact=True, parts={id(dense): used})
 
 
 def _crosses_devices(reads: Sequence[Any], writes: Sequence[Any]) -> bool:

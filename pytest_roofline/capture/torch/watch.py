@@ -22,17 +22,20 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from roofline_engine.calls.aten import FUSED
+from roofline_engine.calls.aten import FUSED, copy_elements
 from roofline_engine.calls.call import engine_work
 from roofline_engine.fields import Note, note
 from roofline_engine.units import quantity
 
 from ...timing.devices import loaded
+from ...values import is_kind
 from ..restore import replaced, restored_generators, unwrap_partial
 from ..trace import META, CapturedWork, OpTrace, Region, distinct, total
+from ..unseen import GROWS, Input, add_signs, arrays_in, find_growth, find_inputs, find_native, find_signs, touched_storages
 from .ops import CHECKS, COMPOSITES, Call, Composite
 from .trace import (
     SCHEMAS,
+    SPARSE_PRODUCTS,
     DecomposedAttention,
     Schema,
     Storages,
@@ -40,6 +43,8 @@ from .trace import (
     merge_backward,
     read_schema,
     result_tensors,
+    sparse_parts,
+    sparse_product,
     tensors_of,
     trace_op,
     unsupported,
@@ -69,9 +74,23 @@ def capture(
     also_watch: records what torch does not see into ``traces``.
     """
     watch, (fn, args, kwargs) = Watch(budget_s=budget_s), unwrap_partial(fn, args, kwargs or {})
+    inputs = find_inputs(fn, args, kwargs, _is_input)
+    watch.number_inputs(inputs)
     with restored_generators(fn, args, kwargs), _on_threads(watch.give_up), watch, also_watch(watch):
         value = fn(*args, **kwargs)
-    return value, watch.finish(value)
+    after = find_inputs(fn, args, kwargs, _is_input)
+    signs = watch.find_signs(value, inputs, after, find_native(fn))
+    growing = find_growth(inputs, after, watch.touched, watch.number)
+    if growing:
+        watch.give_up(GROWS.format(growing))
+    return value, add_signs(watch.finish(value), signs)
+
+
+def _is_input(value: Any) -> bool:
+    if not is_kind(value, torch.Tensor):
+        return False
+    with _NoSubclasses():
+        return not (has_own_dispatch(value) or value.is_nested or not value.numel())
 
 
 class Watch:
@@ -89,6 +108,8 @@ class Watch:
         self._storages = Storages()
         self.region = self._storages.region  # what a tensor covers, for a kernel that does not run through torch
         self._budget_s, self._spent_s = budget_s, 0.0
+        self.touched: set[int] = set()  # storages that recorded operations used
+        self._empty: set[int] = set()  # storages that the call made without contents
         self._depth = 0  # inside functions that are recorded as a whole, or inside checks
         self._steps: list[str] = []  # the operations inside a function that is recorded as a whole
         self._steps_only = False
@@ -179,6 +200,36 @@ class Watch:
         if self._meta:
             notes.append(META)
         return notes, accumulates
+
+    def number_inputs(self, inputs: Sequence[Input]) -> None:
+        for item in inputs:
+            for _, tensor in item.arrays:
+                self.number(tensor)
+
+    def number(self, tensor: Any) -> int:
+        """Return the number of the allocation of a tensor, of a sparse matrix that of its values; -1 where it has none."""
+        try:
+            with _NoSubclasses():
+                return self._storages.number((*sparse_parts(tensor), tensor)[0])
+        except (RuntimeError, NotImplementedError):  # another layout
+            return -1
+
+    def find_signs(self, value: Any, inputs: Sequence[Input], after: Sequence[Input], native: str) -> list[Note]:
+        """Return why the recorded operations are a part of the call alone."""
+        if self.problem:
+            return []
+        given = [tensor for item in inputs for _, tensor in item.arrays]
+        if any(tensor.grad_fn is not None for tensor in given):  # a graph, and the leaves whose gradients it may give
+            self.touched.update(self.number(tensor) for tensor in given if tensor.requires_grad)
+        returned = {self.number(tensor) for _, tensor in arrays_in(value, _is_input)}
+        self.touched |= touched_storages(self.traces) | returned
+        written: set[int] = set()
+        unwritten = False
+        for trace in self.traces:
+            unwritten = unwritten or any(region.storage in self._empty - written for region in trace.reads)
+            written.update(region.storage for region in (*trace.writes, *trace.either))
+        unwritten = unwritten or bool(returned & self._empty - written)
+        return find_signs(inputs, after, self.touched, self.number, native=native, changed=False, unwritten=unwritten)
 
     # Called by the modes.
 
@@ -273,6 +324,8 @@ class Watch:
             # The arguments first: a storage that only a result has, the call has made.
             self._number(schema.label, tensors_of(args) + (tensors_of(tuple(kwargs.values())) if kwargs else []))
             self._number(schema.label, results, is_new=True)
+            if schema.name in _EMPTY and not self._depth:
+                self._empty.update(self._storages.number(tensor) for tensor in results if tensor.numel())
             return
         values = dict(zip(schema.arguments, args))
         values.update(kwargs)
@@ -284,8 +337,16 @@ class Watch:
             elif kind not in _SCALARS:
                 given.extend((name, tensor) for tensor in tensors_of(value))
         regions: dict[int, Region] = {}
+        operands = [values.get(name) for name in SPARSE_PRODUCTS.get(schema.name, ())[:2]]
+        stored = [part for operand in operands for part in sparse_parts(operand)]
+        if stored:
+            added = values.get(SPARSE_PRODUCTS[schema.name][2]) if values.get("beta", 1) else None
+            dense = [operand for operand in (*operands, added) if operand is not None and operand.layout is torch.strided]
+            given = [("", tensor) for tensor in (*stored, *dense)]
         self._regions(schema.label, [tensor for _, tensor in given], regions)
         inputs = {region.storage for region in regions.values()}
+        if not schema.ignores_values:
+            self.touched |= inputs
         self._regions(schema.label, results, regions, is_new=True)
         fresh = [tensor for tensor in results if regions[id(tensor)].storage not in inputs]
         written = [tensor for name, tensor in given if name in schema.written] if schema.written else []
@@ -302,9 +363,12 @@ class Watch:
         if self._decomposed:
             self._note_backward()
         call = Call(schema.name, values, reads, writes, regions, may_read=not self._own)
-        built = schema.build(call)
+        built = sparse_product(call, operands, stored) if stored else schema.build(call)
         for spec in built if isinstance(built, list) else (built,):
-            self.traces.append(trace_op(schema.label, call, spec))
+            trace = trace_op(schema.label, call, spec)
+            if trace.work is None and not all(regions[id(tensor)].nbytes for tensor in reads):
+                trace = trace_op(schema.label, call, copy_elements(call))  # a product or a sum over no elements
+            self.traces.append(trace)
 
     def _number(self, label: str, tensors: Sequence[Any], *, is_new: bool = False) -> None:
         """Number the storages of tensors whose regions are not needed."""
@@ -381,6 +445,8 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc]
         return self._watch.dispatched(func, args, kwargs or {})
 
 
+#: Operations that make memory without contents.
+_EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _NoSubclasses = torch._C.DisableTorchFunctionSubclass
 _SCALARS = (int, float, bool, type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _COMPARISON = str(sys.modules["torch.testing._comparison"].__file__)

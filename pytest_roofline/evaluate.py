@@ -29,7 +29,7 @@ from roofline_engine.check import (
 )
 from roofline_engine.fields import Entry, Note, note, tidy_notes
 from roofline_engine.peaks import CPU, Peaks, fastest_axis
-from roofline_engine.roofline import CACHE_REACH, assess, mark_unmodeled, roof_of
+from roofline_engine.roofline import assess, mark_unmodeled, roof_of
 from roofline_engine.work import WITHOUT_ACTIVATIONS, Work, fit_to_cache
 
 from .devices import UnknownDeviceError
@@ -153,7 +153,7 @@ class Annotator:
         """Return the slowest level of cache of this CPU that a row exceeds: its ceiling may be too low."""
         if device != CPU or peaks is None or not peaks.levels or entry.unknown_reason != "cache_resident":
             return None
-        levels = peaks.possible_levels(entry.bytes_est or 0.0, CACHE_REACH)
+        levels = peaks.levels_around(entry.bytes_est or 0.0)
         rate = entry.achieved_bw_bytes_s or 0.0
         return next((level.name for level in reversed(levels) if level.name and rate > level.bandwidth_bytes_s), None)
 
@@ -253,7 +253,9 @@ def _roof_s(entry: Entry, work: Work | None, peaks: Peaks | None) -> float | Non
     """Return the seconds of the work at the roof that the entry was judged by."""
     if work is None or peaks is None:
         return None
-    return roof_of(work, peaks.at_level(entry.roof_level)).time(work.bytes, work.flops) or None
+    if entry.roof_level is not None and entry.roofline_pct_raw is not None and entry.t_unit_ms is not None:
+        return entry.roofline_pct_raw * entry.t_unit_ms / 1e3
+    return roof_of(work, peaks).time(work.bytes, work.flops) or None
 
 
 def times(record: RecordRow) -> tuple[Measurement | None, Baseline | None]:

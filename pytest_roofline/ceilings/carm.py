@@ -74,7 +74,13 @@ def measure(machine: Machine, seconds: float, tick: Tick | None = None) -> tuple
                 if tick:
                     tick(min((len(passes) + at / len(runs)) / ROUNDS, (time.monotonic() - start) / seconds, 1.0))
         passes.append(items)
-    return best_of(passes)
+    return tuple(_with_set(item) for item in best_of(passes))
+
+
+def _with_set(item: Ceiling) -> Ceiling:
+    """Return the ceiling of a cache with the size of the data that it was measured with."""
+    each = level_bytes(caches(), item.threads).get(item.level or "")
+    return item if each is None else replace(item, working_set=each * item.threads)
 
 
 def best_of(runs: Iterable[Sequence[Ceiling]]) -> tuple[Ceiling, ...]:

@@ -332,20 +332,27 @@ def torch_gemms(machine: Machine, dtype: str) -> list[Kernel]:
     return [gemm(n) for n in ((512, 1024) if machine.cores <= 32 else (2048,))]
 
 
-def numpy_levels(machine: Machine, sizes: Mapping[str, tuple[int, int]]) -> list[Kernel]:
-    """Return additions by one thread and by all from each level of the caches, and from larger parts of the last level.
+def numpy_levels(machine: Machine, sizes: Mapping[str, tuple[int, int]], available: int | None = None) -> list[Kernel]:
+    """Return additions by one thread and by all over operands of growing size, from three quarters of the L1 to the memory.
 
-    A virtual machine reports the size of a cache that it shares with others: the larger sets show how much it holds.
+    They end at twice the last level of cache, in steps of two: a virtual machine reports the size of a cache that it shares
+    with others, so what a level holds is not known from its size.
 
     sizes: what ``machine.caches`` returns.
     """
-    found = []
+    if not sizes:
+        return []
+    room = available_bytes() if available is None else available
+    most = 2 * (machine.cache_bytes or UNKNOWN_CACHE)
+    most = most if room is None else min(most, room // SHARE_OF_MEMORY)
+    (first, _), found = next(iter(sizes.values())), []
     for team in teams(machine):
-        at_most = {level: int(FILL * each) // math.ceil(team.threads / count) for level, (each, count) in sizes.items()}
-        for level, nbytes in level_bytes(sizes, team.threads).items():
+        shares = {level: each // math.ceil(team.threads / count) for level, (each, count) in sizes.items() if level in LEVELS}
+        nbytes = int(FILL * first) // 1024 * 1024
+        while nbytes * team.threads <= most:
+            level = next((name for name, share in shares.items() if nbytes <= share), list(shares)[-1])
             found.append(_level(level, nbytes, team))
-            while level == list(sizes)[-1] and (nbytes := 2 * nbytes) <= at_most[level]:
-                found.append(_level(level, nbytes, team))
+            nbytes *= 2
     return found
 
 

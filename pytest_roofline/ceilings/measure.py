@@ -175,7 +175,9 @@ def keep_larger(old: Ceilings, again: tuple[Ceiling, ...], *, where: Path | None
         return old
 
     def change(cached: Ceilings | None) -> Ceilings:
-        return (cached or old).merged(*old.items, *again)
+        kept = cached or old
+        known = {item.key: item.value for item in kept.items}
+        return kept.merged(*(item for item in old.items if item.value > known.get(item.key, 0.0)), *again)
 
     return store.settle(store.path_of(old.machine, where), old.machine, change, say)
 
@@ -247,7 +249,6 @@ def _record(machine: Machine, method: str, items: tuple[Ceiling, ...], notes: li
         clock_mhz=clock_mhz(),
         call_s=empty_call_s(),
         items=(),
-        caches=caches(),
         notes=tuple(notes),
     )
     return record.merged(*items)  # two sizes of a GEMM are one ceiling
@@ -381,8 +382,8 @@ def table(measured: Ceilings) -> list[str]:
     for axis, item in measured.axes().items():
         lines.append(f"roof {axis:12} {format_ceiling(item)}, confidence {peaks.axis_confidence(axis)}")
     for level in peaks.levels:
-        rate = quantity(level.bandwidth_bytes_s, "B/s")
-        lines.append(f"roof {level.name:12} {rate}, confidence {level.confidence}, holds {level.held / 2**20:.3g} MiB")
+        rate, size = quantity(level.bandwidth_bytes_s, "B/s"), f"{level.name} {level.bytes / 1024:.0f} KiB"
+        lines.append(f"roof {size:12} {rate}, confidence {level.confidence}")
     lines += [f"empty call        {measured.call_s * 1e9:.3g} ns", *(f"note: {printable(note)}" for note in measured.notes)]
     if measured.disturbed():
         lines.append(f"note: {measured.disturbed()}; measure again with --force when the machine is quiet")

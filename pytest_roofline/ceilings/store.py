@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +27,6 @@ SCHEMA = "roofline-ceilings/2"
 #: A round this near to the best one reproduces it, and this many rounds, the best one included, make a ceiling reliable: one
 #: fast round may be luck, three at the same rate are a plateau.
 REPRODUCES, REPEATS = 0.03, 3
-#: The share of a level's bandwidth that a working set reaches which the level still holds.
-_HELD = 0.8
 #: The share of a cache in which one set of data reliably stays.
 FILL = 0.75
 #: More bytes a clock than a core moves to and from its L1: two loads and a store of 64 bytes (Intel and AMD with AVX-512).
@@ -142,7 +140,6 @@ class Ceilings:
     clock_mhz: Positive | None  # of the cores just after the measurement; None where the system does not say
     call_s: Positive  # the cost of an empty call, seconds
     items: Annotated[tuple[Ceiling, ...], Field(alias="ceilings")]  # the key in a file
-    caches: dict[str, tuple[Whole, Whole]] = field(default_factory=dict)  # level to the bytes of one cache and their number
     notes: tuple[str, ...] = ()  # refused ceilings with the reason, and remarks
 
     def axes(self) -> dict[str, Ceiling]:
@@ -158,29 +155,38 @@ class Ceilings:
         return roofs
 
     def doubtful(self) -> tuple[str, ...]:
-        """Return the roofs and the levels of cache that are not reliable."""
-        roofs = {**self._by_axis(), **self._by_level()}
-        return tuple(name for name, items in roofs.items() if not _is_reliable(items))
+        """Return the roofs, and the levels of cache, that are not reliable."""
+        return (*(name for name, items in self._by_axis().items() if not _is_reliable(items)), *self._doubtful_levels())
 
-    def _by_level(self) -> dict[str, list[Ceiling]]:
-        """Return the ceilings of each measured level of cache, the fastest level first."""
-        levels = {level: [item for item in self.items if item.level == level] for level in self.caches}
-        return {level: items for level, items in levels.items() if items}
+    def _doubtful_levels(self) -> tuple[str, ...]:
+        sizes: dict[tuple[str, int], list[Ceiling]] = {}
+        for item in self.items:
+            if item.working_set is not None and item.level is not None:
+                sizes.setdefault((item.level, item.working_set), []).append(item)
+        doubtful = {level for (level, _), items in sizes.items() if not _is_reliable(items)}
+        return tuple(level for level in LEVELS if level in doubtful)
 
     def levels(self) -> tuple[Level, ...]:
-        """Return each measured level of cache with the best rate from it, the fastest level first.
+        """Return the bandwidth for each size of operands that was measured, the smallest first.
 
-        The last level may be shared with other programs and other guests: it holds what a measurement found in it.
+        What larger operands reach, smaller ones reach too, and all of them reach what memory does.
         """
-        found, doubtful = [], self.doubtful()
-        for name, items in self._by_level().items():
-            (each, count), best = self.caches[name], max(items, key=lambda item: item.value)
-            held = int(FILL * each)
-            if name == list(self.caches)[-1]:
-                sets = [item.working_set for item in items if item.working_set and item.value >= _HELD * best.value]
-                held = min(held, max(sets, default=0))
-            found.append(Level(name, float(each * count), float(held), best.value, "low" if name in doubtful else "high"))
-        return tuple(found)
+        by_size: dict[int, list[Ceiling]] = {}
+        for item in self.items:
+            if item.working_set is not None:
+                by_size.setdefault(item.working_set, []).append(item)
+        found: list[Level] = []
+        memory = self._by_axis().get("memory")
+        if memory:
+            by_size[2**62] = memory
+        for size, items in sorted(by_size.items(), reverse=True):
+            best = max(items, key=lambda item: item.value)
+            confidence = "high" if _is_reliable(items) else "low"
+            if found and found[-1].bandwidth_bytes_s > best.value:
+                found.append(found[-1]._replace(name=best.level or "", bytes=float(size)))
+            else:
+                found.append(Level(best.level or "", float(size), best.value, confidence))
+        return tuple(level for level in reversed(found) if level.bytes < 2**62)
 
     def disturbed(self) -> str:
         """Name the axes that are too low because other programs used the cores; empty where none is."""
@@ -231,7 +237,6 @@ class Ceilings:
             "clock_mhz": self.clock_mhz,
             "call_s": self.call_s,
             "machine": asdict(self.machine),
-            "caches": {level: list(sizes) for level, sizes in self.caches.items()},
             "ceilings": [item.to_json() for item in self.items],
             "notes": list(self.notes),
         }

@@ -723,7 +723,9 @@ def _predict(entry: Entry, work: Work | None, baseline: Baseline, peaks: Peaks |
     """Return the speedup that the target leaves over the baseline; None without a ratio of the baseline or a target."""
     if work is None or peaks is None or baseline.t_s is None or entry.target_eff is None:
         return None
-    p = roof_of(work, peaks.at_level(entry.roof_level)).place(work.bytes, work.flops, baseline.t_s)
-    if p.raw is None or not 0 < p.raw <= 1:
+    raw = roof_of(work, peaks).place(work.bytes, work.flops, baseline.t_s).raw
+    if entry.roof_level is not None and entry.roofline_pct_raw is not None and entry.t_unit_ms is not None:
+        raw = entry.roofline_pct_raw * entry.t_unit_ms / 1e3 / baseline.t_s  # of the level that holds the operands
+    if raw is None or not 0 < raw <= 1:
         return None
-    return attainable_speedup(p.raw, entry.target_eff, baseline.t_s / entry.launches_per_unit, peaks.dispatch_floor_s)
+    return attainable_speedup(raw, entry.target_eff, baseline.t_s / entry.launches_per_unit, peaks.dispatch_floor_s)

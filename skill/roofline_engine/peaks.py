@@ -47,12 +47,11 @@ class Device(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A level of cache whose bandwidth was measured."""
+    """The bandwidth that a CPU was measured to have for operands of one size."""
 
-    name: str  # L1, L2 or L3
-    bytes: float  # of all its caches together: a larger working set cannot stay in them
-    held: float  # a working set of up to this size stays in the level, however many threads use it
-    bandwidth_bytes_s: float  # of all threads
+    name: str  # the level of cache that holds them: L1, L2 or L3; empty: memory
+    bytes: float  # of the operands
+    bandwidth_bytes_s: float  # of all threads, or of one where that is more
     confidence: str  # high or low
 
 
@@ -86,7 +85,7 @@ class Peaks(NamedTuple):
     achievable: Mapping[str, float] = {}  # axis to a measured ceiling under its roof, for display
     dispatch_floor_s: float = DISPATCH_FLOOR_S
     targets: Mapping[tuple[str, str, str, str], Target] = {}  # by device, op, axis, dtype: observed here, from the user's file
-    levels: tuple[Level, ...] = ()  # the measured levels of cache, the fastest first
+    levels: tuple[Level, ...] = ()  # by the size of the operands, the smallest and fastest first
     note: str = ""
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
@@ -104,31 +103,20 @@ class Peaks(NamedTuple):
         """The compute axes with a known peak."""
         return (*(f"matrix.{dtype}" for dtype in self.flops), *(f"vector.{dtype}" for dtype in self.vector))
 
-    def possible_levels(self, nbytes: float, reach: float) -> list[Level]:
-        """Return the levels that may hold a working set, the fastest first; memory, without a name, is the last one.
+    def levels_around(self, nbytes: float) -> list[Level]:
+        """Return the measured sizes next to operands of this size, the smaller one first; memory is the last size."""
+        smaller = [level for level in self.levels if level.bytes < nbytes]
+        larger = [level for level in self.levels if level.bytes >= nbytes]
+        memory = Level("", math.inf, self.hbm_bw_bytes_s or 0.0, self.axis_confidence("memory"))
+        return [*smaller[-1:], *(larger[:1] or [memory])]
 
-        reach: how many times its size a level still serves in part. Past a level that surely holds the set none is possible.
-        """
-        found = []
-        for level in self.levels:
-            if nbytes <= reach * level.bytes:
-                found.append(level)
-            if nbytes <= level.held:
-                return found
-        return [*found, Level("", math.inf, math.inf, self.hbm_bw_bytes_s or 0.0, self.axis_confidence("memory"))]
-
-    def at_level(self, name: str | None) -> Peaks:
+    def at_level(self, level: Level) -> Peaks:
         """Return the peaks of work whose operands a level of cache holds: its bandwidth stands for that of memory."""
-        for level in self.levels:
-            if level.name == name:
-                low = [
-                    axis for axis in ("memory", *self.compute_axes) if axis != "memory" and self.axis_confidence(axis) == "low"
-                ]
-                low += ["memory"] if level.confidence == "low" else []
-                return self._replace(
-                    hbm_bw_bytes_s=level.bandwidth_bytes_s, confidence="low" if low else "high", low_axes=tuple(low), levels=()
-                )
-        return self
+        low = [axis for axis in self.compute_axes if self.axis_confidence(axis) == "low"]
+        low += ["memory"] if level.confidence == "low" else []
+        return self._replace(
+            hbm_bw_bytes_s=level.bandwidth_bytes_s, confidence="low" if low else "high", low_axes=tuple(low), levels=()
+        )
 
     def rated(self, axis: str) -> float | None:
         """Return the rated figure of ``memory`` or ``matrix.bf16``; None where unknown."""
@@ -149,10 +137,7 @@ class Peaks(NamedTuple):
         return self.targets.get((normalize_name(self.product or self.gfx or ""), op, axis or "", dtype))
 
     def axis_confidence(self, axis: str) -> str:
-        """Return ``high`` or ``low`` for an axis such as ``memory`` or ``matrix.bf16``, or for a level such as ``L3``."""
-        for level in self.levels:
-            if level.name == axis:
-                return level.confidence
+        """Return ``high`` or ``low`` for an axis such as ``memory`` or ``matrix.bf16``."""
         if self.low_axes:
             return "low" if axis in self.low_axes else "high"
         return self.confidence

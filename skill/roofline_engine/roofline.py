@@ -293,14 +293,15 @@ def assess_in_cache(assessed: Entry, work: Work, peaks: Peaks, judge: Callable[[
     assessed: what ``assess`` returned, without a verdict because of the caches. judge: ``assess`` of the same time under other
     peaks.
 
-    Where several levels may hold the operands, the verdict stands if it is the same under each of them; the figures are those
-    of the slowest one. A rate over a level shows that a faster one served it, or that the ceiling is too low: a small excess
-    is saturated. ``assessed`` is returned where the levels disagree, or where the rate exceeds all of them.
+    The bandwidth was measured for some sizes of operands. The verdict stands if it is the same under those of the two sizes
+    next to this one; the figures are those of the larger and slower one. A rate over a bandwidth shows that a faster level
+    served it, or that the ceiling is too low: a small excess is saturated. ``assessed`` is returned where the verdicts differ,
+    or where the rate exceeds both.
     """
     found: list[tuple[Level, Entry]] = []
     is_over = False
-    for level in peaks.possible_levels(work.bytes, CACHE_REACH):
-        judged = judge(peaks.at_level(level.name))
+    for level in peaks.levels_around(work.bytes):
+        judged = judge(peaks.at_level(level))
         raw = judged.roofline_pct_raw
         if raw is None:
             return assessed

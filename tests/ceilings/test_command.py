@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     done = roofline("peaks", "measure", "--method", "numpy", "--seconds", "0.1", cache=folder)
     assert (done.code, done.err) == (0, "")
-    for word in ("read", "copy", "triad", "gemm", "GB/s", "FLOP/s", "roof memory", "roof vector.fp64", "roof L2", "by numpy"):
+    for word in ("read", "copy", "triad", "gemm", "GB/s", "FLOP/s", "roof memory", "roof vector.fp64", "roof L2 ", "by numpy"):
         assert word in done.out
     return folder
 

@@ -143,25 +143,41 @@ def test_confidence_is_high_where_three_rounds_reached_the_best(
 
 
 def test_one_thread_with_its_core_is_no_roof_of_a_machine_whose_other_cores_were_taken() -> None:
-    one = bandwidth(1.2e11, "L1", threads=1, cpu_share=1.0)
-    shared, own = (bandwidth(1e11, "L1", cpu_share=share) for share in (0.5, 0.95))
-    sizes = {"L1": (2**15, 2)}
+    one = bandwidth(1.2e11, "L1", threads=1, cpu_share=1.0, working_set=2**15)
+    shared, own = (bandwidth(1e11, "L1", cpu_share=share, working_set=2**15) for share in (0.5, 0.95))
     for both, confidence in ((shared, "low"), (own, "high")):
-        (level,) = of_box(one, both, caches=sizes).levels()
+        found = of_box(one, both)
+        (level,) = found.levels()
         assert (level.name, level.bandwidth_bytes_s, level.confidence) == ("L1", 1.2e11, confidence)
+        assert found.doubtful() == (("L1",) if confidence == "low" else ())
 
 
-def test_a_level_holds_three_quarters_of_one_cache_and_the_last_one_what_was_found_in_it() -> None:
-    sizes = {"L2": (2**20, 2), "L3": (2**25, 1)}
-    items = [bandwidth(rate, "L3", working_set=size) for rate, size in ((1e11, 2**22), (8.1e10, 2**23), (7.9e10, 2**24))]
-    second, last = of_box(bandwidth(2e11, "L2"), *items, caches=sizes).levels()
-    assert (second.bytes, second.held) == (2 * 2**20, 0.75 * 2**20)
-    assert (last.bytes, last.held, last.bandwidth_bytes_s) == (2**25, 2**23, 1e11)  # 16 MiB: under 0.8 of the best
-    peaks = of_box(bandwidth(2e10), bandwidth(2e11, "L2"), *items, caches=sizes).peaks()
-    assert [level.name for level in peaks.possible_levels(2**19, 2)] == ["L2"]
-    assert [level.name for level in peaks.possible_levels(2**20, 2)] == ["L2", "L3"]
-    assert [level.name for level in peaks.possible_levels(2**24, 2)] == ["L3", ""]  # L3 or memory
-    assert (peaks.at_level("L2").hbm_bw_bytes_s, peaks.at_level(None)) == (2e11, peaks)
+def test_a_size_of_operands_has_the_best_rate_of_it_and_of_larger_ones() -> None:
+    rates = {2**18: 9e10, 2**22: 1e11, 2**25: 3e10, 2**26: 1e10}  # the first was disturbed, the last reads from memory
+    items = [bandwidth(rate, "L2" if size < 2**20 else "L3", working_set=size) for size, rate in rates.items()]
+    peaks = of_box(bandwidth(2e10), *items).peaks()
+    assert [(level.name, level.bytes, level.bandwidth_bytes_s) for level in peaks.levels] == [
+        ("L2", 2**18, 1e11),
+        ("L3", 2**22, 1e11),
+        ("L3", 2**25, 3e10),
+        ("L3", 2**26, 2e10),
+    ]
+    sizes = {2**17: [2**18], 2**18: [2**18], 2**20: [2**18, 2**22], 2**26: [2**25, 2**26], 2**27: [2**26, float("inf")]}
+    assert {size: [level.bytes for level in peaks.levels_around(size)] for size in sizes} == sizes
+    assert peaks.at_level(peaks.levels[1]).hbm_bw_bytes_s == 1e11
+
+
+def test_operands_of_growing_size_reach_from_the_l1_to_twice_the_last_cache() -> None:
+    pytest.importorskip("numpy")
+    box = replace(BOX, cache_bytes=2**20)
+    found = kernels.numpy_levels(box, {"L1": (2**15, 2), "L2": (2**18, 2), "L3": (2**20, 1)}, available=2**30)
+    one = [(item.level, item.working_set) for item in found if item.threads == 1]
+    assert one[0] == ("L1", 24 * 2**10)
+    assert one[3:5] == [("L2", 192 * 2**10), ("L3", 384 * 2**10)]
+    assert one[-1] == ("L3", 1536 * 2**10)  # the next step is over 2 MiB
+    both = [(item.level, item.working_set) for item in found if item.threads == 2]
+    assert both[0] == ("L1", 48 * 2**10)
+    assert kernels.numpy_levels(box, {}) == []
 
 
 def test_the_engine_takes_the_last_level_cache_for_its_residency_rule() -> None:
@@ -241,6 +257,8 @@ def test_a_repeated_measurement_keeps_the_larger_ceiling(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
     more = measure.keep_larger(found, (bandwidth(3e10),), where=tmp_path)
     assert more.peaks().hbm_bw_bytes_s == 3e10
+    again = measure.keep_larger(more, (bandwidth(1e10, name="copy"),), where=tmp_path)
+    assert {(item.rounds, item.reproduced) for item in again.items} == {(5, 5)}  # no round counts twice
     # What another process found meanwhile is not lost.
     last = measure.keep_larger(found, (compute(2e11),), where=tmp_path)
     assert (last.peaks().hbm_bw_bytes_s, last.peaks().vector["fp32"]) == (3e10, 2e11)

@@ -257,6 +257,8 @@ class _Watch:
         build: Callable[[], OpSpec | None] | None = None
         target = given.pop(0) if name == "copyto" else named.pop("out", None)
         reads, writes = self.arrays([given, named]), self.arrays(result if target is None else target)
+        if name == "copyto" and reads and writes and _is_same(writes[0], reads[0]):
+            return result  # numpy moves nothing
         if name == "copyto":
             used = self._part(masked_parts, given[2] if len(given) > 2 else named.get("where"), [*reads, *writes])
         if name in ("copyto", "concatenate", "where"):

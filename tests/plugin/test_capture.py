@@ -545,7 +545,7 @@ ARGUMENTS = """
         roofline.measure(np.fft.rfft, X)
 
     def test_early(benchmark):
-        benchmark(np.all, np.zeros(1 << 24, bool))
+        benchmark(np.all, np.zeros(1 << 26, bool))
 
     def test_fresh(benchmark):
         benchmark(np.max, FRESH)

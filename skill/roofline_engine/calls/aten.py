@@ -176,6 +176,10 @@ def product(first: str, second: str, added: str = "") -> Builder:
         n = b.shape[-1] if b.dim() > 1 else 1
         c = call.get(added) if added else None
         ignores_c = call.get("beta", 1) == 0  # BLAS does not read C then
+        if call.get("alpha", 1) == 0:  # nor A and B: nothing is multiplied
+            out = call.writes[0]
+            sizes = {"rows": 1, "cols": max(out.numel(), 1), "dtype": out.dtype}
+            return OpSpec("copy", sizes, exact=True, reads=[] if ignores_c or c is None else [c])
         spec = gemm(call, a, b, call.writes[0], m=m, n=n, k=a.shape[-1], batch=batch, addend=None if ignores_c else c)
         return spec._replace(reads=[tensor for tensor in call.reads if tensor is not c]) if ignores_c else spec
 

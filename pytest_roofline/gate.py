@@ -336,7 +336,6 @@ class Summary:
 
     def __init__(self, gates: Gates, prefix: str = "--") -> None:
         self.gates, self.prefix = gates, prefix  # prefix of the options: "--roofline-" in pytest
-        self.rows = 0  # all rows, with those that claim nothing
         self.checked = self.failed = self.allowed = self.unchecked = 0
         self.codes: Counter[str] = Counter()  # unchecked rows by code
         self._fatal = 0  # unchecked rows that fail the run
@@ -346,21 +345,20 @@ class Summary:
         self._met: set[Allowance] = set()  # entries of the allow list whose row has run
         self._allowed: list[str] = []
 
-    def add(self, row: Row, name: str, most: int | None = None) -> None:
-        """Count one row. most: how many rows of each code are kept to be named; None for all."""
-        self.rows += 1
+    def add(self, row: Row, name: str, gates: tuple[GateOutcome, ...], most: int | None = None) -> None:
+        """Count one row with its outcomes. most: how many rows of each code are kept to be named; None for all."""
         if self.gates.allow:
             self._met.update(entry for entry in self.gates.allow if entry.covers(row))
-        if not row.gates:
+        if not gates:
             return
-        statuses = {outcome.status for outcome in row.gates}
+        statuses = {outcome.status for outcome in gates}
         self.failed += "failed" in statuses
         self.allowed += "allowed" in statuses
         if statuses == {"passed"}:  # nearly all rows
             self.checked += 1
             return
         skips: dict[str, str] = {}
-        for outcome in row.gates:
+        for outcome in gates:
             if outcome.status == "skipped":
                 skips[outcome.code] = skips.get(outcome.code) or outcome.text
                 self._kinds.setdefault(outcome.code, {})[outcome.gate] = None
@@ -374,7 +372,7 @@ class Summary:
             if most is None or len(names) < most:
                 names.append(f"{name} ({text})" if text else name)
         self.unchecked += bool(skips)
-        self.checked += not skips and not any(o.status == "allowed" and o.code in SKIPS for o in row.gates)
+        self.checked += not skips and not any(o.status == "allowed" and o.code in SKIPS for o in gates)
         if not self.gates.is_empty:
             self._fatal += bool(skips.keys() - self.gates.allow_unchecked)
 

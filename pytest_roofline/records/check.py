@@ -13,7 +13,6 @@ import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +243,7 @@ def run(options: Namespace) -> int:
     for path in map(Path, options.records):
         try:
             for row in _check_file(path, checker, formats.get(options.format), installed):
-                tally.add(replace(row, gates=gates.evaluate(row)) if gates.kinds else row)
+                tally.add(row)
                 predicted += [row] if row.prediction is not None else []
         except RefusedError as error:
             unreadable.append(str(error))

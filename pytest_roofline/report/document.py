@@ -52,7 +52,7 @@ class Document:
         if self._gate is None:
             self._gate = Summary(self.settings.gates, self.prefix)
             for row in self.rows:
-                self._gate.add(row, self.name(row))
+                self._gate.add(row, self.name(row), row.gates)
         return self._gate
 
     def name(self, row: Row) -> str:

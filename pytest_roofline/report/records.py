@@ -44,7 +44,9 @@ class Tally:
     def add(self, row: Row) -> None:
         """Count one row."""
         self.total += 1
-        self.gate.add(row, f"{row.path} {row.nodeid}", _OF_A_KIND)
+        gates = self.gate.gates
+        if not gates.is_empty:
+            self.gate.add(row, f"{row.path} {row.nodeid}", gates.evaluate(row), _OF_A_KIND)
         self.compared += row.refusal is None and row.check.utilisation is not None
         if self._keep:
             (self._rows if row.refusal is None else self._refused).append(row.to_checked_dict())

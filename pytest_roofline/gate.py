@@ -382,9 +382,9 @@ class Summary:
         return not self.gates.is_empty or bool(self.checked or self.unchecked or self.allowed)
 
     @property
-    def fails_unchecked(self) -> bool:
-        """Whether unchecked rows fail the run."""
-        return self._fatal > 0
+    def fails_run(self) -> bool:
+        """Whether a row failed, or unchecked rows fail the run."""
+        return self.failed > 0 or self._fatal > 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the counts, as reports have them."""

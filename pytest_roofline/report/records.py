@@ -93,7 +93,7 @@ class Tally:
         """Whether ``--fail-on`` found something, or could not check what it was given."""
         gate = self.gate
         is_blind = not gate.gates.is_empty and not gate.checked and not gate.gates.allow_unchecked
-        return bool(gate.failed) or gate.fails_unchecked or is_blind
+        return gate.fails_run or is_blind
 
     def counts_lines(self) -> Iterator[str]:
         """Yield how many rows were compared with a roof; with ``--fail-on`` also what was not checked, the counts last."""

@@ -126,7 +126,7 @@ def gate_lines(document: Document, width: int, verbosity: int) -> Iterator[Line]
         return
     *reasons, counts = gate.lines(verbosity > 0)
     yield from _wrap((Line(line, _CAUTION) for line in reasons), width)
-    markup = _ALARM if gate.failed or gate.fails_unchecked else _CAUTION if gate.unchecked else ("green",)
+    markup = _ALARM if gate.fails_run else _CAUTION if gate.unchecked else ("green",)
     yield Line(counts, markup)
 
 

@@ -261,6 +261,28 @@ def test_it(roofline):
     assert "test_it" in without.rows
 
 
+def test_a_skip_that_unittest_catches_hides_no_failure(project: Project) -> None:
+    project.write(
+        test_a=HEAD
+        + f"""
+import unittest
+
+class TestIt(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def keep(self, roofline):
+        self.roofline = roofline
+
+    def test_it(self):
+        self.roofline(**WORK)
+        self.roofline.record({IMPOSSIBLE}, **HOW)
+        self.skipTest("late")
+"""
+    )
+    ran = project.run(GATE)
+    assert (ran.code, gate_line(ran)) == (1, counts(checked=1, failed=1))
+    assert project.run().code == 0
+
+
 def test_an_xfail_mark_counts_as_allowed(project: Project) -> None:
     project.write(
         test_a=HEAD

@@ -128,7 +128,9 @@ def test_a_pin_without_a_target_is_reported() -> None:
         ('"*" = 3', r"^match\.toml: '\*' is 3, expected the name of a prediction"),
         ('["*"]\na = "b"', r"^match\.toml: '\*' is \{'a': 'b'\}, expected"),
         ("* = b", r"^match\.toml: Invalid"),
-        (b"\xff", r"^match\.toml: 'utf-8'"),
+        (b"\xff", r"match\.toml: not UTF-8 text \(byte 0\)$"),
+        ("z = " + "[" * 2000 + "]" * 2000, r"^match\.toml: nested more than 100 levels deep$"),
+        ("z = " + "7" * 5000, r"^match\.toml: it has an integer of more digits than Python reads \(4300\)$"),
     ],
 )
 def test_an_unreadable_pins_file_is_reported(tmp_path: Path, text: str | bytes, message: str) -> None:

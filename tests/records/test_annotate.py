@@ -247,3 +247,10 @@ def test_written_documents_match_their_schemas(tmp_path: Path) -> None:
     path = stored(tmp_path / "now.json", row("t.py::test_copy", 400e-6, extra={"bytes": 1.6e9}), row("t.py::test_b", 1.0))
     report = command("annotate", path, "--device", "MI355X", "--json", cwd=tmp_path)
     model("report").model_validate_json(report.stdout, strict=True)
+
+
+def test_deeply_nested_parameters_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = stored(tmp_path / "now.json", row("t.py::test_gemm", 1e-3, params={"K": "deep"}))
+    path.write_text(path.read_text().replace('"deep"', "[" * 900 + "]" * 900))
+    done = command("annotate", path, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"{path}: nested more than 100 levels deep\n")

@@ -58,7 +58,7 @@ _FREE = (
     *("iscomplexobj", "isrealobj", "isfortran", "common_type", "array_repr", "array_str", "array2string"),
 )
 #: Functions with a model; numpy makes the others of these and of ufuncs.
-_KNOWN = ("dot", "inner", "vdot", "tensordot", "outer", "einsum", "concatenate", "where", "copyto")
+_KNOWN = ("dot", "inner", "vdot", "tensordot", "outer", "einsum", "concatenate", "where", "copyto", "copy")
 DRAWN = "it draws random numbers, and their FLOPs are unknown"
 
 
@@ -261,7 +261,7 @@ class _Watch:
             return result  # numpy moves nothing
         if name == "copyto":
             used = self._part(masked_parts, given[2] if len(given) > 2 else named.get("where"), [*reads, *writes])
-        if name in ("copyto", "concatenate", "where"):
+        if name in ("copyto", "copy", "concatenate", "where"):
             build = partial(move, writes[0]) if writes else None
         elif name == "einsum" and given and isinstance(given[0], str):
             build = partial(einsum, given[0], reads, writes)

@@ -442,7 +442,8 @@ def _main_work(
     """Return the work of the op that makes up nearly all of the work.
 
     On the matrix units: nearly all FLOPs, and most of the bytes of the whole touched by it, so that an epilogue does not hide
-    a GEMM and a GEMM does not hide what streams around it. On the vector units: nearly all bytes of the ops one by one.
+    a GEMM and a GEMM does not hide what streams around it. On the vector units: nearly all bytes of the ops one by one. Ops
+    that all stream their operands (elementwise, reductions, copies, softmax) are elementwise as one, since they stream as one.
     """
     flops = sum(trace.own_flops() for trace in traces)
     for op in _unique(trace.work.op for trace in traces if trace.work is not None and trace.work.engine == engine):
@@ -454,6 +455,9 @@ def _main_work(
             nearly_all = nearly_all and traffic(same, allocations, survivors) >= MOST * nbytes
         if nearly_all:
             return max(same, key=OpTrace.own_bytes).work
+    main = max(traces, key=OpTrace.own_bytes).work
+    if main is not None and all(trace.work is not None and trace.work.op_class == "elementwise" for trace in traces):
+        return main._replace(op="elementwise")
     return None
 
 

@@ -211,7 +211,7 @@ def test_mixed_products_run_at_the_most_frequent_dtype() -> None:
     assert done.notes == (note("FLOPs in fp32 counted as bf16, which most are in"),)
 
 
-@pytest.mark.parametrize(("cols", "op"), [(90_000, "softmax"), (3_000, "unknown")])
+@pytest.mark.parametrize(("cols", "op"), [(90_000, "softmax"), (3_000, "elementwise")])
 def test_an_op_is_named_if_it_moves_nearly_all_bytes(cols: int, op: str) -> None:
     rows = OpTrace(
         "softmax", (tensor(0, cols * 4.0),), (tensor(1, cols * 4.0),), work=work("softmax", rows=1, cols=cols, dtype="fp32")

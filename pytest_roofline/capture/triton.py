@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import inspect
 import math
+import re
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from roofline_engine.fields import ByteModel, Note, note
@@ -37,6 +39,21 @@ _HOOKS = (
     ("triton.runtime.interpreter", "InterpretedFunction", "rewrite", "rewrite"),
     ("triton.runtime.interpreter", "GridExecutor", "__call__", "interpret"),
 )
+#: The same for the accesses of the interpreter, which a version may lack.
+_ACCESS_HOOKS = (
+    ("triton.runtime.interpreter", "GridExecutor", "_init_args_hst", "host_arguments"),
+    ("triton.runtime.interpreter", "InterpreterBuilder", "create_masked_load", "load"),
+    ("triton.runtime.interpreter", "InterpreterBuilder", "create_masked_store", "store"),
+    ("triton.runtime.interpreter", "InterpreterBuilder", "create_atomic_rmw", "update"),
+    ("triton.runtime.interpreter", "InterpreterBuilder", "create_atomic_cas", "compare_and_swap"),
+)
+
+
+class Access(NamedTuple):
+    """What a kernel does with the memory of one argument."""
+
+    loads: bool = False
+    stores: bool = False
 
 
 @contextmanager
@@ -54,7 +71,7 @@ def watch_launches(
     watch = _Watch(region, traces, is_active)
     before = loaded("triton")
     with ExitStack() as stack:
-        for module, owner, name, wrapper in _HOOKS:
+        for module, owner, name, wrapper in (*_HOOKS, *_ACCESS_HOOKS):
             kind = getattr(loaded(module), owner, None)
             if kind is not None:
                 stack.enter_context(replaced(kind, name, getattr(watch, wrapper)))
@@ -97,6 +114,7 @@ class _Launch(NamedTuple):
     grid: Any
     options: Any  # what launch_metadata is given as ``metadata``
     arguments: Mapping[str, Any]  # by name, constexprs too
+    accesses: Sequence[Access] | None = None  # of its tensors, in their order; None where unknown
 
 
 class _Watch:
@@ -104,6 +122,9 @@ class _Watch:
         self.region, self.traces, self.is_active = region, traces, is_active
         self.paused = False
         self.kernels: dict[int, Any] = {}
+        self._hosted: tuple[Any, Any] | None = None  # positional and keyword arguments of the interpreter, on the host
+        self._spans: list[tuple[int, int]] = []  # the addresses of each tensor among them
+        self._accesses: list[Access] = []
 
     def launch(self, original: Callable[..., Any], kernel: Any, grid: Any, stream: Any, *args: Any) -> Any:
         result = original(kernel, grid, stream, *args)
@@ -111,7 +132,8 @@ class _Watch:
             fn = getattr(kernel.src, "fn", None)  # a kernel that came as IR has none
             names = getattr(fn, "arg_names", None) or [f"argument {at}" for at in range(len(args))]
             metadata = getattr(fn, "launch_metadata", None)
-            self.add(_Launch(kernel.name, fn, metadata, grid, kernel.metadata, dict(zip(names, args))))
+            accesses = read_accesses(str(dict.get(getattr(kernel, "asm", {}), "ttir", "")))
+            self.add(_Launch(kernel.name, fn, metadata, grid, kernel.metadata, dict(zip(names, args)), accesses))
         return result
 
     def benchmark(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -128,9 +150,11 @@ class _Watch:
         paused = self.paused
         if not self.is_active():
             return original(executor, *args, **kwargs)
+        self._hosted = None
         with self.unrecorded():
             result = original(executor, *args, **kwargs)
         if not paused:
+            accesses = self._accesses if self._hosted is not None else None
             kernel = self.kernels.get(id(executor.fn))
             fn = getattr(kernel, "fn", executor.fn)
             signature = inspect.signature(fn)
@@ -138,8 +162,50 @@ class _Watch:
             bound.apply_defaults()
             metadata = getattr(getattr(kernel, "rewriter", None), "kwargs", {}).get("launch_metadata")
             options = types.SimpleNamespace(**{"num_warps": 4, "num_stages": 3, "num_ctas": 1, **kwargs, "name": fn.__name__})
-            self.add(_Launch(fn.__name__, fn, metadata, executor.grid, options, bound.arguments), INTERPRETED)
+            self.add(_Launch(fn.__name__, fn, metadata, executor.grid, options, bound.arguments, accesses), INTERPRETED)
         return result
+
+    def host_arguments(self, original: Callable[..., Any], executor: Any, args: Any, kwargs: Any) -> Any:
+        """Note where the interpreter put the tensors of a launch."""
+        hosted = original(executor, args, kwargs)
+        with suppress(Exception):  # an error in the recording must not stop the user's launch
+            bound = inspect.signature(executor.fn).bind(*hosted[0], **hosted[1])
+            tensors = [tensor for _, tensor in _tensors(bound.arguments)]
+            self._spans = [(tensor.data_ptr(), tensor.data_ptr() + _span(tensor)) for tensor in tensors]
+            self._accesses, self._hosted = [Access() for _ in tensors], hosted
+        return hosted
+
+    def load(self, original: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        self.note_access(args[:1], args[1:2] or _mask_of(kwargs), Access(loads=True))
+        return original(builder, *args, **kwargs)
+
+    def store(self, original: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        self.note_access(args[:1], args[2:3] or _mask_of(kwargs), Access(stores=True))
+        return original(builder, *args, **kwargs)
+
+    def update(self, original: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        self.note_access(args[1:2], args[3:4] or _mask_of(kwargs), Access(loads=True, stores=True))
+        return original(builder, *args, **kwargs)
+
+    def compare_and_swap(self, original: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        self.note_access(args[:1], (), Access(loads=True, stores=True))
+        return original(builder, *args, **kwargs)
+
+    def note_access(self, pointers: Sequence[Any], masks: Sequence[Any], access: Access) -> None:
+        """Note an access by the tensors in which its addresses lie."""
+        try:
+            (pointer,) = pointers
+            addresses = pointer.data[masks[0].data] if masks else pointer.data
+            if not addresses.size:
+                return
+            low, high = int(addresses.min()), int(addresses.max())
+        except Exception:  # another version of the interpreter: its accesses are unknown
+            self._hosted = None
+            return
+        for at, (begin, end) in enumerate(self._spans):
+            if low < end and high >= begin:
+                before = self._accesses[at]
+                self._accesses[at] = Access(before.loads or access.loads, before.stores or access.stores)
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
@@ -176,7 +242,7 @@ class _Watch:
             flops = None if multiplies else 0.0
             notes.append(DOT if multiplies else NO_DOT)
         regions = [self.region(tensor) for _, tensor in tensors]
-        base = OpTrace(metadata.name or launch.name, either=tuple(regions), flops=flops, is_kernel=True)
+        base = OpTrace(metadata.name or launch.name, flops=flops, is_kernel=True)
         if metadata.nbytes is not None and flops is not None:
             computed = dtype or parse_dtype("fp32")
             candidate = ByteModel("launch_metadata", metadata.nbytes, flops)
@@ -187,7 +253,12 @@ class _Watch:
         if indices:
             notes.append(note(f"{', '.join(indices)} may select parts of its buffers: their size is an upper bound"))
         name = dtype.name if dtype is not None and flops else None
-        return base._replace(dtype=name, is_bound=bool(indices), notes=tuple(notes))
+        base = base._replace(dtype=name, is_bound=bool(indices), notes=tuple(notes))
+        if launch.accesses is None or len(launch.accesses) != len(regions):
+            return base._replace(either=tuple(regions))
+        reads = tuple(region for region, access in zip(regions, launch.accesses) if access.loads)
+        writes = tuple(region for region, access in zip(regions, launch.accesses) if access.stores)
+        return base._replace(reads=reads, writes=writes)
 
 
 def _tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -202,6 +273,95 @@ def _tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, base
         elif hasattr(value, "data_ptr") and hasattr(value, "dtype"):
             yield name, value
+
+
+def _mask_of(keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (keywords["mask"],) if "mask" in keywords else ()
+
+
+def _span(tensor: Any) -> int:
+    """Return the bytes from the first to the last element of a tensor."""
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return int((steps + 1) * tensor.element_size()) if tensor.numel() else 0
+
+
+_VALUE = re.compile(r"%[\w.]+(?:#\d+)?")
+_LINE = re.compile(r"\s*(?:(?P<result>%[\w.]+)(?P<many>:\d+)? = )?(?P<op>[\w.]+)\b(?P<rest>.*)")
+_BINDING = re.compile(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)")
+#: What the operations of Triton's IR do with the memory that their first operand points to.
+_IR_ACCESSES = {
+    "tt.load": Access(loads=True),
+    "tt.store": Access(stores=True),
+    "tt.atomic_rmw": Access(loads=True, stores=True),
+    "tt.atomic_cas": Access(loads=True, stores=True),
+    "tt.descriptor_load": Access(loads=True),
+    "tt.descriptor_gather": Access(loads=True),
+    "tt.descriptor_store": Access(stores=True),
+    "tt.descriptor_scatter": Access(stores=True),
+    "tt.descriptor_reduce": Access(loads=True, stores=True),
+}
+#: Operations around which no pointer is followed, and those that may reach memory through a pointer that they are given.
+_IR_OPAQUE = ("tt.call", "scf.while", "cf.br", "cf.cond_br")
+_IR_FOREIGN = ("tt.elementwise_inline_asm", "tt.extern_elementwise")
+
+
+def read_accesses(ttir: str) -> list[Access] | None:
+    """Return what a kernel does with each pointer and descriptor of its signature, in order, by its Triton IR.
+
+    A pointer is followed from the signature through the values that are computed from it, also around loops. None where the IR
+    is missing, or where a pointer cannot be followed.
+    """
+    head, _, body = ttir.partition("tt.func public")[2].partition("\n")
+    arguments = re.findall(r"(%[\w.]+): !tt\.(?:ptr|tensordesc)", head)
+    bases: defaultdict[str, set[int]] = defaultdict(set)  # the arguments that a value points into
+    for at, name in enumerate(arguments):
+        bases[name] = {at}
+    found = [Access() for _ in arguments]
+    for _ in range(3):  # a pointer that a loop hands to its next round
+        before = {name: set(values) for name, values in bases.items()}
+        if not arguments or not _follow(body, bases, found):
+            return None
+        if before == bases:
+            break
+    return found
+
+
+def _follow(body: str, bases: defaultdict[str, set[int]], found: list[Access]) -> bool:
+    """Follow pointers through the lines of a kernel; False where one cannot be followed."""
+    blocks: list[tuple[str, str, list[str]]] = []  # of each open block: its result, whether it has several, what it carries
+    for line in body.splitlines():
+        text = line.partition(" loc(")[0].strip()
+        closes = text.startswith("}")
+        match = _LINE.match(text)
+        if match is not None and not closes:
+            result, op, rest = match["result"] or "", match["op"], match["rest"]
+            operands = _VALUE.findall(rest)
+            if op in _IR_OPAQUE or (op in _IR_FOREIGN and any(bases[name] for name in operands)):
+                return False
+            if op in _IR_ACCESSES:
+                if not operands or not bases[operands[0]]:
+                    return False
+                for at in bases[operands[0]]:
+                    access, more = found[at], _IR_ACCESSES[op]
+                    found[at] = Access(access.loads or more.loads, access.stores or more.stores)
+            elif op == "scf.yield" and blocks:
+                owner, many, carried = blocks[-1]
+                for at, name in enumerate(operands):
+                    bases[f"{owner}#{at}" if many else owner] |= bases[name]
+                    if at < len(carried):
+                        bases[carried[at]] |= bases[name]
+            elif op == "scf.for":
+                for at, (name, value) in enumerate(_BINDING.findall(rest.partition("iter_args")[2])):
+                    bases[name] |= bases[value]
+                    bases[f"{result}#{at}" if match["many"] else result] |= bases[value]
+            elif op != "scf.if" and result:
+                bases[result] = set().union(*(bases[name] for name in operands))
+            if text.endswith("{"):
+                carried = [name for name, _ in _BINDING.findall(rest.partition("iter_args")[2])]
+                blocks.append((result, match["many"] or "", carried))
+        elif closes and not text.endswith("{") and blocks:
+            blocks.pop()
+    return True
 
 
 def _scale_regions(regions: list[Region], nbytes: float) -> tuple[Region, ...]:

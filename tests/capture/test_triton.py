@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.capture.trace import INTERPRETED
-from pytest_roofline.capture.triton import DOT, NO_DOT, missing_hooks
+from pytest_roofline.capture.triton import DOT, NO_DOT, Access, missing_hooks, read_accesses
 from roofline_engine.fields import Note
 
 pytestmark = pytest.mark.skipif(not (find_spec("triton") and find_spec("torch")), reason="needs triton and torch")
@@ -106,6 +106,31 @@ def of_a_pair(pair, out, B: tl.constexpr):
     tl.store(out + at, tl.load(pair[0] + at) + tl.load(pair[1] + at))
 
 
+@triton.jit
+def double(x, unused, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(x + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def accumulate(x, out, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.atomic_add(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def in_a_loop(x, y, out, steps, B: tl.constexpr):
+    at = tl.arange(0, B)
+    source, total = x + at, tl.zeros((B,), tl.float32)
+    for _ in range(0, steps):
+        total += tl.load(source)
+        source += B
+    other = y + at
+    if steps > 100:
+        other = y + 2 * at
+    tl.store(out + at, total + tl.load(other))
+
+
 N = 1000
 x, y, out = torch.rand(N), torch.rand(N), torch.zeros(N)
 a, c = torch.rand(16, 16), torch.zeros(16, 16)
@@ -141,6 +166,10 @@ case("described", lambda: described[(1,)](TensorDescriptor.from_tensor(a, [16, 1
 case("pair", lambda: of_a_pair[(1,)]((x, y), out, B=128))
 case("reinterpreted", lambda: plain[grid](triton.reinterpret(x, torch.int32), y, out, N, B=128))
 case("slice", lambda: plain[grid](x[100:], y, out[:128], 128, B=128))
+case("in place", lambda: double[grid](x.clone(), y, N, B=128))
+case("output is input", lambda: plain[grid](a.view(-1), y[:256], a.view(-1), 256, B=128))
+case("atomic", lambda: accumulate[grid](x, out.clone(), N, B=128))
+case("loop", lambda: in_a_loop[(1,)](x[:256], y, c, 2, B=128))
 case("nothing", lambda: plain[(0,)](x, y, out, N, B=128))
 case("wrong", lambda: plain[grid](x, B=128))
 
@@ -268,7 +297,7 @@ def notes(cases: Cases, *more: Note | str) -> list[list[str]]:
 
 
 def sizes(seen: dict[str, Any]) -> list[float]:
-    return [nbytes for _, _, nbytes, _ in seen["either"]]
+    return [nbytes for _, _, nbytes, _ in (*seen["reads"], *seen["writes"], *seen["either"])]
 
 
 def test_a_launch_has_the_footprint_of_its_tensors(cases: Cases) -> None:
@@ -330,7 +359,59 @@ def test_flops_of_a_dot_come_from_its_author(cases: Cases) -> None:
     (seen,) = cases["known"]
     assert (seen["flops"], seen["dtype"]) == (8192.0, "fp32")
     assert sizes(seen) == [1024.0, 1024.0, 1024.0]
-    assert seen["either"][0] == seen["either"][1] != seen["either"][2]
+    assert seen["reads"][0] == seen["reads"][1] != seen["writes"][0]
+
+
+@pytest.mark.parametrize(
+    ("case", "reads", "writes"),
+    [
+        ("plain", [4000.0, 4000.0], [4000.0]),
+        ("in place", [4000.0], [4000.0]),  # a read and a write; the argument that is not used is no traffic
+        ("atomic", [4000.0, 4000.0], [4000.0]),
+        ("loop", [1024.0, 4000.0], [1024.0]),
+    ],
+)
+def test_loads_and_stores_tell_reads_from_writes(cases: Cases, case: str, reads: list[float], writes: list[float]) -> None:
+    (seen,) = cases[case]
+    assert [nbytes for _, _, nbytes, _ in seen["reads"]] == reads
+    assert [nbytes for _, _, nbytes, _ in seen["writes"]] == writes
+    assert seen["either"] == []
+
+
+def test_an_output_that_is_an_input_is_a_read_and_a_write(cases: Cases) -> None:
+    """The interpreter sees addresses, the IR arguments: the storage is read once and written once by both."""
+    (seen,) = cases["output is input"]
+    assert len({tuple(map(str, region)) for region in seen["reads"]}) == 2
+    assert len({tuple(map(str, region)) for region in seen["writes"]}) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%r = tt.call @helper(%x) : (!tt.ptr<f32>) -> i32",
+        "%r = tt.load %unknown : !tt.ptr<f32>",
+        '%r = tt.elementwise_inline_asm "ld" {packed_element = 1} %x : !tt.ptr<f32> -> f32',
+    ],
+)
+def test_a_pointer_that_cannot_be_followed_leaves_the_accesses_unknown(line: str) -> None:
+    head = "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %n: i32) {\n"
+    assert read_accesses(head + f"    {line}\n    tt.return\n  }}\n}}") is None
+    assert read_accesses(head + "    %r = tt.load %x : !tt.ptr<f32>\n    tt.return\n  }\n}") == [Access(loads=True)]
+    assert read_accesses("") is None
+
+
+def test_pointers_that_a_loop_exchanges_are_both_read() -> None:
+    ir = """module {
+  tt.func public @k(%x: !tt.ptr<f32> loc("x"(#loc)), %y: !tt.ptr<f32>, %z: !tt.ptr<f32>, %n: i32) {
+    %0:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %x, %b = %y) -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {
+      %v = tt.load %a : !tt.ptr<f32> loc(#loc1)
+      scf.yield %b, %a : !tt.ptr<f32>, !tt.ptr<f32>
+    }
+    tt.store %z, %v : !tt.ptr<f32>
+    tt.return
+  }
+}"""
+    assert read_accesses(ir) == [Access(loads=True), Access(loads=True), Access(stores=True)]
 
 
 def test_an_index_makes_the_footprint_an_upper_bound(cases: Cases) -> None:
@@ -349,7 +430,7 @@ def test_tensors_are_found_in_descriptors_tuples_and_other_types(cases: Cases) -
 
 def test_a_slice_is_a_region_of_its_storage(cases: Cases) -> None:
     """900 of the 1000 elements of x."""
-    _, view, nbytes, whole = cases["slice"][0]["either"][0]
+    _, view, nbytes, whole = cases["slice"][0]["reads"][0]
     assert (view[0][0], nbytes, whole) == (100, 3600.0, 4000.0)
 
 

@@ -115,7 +115,10 @@ def classify(name: str, classification: str = "", regime: str = "decode") -> Hin
         op = "backward"
     if op == "gemm" and "bmm_" in low:
         return Hint(op, None, *_trtllm_dtypes(name))
-    return Hint(op, _moe_stage(low), _spelled(low, "a"), _spelled(low, "w")) if op == "moe" else Hint(op)
+    if op != "moe":
+        return Hint(op)
+    stored = _quantized(name)
+    return Hint(op, _moe_stage(low), _spelled(low, "a") or stored[0], _spelled(low, "w") or stored[1])
 
 
 def is_copy(name: str) -> bool:
@@ -188,6 +191,36 @@ def _spelled(low: str, letter: str) -> Dtype | None:
         if part.startswith(letter) and part[1:] in ("fp4", "fp8", "bf16", "fp16", "int8", "int4"):
             return parse_dtype(part[1:])
     return None
+
+
+#: How a name spells the scales of what it multiplies: those of the activations and of the weights. aiter's block scale is
+#: DeepSeek's: fp32 per 1 x 128 of the activations and per 128 x 128 of the weights.
+_SCALINGS = (
+    (re.compile(r"per_?1x32|(a4w4|f4gemm|fp4)\w*bl(oc)?k_?scale", re.I), ("per_1x32", "per_1x32")),
+    (re.compile(r"per_?1x16", re.I), ("per_1x16", "per_1x16")),
+    (re.compile(r"bl(oc)?k_?scale|per_?(1|128)x128", re.I), ("per_1x128", "per_128x128")),
+    (re.compile(r"per_?(token|tensor)", re.I), ("per_token", "per_token")),
+)
+_QUANTIZED = re.compile(r"(?:per_?\d+x\d+|bl(?:oc)?k_?scale|per_?token|per_?tensor)(Fp4|Fp8|Int8|Int4)", re.I)
+_GGUF_TYPE = re.compile(r"(?:^|_)(i?q[1-8](?:_?[01k]|_(?:xxs|xs|s|m|nl)))(?=_|$)", re.I)
+
+
+def find_scaling(name: str) -> tuple[str, str] | None:
+    """Return the quantization of activations and weights that a name spells, for ``units.quantize_dtype``; else None."""
+    return next((schemes for pattern, schemes in _SCALINGS if pattern.search(name)), None)
+
+
+def _quantized(name: str) -> tuple[Dtype | None, Dtype | None]:
+    """Read activations and weights of ``..._per1x32Fp4_...`` and ``..._blockscaleFp8_...``, or the weights of ``q4K``."""
+    match, scaling = _QUANTIZED.search(name), find_scaling(name)
+    if match is not None and scaling is not None:
+        activations, weights = (parse_dtype(f"{match.group(1)}/{scheme}") for scheme in scaling)
+        return activations, weights
+    gguf = _GGUF_TYPE.search(name)
+    if gguf is None:
+        return None, None
+    spelled = gguf.group(1).lower()
+    return None, parse_dtype(spelled if "_" in spelled else f"{spelled[:-1]}_{spelled[-1]}")
 
 
 def clean_name(name: str) -> str:

@@ -167,6 +167,14 @@ class Dtype(NamedTuple):
         return self.bits / 8
 
 
+#: GGUF's block formats: bytes of one block and the values in it (the block structs of llama.cpp's ggml-common.h: q4_K has two
+#: fp16 super-scales, 12 bytes of 6-bit scales and minimums and 128 bytes of values for 256 weights). Nothing computes in them.
+_GGUF = {
+    **{"q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32), "q8_1": (36, 32)},
+    **{"q2_k": (84, 256), "q3_k": (110, 256), "q4_k": (144, 256), "q5_k": (176, 256), "q6_k": (210, 256), "q8_k": (292, 256)},
+    **{"iq1_s": (50, 256), "iq1_m": (56, 256), "iq2_xxs": (66, 256), "iq2_xs": (74, 256), "iq2_s": (82, 256)},
+    **{"iq3_xxs": (98, 256), "iq3_s": (110, 256), "iq4_nl": (18, 32), "iq4_xs": (136, 256)},
+}
 #: Each dtype with its other spellings. Scale overheads: OCP Microscaling Formats (MX) v1.0, one 8-bit E8M0 scale per 32
 #: values; NVFP4, one FP8 scale per 16 values (NVIDIA Blackwell documentation).
 _SPELLINGS = {
@@ -188,6 +196,10 @@ _SPELLINGS = {
     Dtype("mxfp6", 6, 6.25, "fp6"): "mx_fp6 mxfp6_e2m3 mxfp6_e3m2",
     Dtype("mxfp4", 4, 4.25, "fp4"): "mx_fp4 mxfp4_e2m1",
     Dtype("nvfp4", 4, 4.5, "fp4"): "nv_fp4",
+    **{
+        Dtype(name, float(name[1 + name.startswith("iq")]), 8.0 * size / values, None): ""
+        for name, (size, values) in _GGUF.items()
+    },
     Dtype("e8m0", 8, 8, None): "float8_e8m0fnu f8e8m0fnu",
     Dtype("int8", 8, 8, "int8"): "i8 s8 int8_t char signed_char qint8",
     Dtype("uint8", 8, 8, "int8"): "u8 uint8_t unsigned_char uchar byte quint8",
@@ -231,10 +243,61 @@ def parse_dtype(text: object) -> Dtype:
         if key.startswith(namespace):
             key = key[len(namespace) :]
     key = key.lstrip("_").replace(" ", "_").replace("-", "_")
+    element, slash, scheme = key.partition("/")
+    if slash:
+        return quantize_dtype(parse_dtype(element), scheme)
     try:
         return _DTYPES[key]
     except KeyError:
         raise ValueError(f"unknown dtype {short_repr(text)}: its width and peak are not guessed") from None
+
+
+#: Bits of one scale by the values that share it: E8M0 for 32 in a row (OCP MX v1.0), E4M3 for 16 (NVFP4, whose second scale
+#: per tensor weighs nothing), fp32 for other blocks (DeepSeek-V3's fp8, aiter's QuantType). Integers: fp16 for a group of a
+#: row, and a zero point as wide as a value (AWQ, GPTQ).
+_SCALE_BITS = {(1, 32): 8, (1, 16): 8}
+BLOCK_SCALE_BITS, GROUP_SCALE_BITS = 32, 16
+#: Schemes with a scale for a whole row, column or tensor, which weighs nothing next to it, and without one.
+_NO_SCALES = re.compile(r"(per_?(token|tensor|channel|row|col|column|out_channel)|no|none|rowwise|tensorwise)(_\w+)?")
+_BLOCKS = re.compile(r"per_?(?P<rows>\d+)x(?P<columns>\d+)|(per_?)?(group|g)_?(?P<group>\d+)(?P<zero>_zp)?")
+
+
+def quantize_dtype(dtype: Dtype, scheme: str) -> Dtype:
+    """Return ``dtype`` with its share of the scales of a quantization: ``per_1x32``, ``per_128x128``, ``group_128_zp``.
+
+    ``fp4`` per 1x32 is ``mxfp4``, per 1x16 ``nvfp4``. Otherwise the name says both: ``fp8/per_128x128``, a spelling that
+    ``parse_dtype`` takes. A dtype that has its scales in its width, or at least 16 bits, stays as it is.
+
+    Raises:
+        ValueError: for an unknown scheme.
+    """
+    name = scheme.strip().lower().rpartition(".")[2].replace("-", "_")
+    match = _BLOCKS.fullmatch(name)
+    if match is None and _NO_SCALES.fullmatch(name):
+        return dtype
+    if match is None:
+        raise ValueError(
+            f"unknown quantization {short_repr(scheme)}: expected per_1x32, per_128x128, group_128, per_token, ..."
+        )
+    if match["group"]:
+        bits, values = GROUP_SCALE_BITS + (dtype.value_bits if match["zero"] else 0.0), int(match["group"])
+    else:
+        block = int(match["rows"]), int(match["columns"])
+        bits, values = _SCALE_BITS.get(block, BLOCK_SCALE_BITS), block[0] * block[1]
+    if values < 1:
+        raise ValueError(f"quantization {short_repr(scheme)} has an empty block")
+    if dtype.bits != dtype.value_bits or dtype.value_bits >= 16:
+        return dtype
+    scaled = add_scales(dtype, bits, values)
+    known = {("fp4", 4.25): "mxfp4", ("fp6", 6.25): "mxfp6", ("fp8", 8.25): "mxfp8", ("fp4", 4.5): "nvfp4"}
+    if values <= 32 and (dtype.name, scaled.bits) in known:
+        return _DTYPES[known[dtype.name, scaled.bits]]
+    return scaled._replace(name=f"{dtype.name}/{name}")
+
+
+def add_scales(dtype: Dtype, scale_bits: float, values: int) -> Dtype:
+    """Return ``dtype`` with its share of one scale of ``scale_bits`` for so many ``values``."""
+    return dtype._replace(bits=dtype.value_bits + scale_bits / values)
 
 
 def wider_dtype(first: Dtype, second: Dtype) -> Dtype:

@@ -541,6 +541,21 @@ def test_the_dtypes_of_a_batched_gemm_by_tensorrt_llm(name: str, activations: st
     assert (hint.dtype.name, hint.weight_dtype.name) == (activations, weights)
 
 
+@pytest.mark.parametrize(
+    ("name", "activations", "weights"),
+    [
+        ("_ZN5aiter44fmoe_stage1_bf16_per1x32Fp4_g1u1_32x512_pf3E", "mxfp4", "mxfp4"),  # fp4 alone is 6.25 % low
+        ("_ZN5aiter37fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x256E", "fp8/per_1x128", "fp8/per_128x128"),
+        ("_ZN5aiter44fmoe_stage1_bf16_pertokenFp8_g1u1_32x512_pf3E", "fp8", "fp8"),
+        ("fused_moe_q4K", None, "q4_k"),
+    ],
+)
+def test_a_kernels_name_gives_its_operands_with_their_scales(name: str, activations: str | None, weights: str) -> None:
+    hint = classify(name)
+    assert hint.weight_dtype is not None
+    assert (hint.dtype.name if hint.dtype else None, hint.weight_dtype.name) == (activations, weights)
+
+
 def test_copies_of_the_runtime_are_listed_with_their_share_and_have_no_headroom(run: Run) -> None:
     run.topn(gemm_row(), {"name": "CopyDeviceToHost", "pct_gpu_time": 31.5, "calls": 10, "total_ms": 4.0}).env(**MI300X)
     artifact = run.analyze()

@@ -11,6 +11,7 @@ from roofline_engine.units import (
     parse_dtype,
     printable,
     quantity,
+    quantize_dtype,
     seconds,
     short_repr,
     unit_in,
@@ -70,7 +71,57 @@ def test_k3_packed_types_say_how_many_values_an_element_holds() -> None:
     assert parse_dtype("torch.float4_e2m1fn").pack == 1
 
 
-@pytest.mark.parametrize("unknown", ["float7", "torch.tensor", "bf", "fp", "8", "float16x", "fp88", "", None, 16, ["bf16"]])
+@pytest.mark.parametrize(
+    ("element", "scheme", "name", "bits"),
+    [
+        ("fp4", "per_1x32", "mxfp4", 4 + 8 / 32),  # OCP MX v1.0: one E8M0 scale for 32 values: 6.25 % more than the elements
+        ("fp8", "QuantType.per_1x32", "mxfp8", 8 + 8 / 32),
+        ("fp4", "per1x16", "nvfp4", 4 + 8 / 16),  # NVFP4: one E4M3 scale for 16 values
+        ("fp8", "per_1x128", "fp8/per_1x128", 8 + 32 / 128),  # DeepSeek-V3: fp32 scales of activations
+        ("fp8", "per_128x128", "fp8/per_128x128", 8 + 32 / 128**2),  # and of weights
+        ("int4", "group_128", "int4/group_128", 4 + 16 / 128),  # GPTQ, symmetric: an fp16 scale for 128 weights
+        ("int4", "group_128_zp", "int4/group_128_zp", 4 + 20 / 128),  # AWQ: and a zero point of 4 bits
+        ("fp8", "per_Token", "fp8", 8),
+        ("int8", "QuantType.per_Tensor", "int8", 8),
+        ("bf16", "QuantType.No", "bf16", 16),
+        ("bf16", "per_1x32", "bf16", 16),  # the activations of a16w4
+        ("mxfp4", "per_1x32", "mxfp4", 4.25),
+    ],
+)
+def test_a_quantization_gives_elements_and_scales(element: str, scheme: str, name: str, bits: float) -> None:
+    dtype = quantize_dtype(parse_dtype(element), scheme)
+    assert (dtype.name, dtype.bits) == (name, bits)
+    assert parse_dtype(dtype.name) == dtype  # a name that the work model takes
+    assert dtype.peak == parse_dtype(element).peak
+
+
+@pytest.mark.parametrize("unknown", ["per_banana", "", "per_0x32", "group_0", "128", "per_1x"])
+def test_an_unknown_quantization_is_refused(unknown: str) -> None:
+    with pytest.raises(ValueError, match="quantization"):
+        quantize_dtype(parse_dtype("fp8"), unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "values"),
+    [  # the structs of llama.cpp's ggml-common.h, their fields in bytes
+        ("q4_0", (2, 16), 32),
+        ("q8_0", (2, 32), 32),
+        ("q2_K", (2, 2, 16, 64), 256),
+        ("q3_K", (32, 64, 12, 2), 256),
+        ("q4_K", (2, 2, 12, 128), 256),
+        ("q5_K", (2, 2, 12, 32, 128), 256),
+        ("q6_K", (128, 64, 16, 2), 256),
+        ("iq4_xs", (2, 2, 4, 128), 256),
+    ],
+)
+def test_gguf_blocks_have_their_bits_per_weight(name: str, fields: tuple[int, ...], values: int) -> None:
+    assert parse_dtype(name).bits == 8 * sum(fields) / values
+    assert parse_dtype(name).peak is None
+
+
+@pytest.mark.parametrize(
+    "unknown", ["float7/per_1x32", "float7", "torch.tensor", "bf", "fp", "8", "float16x", "fp88", "", None, 16, ["bf16"]]
+)
 def test_unknown_dtypes_fail_closed(unknown: object) -> None:
     with pytest.raises(ValueError, match="dtype"):
         parse_dtype(unknown)

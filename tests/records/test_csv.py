@@ -276,6 +276,39 @@ def test_a_row_copied_to_another_number_of_tokens_is_found_by_its_time() -> None
     assert finding_of(other, "compute") is None
 
 
+def test_the_scales_of_a_micro_scaled_moe_are_counted_from_its_column() -> None:
+    fp8, fp4 = "torch.float8_e4m3fnuz", "torch.float4_e2m1fn_x2"
+    plain = f"{FMOE}\n{fmoe(64, '80', '', '')}".replace(fp8, fp4)
+    scaled = one(plain.replace("per_Token", "per_1x32"))
+    done, without = built(scaled), built(one(plain))
+    assert (done.dtype.name, done.flops) == ("mxfp4", without.flops)
+    weights = experts_hit(64, 128) * 3 * 2304 * 1536
+    assert done.bytes - without.bytes == pytest.approx(weights / 32, rel=0.01)  # a scale of one byte for 32 values
+    assert "per_banana" in refusals(read(f"{FMOE}\n{fmoe(4, '80', '', '')}".replace("per_Token", "per_banana")))["line 2"]
+
+
+def test_a_moe_whose_rate_leaves_the_scales_out_is_a_dtype_width_mistake() -> None:
+    fp8, fp4 = "torch.float8_e4m3fnuz", "torch.float4_e2m1fn_x2"
+    rows = f"{FMOE}\n{fmoe(64, '80', '', '{rate}')}".replace(fp8, fp4)
+    rate = built(one(rows.replace("{rate}", ""))).bytes / 80e-6 / 1e9
+    finding = finding_of(one(rows.replace("per_Token", "per_1x32").replace("{rate}", f"{rate:.2f}")), "memory")
+    assert finding is not None
+    assert (finding.cause, finding.factor) == ("dtype_width", pytest.approx(1 / 1.0625, rel=0.005))
+
+
+def test_the_scales_of_a_product_are_counted_from_its_kernels_name() -> None:
+    head = "gfx,cu_num,M,N,K,libtype,us,kernelName\n"
+    fp4, fp8, rowwise = read(
+        f"{head}gfx950,256,16,128,7168,asm,6.0,_ZN5aiter42f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128E\n"
+        "gfx950,256,16,128,7168,asm,6.0,_ZN5aiter42fp8gemm_bf16_blockscale_BpreShuffle_32x128E\n"
+        "gfx950,256,16,128,7168,ck,6.0,a8w8_bpreshuffle_128x16x32x512\n"
+    )
+    a, w, out = 16 * 7168, 128 * 7168, 16 * 128 * 2
+    assert built(fp4).bytes == (a + w) * 4.25 / 8 + out
+    assert built(fp8).bytes == a * (1 + 4 / 128) + w * (1 + 4 / 128**2) + out
+    assert built(rowwise).bytes == a + w + out
+
+
 def test_one_stage_is_one_launch() -> None:
     first, second = read(f"{FMOE}\n{fmoe(4, '30.0', '', '', stages='1', err='15.8%')}{fmoe(8, '30.0', '', '', err='50.1%')}")
     assert (first.launches, first.correct) == (1, True)

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from roofline_engine.check import Mistake
+from roofline_engine.kernels import find_scaling
 from roofline_engine.ops.matmul import experts_expected
-from roofline_engine.units import parse_dtype
+from roofline_engine.units import parse_dtype, quantize_dtype
 
 from ..source import RecordRow, RefusedError
 from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, flag, is_right, size, sizes
@@ -40,23 +41,33 @@ def _part(table: Table) -> Callable[[Fields], tuple[dict[str, Any], tuple[str, .
 
 # Wrong counts that the shape of a row makes possible, for any format with the same ops.
 
+_NO_SCALES = "the scales of the blocks left out"
+
 
 def mistakes_of(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:
     """Return the known wrong counts of a GEMM or a MoE with these keywords; none for other work."""
     if work is not None and work["op"] == "gemm":
         sizes = work["M"], work["N"], work["K"], work.get("batch", 1)
-        return _gemm_mistakes(*sizes, work["dtype"], work["out_dtype"])
+        return _gemm_mistakes(*sizes, work["dtype"], work.get("weight_dtype", work["dtype"]), work["out_dtype"])
     if work is not None and work["op"] == "moe":
-        return _moe_mistakes(work["experts"], work["tokens"], work["top_k"])
+        return _moe_mistakes(work["experts"], work["tokens"], work["top_k"], work.get("weight_dtype", work["dtype"]))
     return ()
 
 
 @lru_cache(maxsize=1024)
-def _gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: str) -> tuple[Mistake, ...]:
-    """Count an fp32 output at 2 bytes, one matrix of a batch, a batch twice."""
-    mistakes = []
+def _gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, weights: str, out_dtype: str) -> tuple[Mistake, ...]:
+    """Leave the scales out, count an fp32 output at 2 bytes, one matrix of a batch, a batch twice."""
+    mistakes, a, w, c = [], parse_dtype(dtype), parse_dtype(weights), m * n
+    operands = m * k * a.nbytes + n * k * w.nbytes
+    plain = (m * k * a.value_bits + n * k * w.value_bits) / 8
+    if plain != operands:
+        out = c * parse_dtype(out_dtype).nbytes
+        factor = (plain + out) / (operands + out)
+        mistakes.append(Mistake("dtype_width", factor, "memory", _NO_SCALES))
+        mistakes.append(
+            Mistake("accounting_unit", factor / 1000, "memory", f"a unit or a decimal place, 1/1000, and {_NO_SCALES}")
+        )
     if out_dtype == "fp32":
-        operands, c = (m * k + n * k) * parse_dtype(dtype).nbytes, m * n
         factor = (operands + 2 * c) / (operands + 4 * c)
         mistakes.append(Mistake("dtype_width", factor, "memory", "an fp32 output at 2 bytes"))
     if batch > 1:
@@ -65,12 +76,42 @@ def _gemm_mistakes(m: int, n: int, k: int, batch: int, dtype: str, out_dtype: st
     return tuple(mistakes)
 
 
-def _moe_mistakes(experts: int, tokens: int, top_k: int) -> tuple[Mistake, ...]:
-    """Count all experts instead of those that the tokens hit, also at 2 and 4 times a weight's width."""
-    hit = experts_expected(experts, tokens, top_k)
+def _moe_mistakes(experts: int, tokens: int, top_k: int, weights: str) -> tuple[Mistake, ...]:
+    """Count all experts instead of those that the tokens hit, also at 2 and 4 times a weight's width; leave scales out."""
+    hit, w = experts_expected(experts, tokens, top_k), parse_dtype(weights)
+    values = w.value_bits / w.bits
     text = f"all {experts} experts counted, {hit:.1f} are hit"
     widths = {1: "", 2: ", at 2 times their width", 4: ", at 4 times their width"}
-    return tuple(Mistake("overcounted_bytes", experts / hit * wide, "memory", text + more) for wide, more in widths.items())
+    if values < 1:
+        text += f", {_NO_SCALES}"
+    mistakes = [
+        Mistake("overcounted_bytes", values * experts / hit * wide, "memory", text + more) for wide, more in widths.items()
+    ]
+    return *((Mistake("dtype_width", values, "memory", _NO_SCALES),) if values < 1 else ()), *mistakes
+
+
+# Scales: a column q_type has aiter's QuantType, whose per_1x128 is DeepSeek's fp8 (its weights are scaled per 128 x 128). Files
+# without one have them in the kernels' names. The tuners' own bandwidth leaves scales out.
+
+_BLOCKS = {"per_1x128": ("per_1x128", "per_128x128")}
+
+
+def _q_type(text: str, column: str) -> tuple[str, str] | None:
+    """Return the quantization of activations and weights: ``QuantType.per_1x32``."""
+    name = text.strip().rpartition(".")[2].lower()
+    return _BLOCKS.get(name, (name, name)) if name else None
+
+
+def _with_scales(work: dict[str, Any], scaling: tuple[str, str] | None) -> dict[str, Any]:
+    """Return ``work`` with the scales in its dtypes, whose elements it has; a scheme that is unknown refuses the row."""
+    if scaling is None:
+        return work
+    a, w = (parse_dtype(work[key]) for key in ("dtype", "weight_dtype" if "weight_dtype" in work else "dtype"))
+    names = [quantize_dtype(*pair).name for pair in zip((a, w), scaling)]
+    work = {**work, "dtype": names[0]}
+    if "weight_dtype" in work or names[0] != names[1]:
+        work["weight_dtype"] = names[1]
+    return work
 
 
 # Tuned GEMMs: one row is the fastest kernel for a shape, or a candidate with its share of wrong results.
@@ -121,7 +162,7 @@ def _read_gemms(table: Table) -> Iterator[RecordRow]:
             notes += (f"{file_dtype} from the kernel names; a dtype column is missing",) if file_dtype else ()
         if work.get("batch") == 1:
             del work["batch"]
-        gemm = {"op": "gemm", **work} if work["dtype"] else None
+        gemm = _with_scales({"op": "gemm", **work}, find_scaling(more["name"])) if work["dtype"] else None
         if gemm is None:
             more["no_work"] = "a dtype column is missing, and the kernel's name does not give the dtype"
         yield RecordRow(
@@ -156,6 +197,7 @@ _PLAIN = (Column("dtype", ("dtype",), dtype), Column("weight_dtype", ("dtype",),
 def _read_moes(table: Table) -> list[RecordRow]:
     quantized = table.find("q_dtype_a") is not None or table.find("q_dtype_w") is not None
     shape = table.bind(*_MOE, *(_QUANTIZED if quantized else _PLAIN), Column("out_dtype", ("dtype",), dtype))
+    scales = table.bind(Column("scaling", ("q_type",), _q_type, None))
     one_stage = table.bind(Column("launches", ("run_1stage",), lambda text, name: 1 if flag(text, name) else 2, 1))
     kernels = [place for place in map(table.find, ("kernelName1", "kernelName2")) if place is not None]
     errors = [place for place in map(table.find, ("err1", "err2")) if place is not None]
@@ -165,12 +207,13 @@ def _read_moes(table: Table) -> list[RecordRow]:
     tokens: dict[tuple[object, ...], set[int]] = {}
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
-        work = {"op": "moe", **shape(fields)}
+        name = " + ".join(clean(fields[place]) for place in kernels if fields[place].strip())
+        work = _with_scales({"op": "moe", **shape(fields)}, scales(fields)["scaling"] or find_scaling(name))
         device, notes = part(fields)
 
         record = RecordRow(
             row=where,
-            name=" + ".join(clean(fields[place]) for place in kernels if fields[place].strip()),
+            name=name,
             work=work,
             known_mistakes=mistakes_of(work),
             correct=judge(right(fields[place], "") for place in errors),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from roofline_engine.files import parse_json, read_text
 from roofline_engine.ops import OPS, op_name
-from roofline_engine.units import number, parse_dtype
+from roofline_engine.units import number, parse_dtype, quantize_dtype
 
 from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, parse
 from ..values import build_row, check_work, count, first, flag, items, label, mapping, maybe_seconds, ratio, short_repr
@@ -344,12 +344,21 @@ def _with_dtypes(case: _Case, work: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"quant_scheme is {short_repr(scheme)}, and no weight_dtype says how wide the weights are")
     blocks = case.get("weight_block_size")
     if blocks in (None, [], ""):
-        return work
+        return work if name in _BLOCK_FORMATS else _quantized(work, name)
     square = isinstance(blocks, list) and len(blocks) == 2 and blocks[0] == blocks[1] and isinstance(blocks[0], int)
     if work["op"] == "gemm" and square:
         return {**work, "scale_block": blocks[0]}
     why = "its model has no block scales" if square else "the model's blocks are square"
     return {**work, "notes": (f"weight_block_size {short_repr(blocks)} is not counted: {why}",)}
+
+
+def _quantized(work: dict[str, Any], scheme: str) -> dict[str, Any]:
+    """Return the work with the scales of ``per_1x32`` and its like in its dtypes; other words are no scheme of scales."""
+    scaled = {key: parse_dtype(work[key]) for key in ("dtype", "weight_dtype") if key in work}
+    try:
+        return {**work, **{key: quantize_dtype(value, scheme).name for key, value in scaled.items() if value.value_bits < 16}}
+    except ValueError:
+        return work
 
 
 _MOE = {

@@ -296,8 +296,8 @@ class ShapeGuess:
 
     def _with_scales(self, spelled: Dtype | None) -> Dtype | None:
         """A kernel name says fp4 where the model is mxfp4: the same values, and the scales are part of the operand."""
-        if spelled is None:
-            return None
+        if spelled is None or spelled.bits > spelled.value_bits:  # the name spells the scales as well
+            return spelled
         stored = self._model_dtype() or self.config.weight_dtype
         return stored if stored is not None and stored.peak == spelled.peak else spelled
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ..units import Dtype, parse_dtype
+from ..units import BLOCK_SCALE_BITS, GROUP_SCALE_BITS, Dtype, add_scales, parse_dtype
 from .layers import Keys
 
 #: Bits of one scale. fp8 blocks: ``weight_scale_inv`` is fp32 unless ``scale_fmt`` is ue8m0; compressed-tensors keeps
 #: scales in the model's 16-bit dtype; AWQ and GPTQ store fp16 scales and, where asymmetric, a zero point as wide as a weight.
-_SCALE_FP32, _SCALE_16, _SCALE_E8M0 = 32, 16, 8
+_SCALE_FP32, _SCALE_16, _SCALE_E8M0 = BLOCK_SCALE_BITS, GROUP_SCALE_BITS, 8
 
 #: What modelopt's ``quant_algo`` stores and computes with: weights and activations (None: left at 16 bit).
 _MODELOPT = {
@@ -110,7 +110,7 @@ def _fp8(keys: Keys) -> Quantization:
     if not sizes:
         keys.wrong(f"quantization_config: weight_block_size is {block!r:.40}, expected two sizes")
         return Quantization("fp8", None, fp8)
-    return Quantization("fp8", add_scales(fp8, scale, sizes), fp8, block=sizes)
+    return Quantization("fp8", add_scales(fp8, scale, math.prod(sizes)), fp8, block=sizes)
 
 
 def _positive(value: object) -> tuple[int, ...]:
@@ -118,14 +118,9 @@ def _positive(value: object) -> tuple[int, ...]:
     return tuple(items) if all(type(item) is int and item > 0 for item in items) else ()
 
 
-def add_scales(dtype: Dtype, scale_bits: float, block: Sequence[int]) -> Dtype:
-    """Return ``dtype`` with its share of one scale of ``scale_bits`` per block."""
-    return dtype._replace(bits=dtype.value_bits + scale_bits / math.prod(block))
-
-
 def _add_group_scales(dtype: Dtype, scale_bits: float, group: int | None) -> tuple[Dtype, tuple[int, ...]]:
     """Return ``dtype`` with one scale per group of a row, and the block; -1 is a scale per row, which weighs nothing."""
-    return (add_scales(dtype, scale_bits, (group,)), (group,)) if group and group > 0 else (dtype, ())
+    return (add_scales(dtype, scale_bits, group), (group,)) if group and group > 0 else (dtype, ())
 
 
 def _grouped_int(keys: Keys, method: str) -> Quantization | None:
@@ -180,7 +175,7 @@ def _tensor(keys: Keys, form: str) -> tuple[Dtype | None, tuple[int, ...]]:
     dtype = parse_dtype("fp8" if kind == "float" else f"int{bits}")
     block = _positive(keys.data.get("block_structure"))
     scale = _SCALE_16 + ((bits or 0) if keys.data.get("symmetric") is False else 0)
-    return (add_scales(dtype, scale, block), block) if block else _add_group_scales(dtype, scale, group)
+    return (add_scales(dtype, scale, math.prod(block)), block) if block else _add_group_scales(dtype, scale, group)
 
 
 def _modelopt(keys: Keys) -> Quantization | None:

@@ -56,6 +56,8 @@ def by_op(report: Report) -> str:
         ["operation", "shape", "calls", "mean", "median", "GPU time", "FLOP", "bytes", "% roof", "roof", "headroom", "verdict"]
     ]
     for entry, row in report.ops:
+        if row.inside:
+            continue
         times = row.times
         rows.append(
             [

@@ -259,6 +259,17 @@ def model(facts: OpFacts, kernels: tuple[str, ...] = ()) -> Modeled:
     return Modeled(None, "it has no model")
 
 
+#: Operations that run as several others with models of their own, and are one piece of work to who calls them: a convolution
+#: with its bias, attention by one fused kernel with what prepares its inputs.
+_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_scaled_dot_product_")
+_STEPWISE = "aten::_scaled_dot_product_attention_math"
+
+
+def is_whole(name: str) -> bool:
+    """Return whether everything that an operation runs belongs to it, whatever models the inner operations have."""
+    return name.startswith(_WHOLE) and name != _STEPWISE
+
+
 def has_model(name: str) -> bool:
     """Return whether operations of this name have a model, so that their kernels are one unit of work."""
     namespace, _, base = name.rpartition("::")

@@ -42,6 +42,7 @@ class Unit(NamedTuple):
     borrowed_from: str = ""  # where the shapes come from if not from the launch itself, in words
     durations: Sequence[float] = ()  # of each call, where the file has them
     missing: str = ""  # why its operation is unknown, a key of MISSING; empty where it is known or the file has none
+    inside: str = ""  # the operation of another unit, which has its time too
 
     @property
     def name(self) -> str:
@@ -73,3 +74,4 @@ class Profile(NamedTuple):
     timelines: tuple[Timeline, ...] = ()
     rank: int | None = None
     problems: tuple[str, ...] = ()  # one line for each thing that could not be used
+    steps: tuple[Unit, ...] = ()  # operations inside of others' units, whose time is counted there

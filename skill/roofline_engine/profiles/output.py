@@ -40,6 +40,8 @@ def cover(ops: Sequence[Op]) -> Covered:
     names: dict[str, float] = defaultdict(float)
     reasons: dict[str, float] = defaultdict(float)
     for op in ops:
+        if op.row.inside:
+            continue
         share, entry = op.entry.pct_gpu_time or 0.0, op.entry
         if entry.headroom_class != "unknown":
             verdict += share
@@ -99,7 +101,8 @@ def op_fields(op: Op) -> dict[str, object]:
         "regime": entry.regime,
         "calls": row.times.calls,
         "t_us": times_fields(row.times),
-        "pct_gpu_time": entry.pct_gpu_time,
+        "pct_gpu_time": None if row.inside else entry.pct_gpu_time,
+        "inside": row.inside or None,
         "flops_est": entry.flops_est,
         "bytes_est": entry.bytes_est,
         "roofline_pct": entry.roofline_pct,

@@ -69,6 +69,8 @@ class RankTable:
         total = RankTotal(name, profile.label, sum(unit.times.total_us for unit in profile.units), *sums)
         self.totals.append(total)
         for row in op_rows(profile):
+            if row.inside:
+                continue
             key = (row.facts, row.row.regime) if row.facts else (row.row.name, row.row.regime)
             kept = self._rows.get(key)
             if kept is None:

@@ -23,6 +23,7 @@ class OpRow(NamedTuple):
     facts: OpFacts | None
     times: Times
     kernels: tuple[KernelUse, ...]
+    inside: str = ""  # the operation that has its time too
 
 
 def topn_of(profile: Profile) -> TopN:
@@ -33,16 +34,19 @@ def topn_of(profile: Profile) -> TopN:
 
 
 def op_rows(profile: Profile) -> list[OpRow]:
-    """Return the operations of a profile, each with each of its shapes, by time; a kernel without one is a row of its own."""
+    """Return the operations of a profile, each with each of its shapes, by time; a kernel without one is a row of its own.
+
+    Steps of other operations are rows too, whose time is counted there.
+    """
     totals = _totals(profile)
     groups: dict[Any, list[Unit]] = defaultdict(list)
-    for unit in profile.units:
-        groups[unit.op or unit.name, unit.regime, unit.missing, bool(unit.borrowed_from)].append(unit)
+    for unit in (*profile.units, *profile.steps):
+        groups[unit.op or unit.name, unit.regime, unit.missing, bool(unit.borrowed_from), unit.inside].append(unit)
     rows = []
     for units in groups.values():
         unit = _merge(units)
-        rows.append(OpRow(_row(unit, *totals), unit.op, unit.times, unit.kernels))
-    return sorted(rows, key=lambda row: -row.times.total_us)
+        rows.append(OpRow(_row(unit, *totals), unit.op, unit.times, unit.kernels, unit.inside))
+    return sorted(rows, key=lambda row: (bool(row.inside), -row.times.total_us))
 
 
 def _merge(units: Sequence[Unit]) -> Unit:

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ..calls.call import BatchFacts
-from ..calls.recorded import OpFacts, has_model
+from ..calls.recorded import OpFacts, has_model, is_whole
 from ..inputs import times_of
 from ..kernels import clean_name
 from ..peaks import Device
@@ -233,6 +233,8 @@ class _Ops:
         self.events = events.ops
         self.facts = list(events.facts)
         self.has_model = [has_model(facts.name) for facts in self.facts]
+        self.is_whole = [is_whole(facts.name) for facts in self.facts]
+        self._owners: dict[int, tuple[int, int]] = {}
         self.by_id: dict[Any, int] = {}
         self.parents = [-1] * len(self.events)
         threads: dict[Any, list[int]] = defaultdict(list)
@@ -261,14 +263,21 @@ class _Ops:
             number = self.parents[number]
         return number
 
-    def owner(self, number: int) -> int:
-        """Return the nearest operation with a model, from this one outwards; without one, this one."""
-        at = number
-        while at >= 0:
-            if self.has_model[self.events[at][3]]:
-                return at
-            at = self.parents[at]
-        return number
+    def owners(self, number: int) -> tuple[int, int]:
+        """Return the outermost operation that owns all it runs, and the nearest with a model; without one, this one."""
+        found = self._owners.get(number)
+        if found is None:
+            nearest, whole, at = -1, -1, number
+            while at >= 0:
+                facts = self.events[at][3]
+                if nearest < 0 and self.has_model[facts]:
+                    nearest = at
+                if self.is_whole[facts]:
+                    whole = at
+                at = self.parents[at]
+            nearest = number if nearest < 0 else nearest
+            self._owners[number] = found = (nearest if whole < 0 else whole, nearest)
+        return found
 
 
 class _Use:
@@ -315,7 +324,7 @@ def read(path: str) -> Profile:
     slices = [item for item in slices if item.kind != "copy" or names[item.name].startswith("Memcpy DtoD")]
     if not any(item.kind == "kernel" for item in slices):
         raise ValueError(f"{label}: no GPU kernel in it: was the activity CUDA profiled?")
-    units, lost = _units(events, slices, names, kinds)
+    units, steps, lost = _units(events, slices, names, kinds)
     if lost:
         problems.append(
             f"{label}: {lost} kernels have neither an operation nor a launch in the trace, so their shapes are unknown"
@@ -325,13 +334,14 @@ def read(path: str) -> Profile:
     rank = trace.metadata.get("distributedInfo")
     rank = rank.get("rank") if isinstance(rank, dict) else None
     return Profile(
-        "torch profiler trace",
-        label,
-        tuple(units),
-        device,
-        tuple(timelines),
-        rank if isinstance(rank, int) else None,
-        tuple(problems),
+        source="torch profiler trace",
+        label=label,
+        units=tuple(units),
+        device=device,
+        timelines=tuple(timelines),
+        rank=rank if isinstance(rank, int) else None,
+        problems=tuple(problems),
+        steps=tuple(steps),
     )
 
 
@@ -371,10 +381,13 @@ def _timelines(slices: Sequence[_Slice], kinds: Sequence[bool]) -> list[Timeline
     return [timeline for timeline in measured if timeline is not None]
 
 
-def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kinds: Sequence[bool]) -> tuple[list[Unit], int]:
-    """Return the units by time, the longest first, and how many kernels have no operation and no launch."""
+def _units(
+    events: _Events, slices: Sequence[_Slice], names: Sequence[str], kinds: Sequence[bool]
+) -> tuple[list[Unit], list[Unit], int]:
+    """Return the units by time, the steps inside of some, and how many kernels have no operation and no launch."""
     ops, ranges = _Ops(events), _Ranges(events.ranges)
     owned: dict[int, list[_Slice]] = defaultdict(list)
+    inner: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
     places: dict[int, RangeFacts | None] = {}
     uses: dict[Any, _Use] = {}
     alone: list[tuple[_Slice, RangeFacts | None, str]] = []
@@ -402,7 +415,9 @@ def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kind
             lost += launch is None and item.kind == "kernel"
             alone.append((item, where, missing if ops.events else ""))
             continue
-        owner = ops.owner(number)
+        owner, step = ops.owners(number)
+        if step != owner:
+            inner[owner, step].append(item)
         if owner not in places:
             thread, start = ops.events[owner][:2]
             places[owner] = ranges.find(thread, start) or ranges.find(item.queue, item.start)
@@ -427,7 +442,15 @@ def _units(events: _Events, slices: Sequence[_Slice], names: Sequence[str], kind
     units = [_unit(use, names, facts_list[use.facts]) for use in uses.values()]
     units += _lonely_units(alone, uses, names, facts_list)
     units.sort(key=lambda unit: -unit.times.total_us)
-    return units, lost
+    steps: dict[Any, _Use] = {}
+    for (owner, step), items in inner.items():
+        where, facts = places[owner], ops.events[step][3]
+        regime = where.regime if where else None
+        steps.setdefault((facts, ops.events[owner][3], regime), _Use(facts, regime)).add(items)
+    inside = [
+        _unit(use, names, facts_list[use.facts])._replace(inside=facts_list[outer].name) for (_, outer, _), use in steps.items()
+    ]
+    return units, inside, lost
 
 
 def _is_attention(name: str) -> bool:

@@ -3,8 +3,8 @@
     python benchmarks/compare_tracelens.py trace.json.gz trace_perf_report_csvs/ [MORE_PAIRS ...]
 
 Reads GEMM, CONV_fwd, SDPA_fwd, Normalization, BinaryElementwise, UnaryElementwise and Reduce_fwd. A row of theirs is an
-operation that launched ours or is around it; rows are matched by calls and total time, which are facts of the trace. Prints each
-row that is missing, or whose FLOPs or bytes differ by more than 1 %, and the counts. Their "Data Moved (MB)" is in MiB.
+operation that launched ours or is around it; rows are matched by calls and total time, which are facts of the trace. Prints
+each row that is missing, or whose FLOPs or bytes differ by more than 1 %, and the counts. Their "Data Moved (MB)" is in MiB.
 """
 
 from __future__ import annotations

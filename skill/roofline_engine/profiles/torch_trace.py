@@ -6,6 +6,7 @@ names. It then belongs to the nearest operation around that one which has a work
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 from array import array
@@ -13,7 +14,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from statistics import median
 from typing import Any, NamedTuple
 
 from ..calls.call import BatchFacts
@@ -68,10 +68,19 @@ class _Events:
         self.names: dict[str, int] = {}
         self.ops: list[tuple[tuple[Any, Any], float, float, int, Any]] = []  # thread, start, end, facts, External id
         self.facts: dict[OpFacts, int] = {}
+        self._texts: dict[str, int] = {}
         self.launches: dict[Any, _Launch] = {}  # by correlation
         self.launches_by_id: dict[Any, _Launch] = {}  # by External id, where a trace has no correlation
         self.ranges: list[tuple[Any, float, float, str]] = []  # thread or queue, start, end, name
         self.negative = self.broken = 0
+
+    def _facts_of(self, name: str, args: Mapping[str, Any]) -> int:
+        """Return the number of an operation's facts. Most repeat, and their text is quicker to compare than to read."""
+        text = name + str([args.get(key) for key in _INPUTS])
+        number = self._texts.get(text)
+        if number is None:
+            number = self._texts[text] = self.facts.setdefault(_read_facts(name, args), len(self.facts))
+        return number
 
     def add(self, events: Iterable[Any]) -> None:
         for event in events:
@@ -105,8 +114,7 @@ class _Events:
         if not (math.isfinite(start) and math.isfinite(dur)):
             raise ValueError("not finite")
         if category in _OPS:
-            facts = _read_facts(event["name"], args)
-            number = self.facts.setdefault(facts, len(self.facts))
+            number = self._facts_of(event["name"], args)
             thread = (event.get("pid"), event.get("tid"))
             self.ops.append((thread, start, start + dur, number, args.get("External id", args.get("external id"))))
         elif category in _GPU:
@@ -136,6 +144,9 @@ class _Events:
 
 
 _KNOWN = frozenset((*_OPS, *_GPU, *_RUNTIMES, *_RANGES))
+
+
+_INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 def _read_facts(name: str, args: Mapping[str, Any]) -> OpFacts:
@@ -305,8 +316,14 @@ def read(path: str) -> Profile:
         ValueError: with one line that names the file.
     """
     trace, events = Trace(path), _Events()
-    for batch in trace.batches():
-        events.add(batch)
+    collects = gc.isenabled()
+    gc.disable()  # nothing that is parsed has a cycle, and a collection looks at all of it
+    try:
+        for batch in trace.batches():
+            events.add(batch)
+    finally:
+        if collects:
+            gc.enable()
     problems = list(trace.problems)
     label = trace.label
     if events.broken:
@@ -496,7 +513,7 @@ def _lonely_units(
         donor = donors.get((name, grid, block))
         if donor and len(donor) == 1:
             ((facts, durations),) = donor.items()
-            ratio = median(group.durations) / (median(durations) or math.inf)
+            ratio = (times_of(group.durations).median_us or 0.0) / (times_of(durations).median_us or math.inf)
             if 1 / _SAME_TIME <= ratio <= _SAME_TIME:
                 basis = f"shapes of {len(durations)} other launches of the same kernel with the same grid"
                 units.append(_unit(group, names, facts_list[facts], basis))

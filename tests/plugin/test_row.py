@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_roofline.gate import KINDS, Gates, Summary
-from pytest_roofline.row import Row, declaration_in, read_field, read_part
-from roofline_engine.check import Baseline, Check, Measurement, assess_measurement
-from roofline_engine.fields import Entry, note
+from pytest_roofline.gate import KINDS, SKIPS, Allowance, Gates, Summary
+from pytest_roofline.row import Refusal, Row, declaration_in, read_field, read_part
+from roofline_engine.check import BASELINE_KINDS, STATUSES, Baseline, Check, Measurement, assess_measurement
+from roofline_engine.fields import CONFIDENCES, UNKNOWN_REASONS, Entry, note
 from roofline_engine.ops import work
 from roofline_engine.peaks import Peaks
+from roofline_engine.work import COVERAGES
 
 PEAKS = Peaks(product="x", hbm_bw_bytes_s=8e12, flops={"bf16": 2.5e15}, l2_bytes=3e7, confidence="high")
 GEMM = work("gemm", M=64, N=8192, K=8192, dtype="bf16")
@@ -136,3 +140,77 @@ def test_a_wrong_value_of_a_file_is_named(row: Row) -> None:
     assert read_field(float, {"stats": None}, "stats.median") is None
     with pytest.raises(ValueError, match=r"^r.json: entries\.3\.t_s: is true, expected a number"):
         read_part(Measurement, {"source": "user", "t_s": True}, "r.json: entries.3")
+
+
+# Whatever a row holds, each gate decides it or names why not.
+
+ROWS = st.builds(
+    Row,
+    nodeid=st.just("test_a.py::test_it"),
+    entry=st.builds(
+        Entry,
+        name=st.just("it"),
+        modeled=st.booleans(),
+        roofline_pct=st.none() | st.floats(0.01, 1.0),
+        roofline_pct_raw=st.none() | st.floats(0.01, 1e9),
+        unknown_reason=st.none() | st.sampled_from(UNKNOWN_REASONS),
+        confidence=st.sampled_from(CONFIDENCES),
+        suspect=st.booleans(),
+        notes=st.sampled_from([(), *((note("n", code),) for code in ("idle", "untimed", "shared_workers", "unknown_device"))]),
+    ),
+    check=st.builds(
+        Check,
+        status=st.sampled_from(STATUSES),
+        utilisation=st.none() | st.floats(0.0, 1e9),
+        limit=st.none() | st.just(1.1),
+        speedup=st.none() | st.floats(1e-3, 1e3),
+        band=st.none() | st.floats(0.0, 3.0),
+        attainable=st.none() | st.floats(1.0, 10.0),
+    ),
+    device=st.sampled_from([None, "x"]),
+    coverage=st.sampled_from(COVERAGES),
+    measurement=st.sampled_from([None, TIME]),
+    baseline=st.none() | st.builds(Baseline, kind=st.sampled_from(BASELINE_KINDS), t_s=st.just(1e-5)),
+    work_source=st.sampled_from([None, "marker", "captured", "names"]),
+    claims=st.integers(0, 2),
+    refusal=st.sampled_from([None, Refusal("line 1: no time", "time")]),
+)
+
+
+@given(ROWS, st.sets(st.sampled_from(sorted(KINDS)), min_size=1), st.sampled_from([None, 50.0]))
+def test_no_gate_is_silent_about_a_row(row: Row, kinds: set[str], fail_under: float | None) -> None:
+    gates = Gates(frozenset(kinds), fail_under)
+    found = gates.evaluate(row)
+    is_given = row.measurement is not None or row.work_source in (None, "marker") or bool(row.entry.notes)
+    assert is_given or not found
+    for outcome in found:
+        assert outcome.status in ("passed", "failed", "skipped")
+        assert (outcome.status == "skipped") == (outcome.code in SKIPS)
+        assert (outcome.status == "failed") == (outcome.text != "" and outcome.status != "skipped")
+    decided = {outcome.gate for outcome in found}
+    if found and "device" not in decided:
+        assert decided | {"claim"} == kinds | {"claim"} | ({"fail_under"} if fail_under else set())
+    if any(outcome.gate == "beyond_roof" for outcome in found) and row.check.status == "beyond_roof":
+        assert [outcome.status for outcome in found if outcome.gate == "beyond_roof"] == ["failed"]
+
+    summary = Summary(gates)
+    summary.add(row, "it", found)
+    assert summary.checked + summary.unchecked == bool(found)
+    assert summary.failed == any(outcome.status == "failed" for outcome in found)
+    assert summary.fails_run == any(outcome.status in ("failed", "skipped") for outcome in found)
+    assert list(summary.lines())[-1] == summary.line()
+
+
+@given(ROWS, st.sampled_from(sorted(KINDS)), st.booleans())
+def test_an_allowance_turns_one_finding_of_a_row_into_allowed(row: Row, kind: str, is_expired: bool) -> None:
+    gates = Gates(frozenset({kind}), today=date(2026, 6, 1))
+    until = date(2026, 5, 31) if is_expired else date(2026, 6, 1)
+    for outcome in gates.evaluate(row):
+        allowed = outcome.code if outcome.code in SKIPS else outcome.gate
+        listed = gates._replace(allow=(Allowance("test_a*", "test", allowed, "known", until),))
+        again = next(one for one in listed.evaluate(row) if one.gate == outcome.gate)
+        if outcome.status == "passed" or is_expired:
+            assert again == outcome
+        else:
+            assert (again.status, again.code) == ("allowed", outcome.code)
+            assert again.text.startswith("known (until 2026-06-01)")

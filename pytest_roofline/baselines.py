@@ -262,7 +262,7 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
             continue
         median, q1, q3 = (read_field(float, item, path, where) for path in times)
         if median is None or not is_time(median):
-            expected = f"expected a time from {TIME_BOUNDS[0]:g} to {TIME_BOUNDS[1]:g} s"
+            expected = f"expected more than 0, a time from {TIME_BOUNDS[0]:g} to {TIME_BOUNDS[1]:g} s"
             raise ValueError(f"{label}: {printable(nodeid)}: {times[0]} is {median!r}, {expected}")
         spread = (q3 - q1) / median if q1 is not None and q3 is not None else 0.0
         if (q1 or 0.0) > median * (1 + ROUNDING) or (q3 is not None and q3 < median * (1 - ROUNDING)):

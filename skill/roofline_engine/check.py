@@ -21,6 +21,7 @@ from .peaks import CPU, OVER_RATED_BOARD, Peaks, clock_margin, fastest_axis
 from .roofline import (
     CACHE_REACH,
     ISOLATED_NOISE,
+    Roof,
     assess,
     assess_in_cache,
     attainable_speedup,
@@ -399,7 +400,7 @@ def _with_caches(limit: Limit, work: Work, nbytes: float, peaks: Peaks, cache: s
     """Return the limit of the memory axis with what caches add: operands that stay in one, and results that are still in it."""
     size, most = cache_bytes(peaks), _cache_factor(peaks)
     if cache != "cold" and (nbytes if working_set is None else working_set) <= CACHE_REACH * size:
-        return limit._replace(factor=limit.factor * most, basis=f"out of a cache, and {limit.basis}")
+        return Limit(limit.code, limit.factor * most, f"out of a cache, and {limit.basis}")
     if work.written is not None:
         written = min(work.written, nbytes)
     else:  # the least bytes of a MoE and of attention are those of the weights and of the KV cache, which are read
@@ -408,7 +409,7 @@ def _with_caches(limit: Limit, work: Work, nbytes: float, peaks: Peaks, cache: s
     factor = min(nbytes / moved, most) if moved else most
     if factor < 1 + AGREES:
         return limit
-    return limit._replace(factor=limit.factor * factor, basis=f"what it wrote may still be in a cache, and {limit.basis}")
+    return Limit(limit.code, limit.factor * factor, f"what it wrote may still be in a cache, and {limit.basis}")
 
 
 def _core_limit(peaks: Peaks, axis: str) -> float | None:
@@ -421,30 +422,39 @@ def _core_limit(peaks: Peaks, axis: str) -> float | None:
 
 def _within_cores(limit: Limit, axis: str, rated: float, peaks: Peaks) -> Limit:
     """Return the limit, at most what the cores of a CPU can move or compute."""
-    most = _core_limit(peaks, axis)
+    most = _core_limit(peaks, axis) if peaks.product == CPU else None
     if most is None or not rated < most < limit.factor * rated:
         return limit
     what = f"{L1_BYTES_PER_CLOCK:g} B" if axis == "memory" else f"{most / CORE_CLOCK_HZ / (peaks.units or 1):g} FLOP"
     return limit._replace(factor=most / rated, basis=f"{peaks.units} cores of {what} a clock")
 
 
-def bounds_of(work: Work, peaks: Peaks, *, cache: str = "unknown", working_set: float | None = None) -> tuple[Bound, ...]:
+def bounds_of(
+    work: Work,
+    peaks: Peaks,
+    *,
+    cache: str = "unknown",
+    working_set: float | None = None,
+    roof: Roof | None = None,
+    limits: dict[str, Limit] | None = None,
+) -> tuple[Bound, ...]:
     """Return the roofs over the work that no run can avoid, of which the known ones come first.
 
     A compute roof that is unknown is replaced by the fastest rate of any dtype: a rate over that is impossible all the same.
 
-    cache: as of Measurement. working_set: bytes that the timed loop uses again; None: those of the work.
+    cache: as of Measurement. working_set: bytes that the timed loop uses again; None: those of the work. roof: of the work,
+    where the caller has it. limits: keeps the limits of these peaks by axis, for a caller with many shapes.
     """
-    roof = roof_of(work, peaks)
+    roof, limits = roof or roof_of(work, peaks), {} if limits is None else limits
     nbytes, flops = work.unavoidable
     bounds = []
     if roof.bandwidth and nbytes:
-        limit = _with_caches(limit_of(peaks, "memory", roof.bandwidth), work, nbytes, peaks, cache, working_set)
-        limit = _within_cores(limit, "memory", roof.bandwidth, peaks)
-        bounds.append(Bound("memory", nbytes / roof.bandwidth, limit))
+        limit = limits.get("memory") or limits.setdefault("memory", limit_of(peaks, "memory", roof.bandwidth))
+        limit = _with_caches(limit, work, nbytes, peaks, cache, working_set)
+        bounds.append(Bound("memory", nbytes / roof.bandwidth, _within_cores(limit, "memory", roof.bandwidth, peaks)))
     if roof.rate and flops:
-        limit = _within_cores(limit_of(peaks, roof.axis, roof.rate), roof.axis, roof.rate, peaks)
-        bounds.append(Bound(roof.axis, flops / roof.rate, limit))
+        limit = limits.get(roof.axis) or limits.setdefault(roof.axis, limit_of(peaks, roof.axis, roof.rate))
+        bounds.append(Bound(roof.axis, flops / roof.rate, _within_cores(limit, roof.axis, roof.rate, peaks)))
     elif flops:
         bounds += _bound_of_any_dtype(roof.axis, flops, peaks)
     return tuple(bounds)
@@ -485,9 +495,11 @@ def time_slack(measurement: Measurement, peaks: Peaks) -> float:
     A reading that is not zero is a tick at least. So a time under a tick is a mean over t/tick launches or more, of which one
     tick in all is uncertain: the error is at most the tick, and at most the time itself.
     """
-    is_host = peaks.product == CPU or measurement.clock in ("host", "host+sync")
-    tick = TICKS["host" if is_host else "hip" if (peaks.gfx or "").startswith("gfx") else "cuda"]
-    return 1.0 + min(tick / measurement.t_s, 1.0) + measurement.rounding
+    if peaks.product == CPU or measurement.clock in ("host", "host+sync"):
+        tick = TICKS["host"]
+    else:
+        tick = TICKS["hip" if peaks.gfx is not None and peaks.gfx.startswith("gfx") else "cuda"]
+    return 1.0 + (tick / measurement.t_s if tick < measurement.t_s else 1.0) + measurement.rounding
 
 
 def _with_slack(limit: Limit, measurement: Measurement, peaks: Peaks) -> Limit:
@@ -497,23 +509,18 @@ def _with_slack(limit: Limit, measurement: Measurement, peaks: Peaks) -> Limit:
     return Limit(limit.code, limit.factor * slack, basis)
 
 
-def check_within(
-    bounds: tuple[Bound, ...], measurement: Measurement, peaks: Peaks, unchecked: str | None = None
-) -> Check | None:
-    """Return what ``check`` says of a time that every roof allows, without a baseline; None for another time.
+def check_within(nearest: Bound, measurement: Measurement, peaks: Peaks, unchecked: str | None = None) -> Check:
+    """Return what ``check`` says of a time that every roof allows, without a baseline: most rows of a tuner's table.
 
-    It is most rows of a tuner's table, and much cheaper than ``check``. unchecked: as of ``unchecked_axis``.
+    nearest: ``nearest_bound`` of such a time. unchecked: as of ``unchecked_axis``.
     """
-    t_s = measurement.t_s
-    for bound in bounds:
-        if bound.least_s > t_s:
-            return None
-    if not bounds:
-        return None
-    axis, least_s, limit = nearest_bound(bounds, t_s)
+    axis, least_s, limit = nearest
     _, factor, basis = _with_slack(limit, measurement, peaks)
-    band = max(ISOLATED_NOISE, measurement.spread, measurement.rounding)
-    return Check("not_checked", "no baseline", axis, least_s / t_s, factor, basis, band=band, unchecked_axis=unchecked)
+    band = ISOLATED_NOISE
+    if measurement.q1_s is not None or measurement.rounding > band:
+        band = max(band, measurement.spread, measurement.rounding)
+    utilisation = least_s / measurement.t_s
+    return Check("not_checked", "no baseline", axis, utilisation, factor, basis, band=band, unchecked_axis=unchecked)
 
 
 def nearest_bound(bounds: tuple[Bound, ...], t_s: float) -> Bound:

@@ -78,6 +78,8 @@ class Work(NamedTuple):
             return self.least
         if self.coverage == "args":
             return 0.0, 0.0
+        if len(self.candidates) == 1:  # most shapes of most files
+            return self.candidates[0].bytes, self.candidates[0].flops
         return min(model.bytes for model in self.candidates), min(model.flops for model in self.candidates)
 
 

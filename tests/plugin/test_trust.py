@@ -432,8 +432,8 @@ def test_a_user_without_a_home_folder_has_a_cache(monkeypatch: pytest.MonkeyPatc
     ("stats", "message"),
     [
         ({"median": True}, "stats.median: Input should be a valid number"),
-        ({"median": 1e308}, "stats.median is 1e+308, expected a time from 1e-15 to 1e+09 s"),
-        ({"median": 1e-300}, "stats.median is 1e-300, expected a time"),
+        ({"median": 1e308}, "stats.median is 1e+308, expected more than 0, a time from 1e-15 to 1e+09 s"),
+        ({"median": 1e-300}, "stats.median is 1e-300, expected more than 0, a time"),
     ],
 )
 def test_a_baseline_that_is_no_time_is_refused(project: Project, stats: dict[str, object], message: str) -> None:

@@ -52,6 +52,8 @@ _SPARSE = (
     ("scipy.sparse._coo", "_coo_base"),
 )
 _SPARSE_PRODUCTS = ("_matmul_vector", "_matmul_multivector")
+#: Methods that give elements as Python's numbers.
+_ELEMENTS = ("item", "__iter__", "__float__", "__int__", "__bool__")
 #: Functions that compute nothing.
 _FREE = (
     *("can_cast", "result_type", "min_scalar_type", "may_share_memory", "shares_memory", "shape", "ndim", "size"),
@@ -217,6 +219,8 @@ class _Watch:
         result = getattr(ufunc, method)(*given, **options)
         reads = self.arrays([*given, options.get("where")])
         writes = self.arrays(options["out"] if out is not None else result)
+        if method == "at":  # in place
+            self.wrote(reads[:1])
         if reads:
             self.add(
                 f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"),
@@ -242,12 +246,15 @@ class _Watch:
         results, has_inner = self.arrays(result), len(self.traces) > before
         fresh = [array for array in results if not 0 <= self.number(array) < first]
         unrecorded = any(not isinstance(array, self.kind) and self.number(array) < 0 for array in fresh)
-        if name.endswith("_like"):
-            self.touched.update(map(self.number, self.arrays([args, options])))
+        given = self.arrays([args, options])
+        if name not in _FREE:
+            self.touched.update(map(self.number, given))
         if name == "empty_like":
             self.unwritten.update(self.region(array, is_new=True).storage for array in results)
         elif name not in _FREE and (unrecorded or (not has_inner and (fresh or not results))):
-            self.add(label, self.arrays([args, options]), results)
+            if not results:  # it may write to an argument, as ``fill_diagonal`` does
+                self.wrote(given)
+            self.add(label, given, results)
         return self.result(result)
 
     def known(self, func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -300,7 +307,9 @@ class _Watch:
     def get(self, array: Any, key: Any) -> Any:
         base, key = self.bare(array), self._bare(key)
         result = base[key]
-        if isinstance(result, self.np.ndarray) and result.ndim and not self.np.may_share_memory(base, result):
+        if not isinstance(result, self.np.ndarray):  # one element
+            self.check([base])
+        elif result.ndim and not self.np.may_share_memory(base, result):
             used = {id(base): self._part(indexed_part, base, key, result.size)}
             self.add("ndarray.__getitem__", [base, *self.arrays(key)], [result], lambda: move(result), used=used)
         return self.result(result)
@@ -528,6 +537,13 @@ def _subclass(np: Any, watch: _Watch) -> Any:
         "dot": lambda self, other, out=None: watch.known(np.dot, (self, other), {"out": out}),
         "fill": lambda self, value: watch.fill(self, value),
     }
+    for name in _ELEMENTS:
+
+        def element(self: Any, *args: Any, _name: str = name) -> Any:
+            watch.check([self])
+            return getattr(np.ndarray, _name)(self, *args)
+
+        space[name] = element
     for name in (*_MOVES, *_REDUCES, *_OTHERS):
         space[name] = lambda self, *args, _name=name, **options: watch.method(_name, self, *args, **options)
     return type("ndarray", (np.ndarray,), space)

@@ -34,8 +34,8 @@ _CLOCK = re.compile(
 #: Names in the code of a test that asks torch for its modes or uses torch's compiler: a watch changes what these give.
 _MODES = re.compile(r"(?i)_dynamo|.*torch_?(?:function|dispatch).*|.*(?:function|dispatch)_?mode.*")
 PEDANTIC = "not captured: benchmark.pedantic() runs a fixed number of calls"
-#: Results in containers that are compared with those of the timed calls, a container at a time, and how deep.
-MOST_RESULTS, NESTED = 100, 4
+#: Values in the containers of a result that are compared with those of the timed calls.
+MOST_RESULTS = 1_000
 #: The part of the work that pages which nothing wrote may be: half of what timers and data sheets are good to.
 UNTOUCHED = 0.025
 #: In the place of a result that is not known.
@@ -167,12 +167,17 @@ def leave_out_untouched(work: Work, nbytes: float) -> Work:
     return work._replace(coverage=coverage, least=(max(0.0, least - nbytes), flops), notes=(*work.notes, remark))
 
 
-def result_shape(value: Any, depth: int = NESTED) -> object:
+def result_shape(value: Any) -> list[object]:
     """Return what two results of one function have in common; their numbers may differ (an update in place)."""
-    items = contents(value, MOST_RESULTS) if depth else None
-    if items is None:
-        return type(value), array_form(value)
-    return type(value), tuple(result_shape(item, depth - 1) for item in items)
+    shape: list[object] = []
+    waiting = [value]
+    while waiting and len(shape) < MOST_RESULTS:
+        value = waiting.pop()
+        items = contents(value, MOST_RESULTS)
+        inner = [] if items is None else list(items)
+        shape.append((type(value), array_form(value) if items is None else len(inner)))
+        waiting.extend(inner)
+    return shape
 
 
 def uses_clock_or_modes(test: Callable[..., Any], owner: type | None = None) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..values import attributes, contents, defines, is_kind
 
 #: How many objects are looked at inside containers: enough for a model's state, little for a list of a million numbers.
-MOST_OBJECTS = 10_000
+MOST_OBJECTS = 2_000
 #: And how many attributes of an object.
 MOST_ATTRIBUTES = 100
 

@@ -12,7 +12,7 @@ from roofline_engine.calls.call import Unknown
 from roofline_engine.fields import ByteModel, Note, join_notes, note
 from roofline_engine.kernels import classify
 from roofline_engine.units import Dtype, parse_dtype, quantity
-from roofline_engine.work import Work
+from roofline_engine.work import TARGET_EFF, Work
 
 #: Stretches that are looked at one by one; about a tenth of a second.
 MOST_RUNS = 1 << 17
@@ -456,9 +456,14 @@ def _main_work(
         if nearly_all:
             return max(same, key=OpTrace.own_bytes).work
     main = max(traces, key=OpTrace.own_bytes).work
-    if main is not None and all(trace.work is not None and trace.work.op_class == "elementwise" for trace in traces):
+    if main is not None and all(trace.work is not None and _streams(trace.work) for trace in traces):
         return main._replace(op="elementwise")
     return None
+
+
+def _streams(work: Work) -> bool:
+    """Return whether an op streams its operands; of those without a target, such as a sparse product, it is unknown."""
+    return work.op_class == "elementwise" and work.op in TARGET_EFF
 
 
 def _count_names(traces: Iterable[OpTrace]) -> str:

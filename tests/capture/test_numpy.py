@@ -506,6 +506,9 @@ def test_a_sparse_matrix_in_a_chain_and_on_the_right() -> None:
         found = capture(fn, (matrix, x))[1]
         assert found.work is not None, found.reason
         assert (found.work.bytes, found.work.flops, found.work.coverage) == (nbytes, flops, "whole")
+    several = capture(lambda m, x: (m * 2) @ x, (matrix, x))[1].work
+    assert several is not None
+    assert several.op == "unknown"  # a sparse product has no target of its own, and lends none to the sum of operations
     kept = capture(lambda m, x: sparse.csr_matrix(m @ m) @ x, (matrix, x))[
         1
     ]  # a product of two sparse matrices is not recorded

@@ -60,11 +60,10 @@ def screenshots(chromium: str) -> None:
             page.goto(path.as_uri())
             page.wait_for_selector("html[data-ready]")
             if width > 400:
-                page.locator("button[data-mode=pick]").evaluate("node => node.click()")
-                page.locator("#plotpress-svg").focus()
+                page.locator("#drawing").focus()
                 page.keyboard.press("Enter")
                 page.wait_for_selector("#row dt")
-                page.locator("#plotpress-svg").blur()
+                page.locator("#drawing").blur()
             page.screenshot(path=str(HERE / name))
             if name == "page-light.png":
                 with context.expect_page() as live:

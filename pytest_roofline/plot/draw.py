@@ -1,332 +1,364 @@
-"""Draw a chart with plotpress, and the colors and shapes that every renderer uses."""
+"""The drawing of a chart as a Vega specification, which the pictures and the page share.
+
+Every mark has a place in FLOP/byte and in the unit of the rate axis. Texts have an offset in pixels from their place, so that
+they keep their distance when the page zooms. The signals ``xdom`` and ``ydom`` are the ends of the axes.
+"""
 
 from __future__ import annotations
 
-import html
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from roofline_engine.units import quantity
+from . import style
+from .layout import (
+    CROWD,
+    LEGEND_LINE,
+    LINE,
+    SMALL,
+    SUBTITLE_LINE,
+    TEXT,
+    TITLE,
+    TITLE_LINE,
+    Box,
+    Entry,
+    Layout,
+    Text,
+    kernel_lines,
+)
+from .model import Bandwidth, Chart
+from .vega import short, ticks
 
-from .layout import CROWD, LEGEND_LINE, LINE, SMALL, TEXT, TITLE, Box, Entry, Layout, Text, kernel_lines, roof_ends
-from .model import Bandwidth, Ceiling, Chart
-
-#: Okabe and Ito's palette, which color-blind readers can distinguish. The shape shows the limiter without color.
-VERDICTS = {
-    "underperforming": ("#D55E00", "underperforming"),
-    "moderate": ("#0072B2", "moderate"),
-    "saturated": ("#009E73", "saturated"),
-    "unknown": ("#6B7280", "verdict unknown"),
-    "none": ("#0072B2", "kernel"),
-}
-#: A bound's marker in plotpress' letters and in Vega's words.
-BOUNDS = {
-    "memory": ("o", "circle", "memory bound"),
-    "compute": ("s", "square", "compute bound"),
-    "latency": ("^", "triangle-up", "latency bound: neither roof is near"),
-    "unknown": ("D", "diamond", "bound unknown"),
-}
-#: Highest first.
-CEILINGS = ("#B91C1C", "#B45309", "#7C4A1E", "#7C3AED", "#BE185D", "#4D7C0F", "#0F766E", "#374151")
-#: Main memory first.
-BANDWIDTHS = ("#334155", "#0E7490", "#A16207", "#6D28D9", "#166534", "#9F1239")
-INK, FAINT, PAPER, GRID = "#1F2937", "#6B7280", "#FFFFFF", "#C4CAD3"
-#: In the dark, each color of the drawing is this one.
-DARK = {
-    INK: "#E5E7EB",
-    FAINT: "#9CA3AF",
-    PAPER: "#14181F",
-    GRID: "#39414F",
-    "#000000": "#9CA3AF",
-    "#334155": "#CBD5E1",
-    "#0E7490": "#22D3EE",
-    "#A16207": "#FACC15",
-    "#6D28D9": "#A78BFA",
-    "#166534": "#4ADE80",
-    "#9F1239": "#FB7185",
-    "#B91C1C": "#F87171",
-    "#B45309": "#FB923C",
-    "#7C4A1E": "#D6A57A",
-    "#7C3AED": "#C4B5FD",
-    "#BE185D": "#F472B6",
-    "#4D7C0F": "#A3E635",
-    "#0F766E": "#2DD4BF",
-    "#374151": "#9CA3AF",
-    "#D55E00": "#FF8A3D",
-    "#0072B2": "#4DB2F0",
-    "#009E73": "#34D9A6",
-}
-
-
-def roof_looks(chart: Chart) -> dict[Bandwidth | Ceiling, tuple[str, str]]:
-    """Return the color and the dash of each roof: ceilings from the highest, then bandwidths, main memory first.
-
-    A line is solid, or dashed when measured.
-    """
-    main = chart.main
-    flat = sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name))
-    slopes = sorted(chart.bandwidths, key=lambda one: (one != main, -one.bytes_s, one.name))
-    colors: dict[Bandwidth | Ceiling, str] = {one: CEILINGS[at % len(CEILINGS)] for at, one in enumerate(flat)}
-    colors.update({one: BANDWIDTHS[at % len(BANDWIDTHS)] for at, one in enumerate(slopes)})
-    return {one: (color, "--" if one.basis == "measured" else "-") for one, color in colors.items()}
-
-
-def text_color(text: Text, looks: dict[Bandwidth | Ceiling, tuple[str, str]]) -> str:
-    """Return the color of a text: that of its roof, faint for a memory level."""
-    return looks[text.roof][0] if text.roof is not None else INK if text.kernel is None else FAINT
-
-
-def legend(chart: Chart) -> list[Entry]:
-    """Return one line for each roof, verdict and limiter of the chart."""
-    names = roof_names(chart)
-    entries = [Entry("line", names[one], color, dash) for one, (color, dash) in roof_looks(chart).items()]
-    verdicts = {one.verdict for one in chart.kernels}
-    if verdicts - {"none"}:
-        entries += [Entry("color", text, color, "o") for key, (color, text) in VERDICTS.items() if key in verdicts]
-    bounds = {one.bound for one in chart.kernels}
-    entries += [Entry("shape", text, FAINT, shape) for key, (shape, _, text) in BOUNDS.items() if key in bounds]
-    return entries
-
-
-def roof_names(chart: Chart) -> dict[Ceiling | Bandwidth, str]:
-    """Return a distinct name for each roof. Equal names get their value, then their dtype, then a number."""
-    names = {one: _name_with_basis(one) for one in roof_looks(chart)}
-    for extend in (_add_value, _add_dtype, _add_number):
-        uses = Counter(names.values())
-        numbers: Counter[str] = Counter()
-        for one, name in names.items():
-            numbers[name] += 1
-            if uses[name] > 1:
-                names[one] = extend(one, name, numbers[name])
-    return names
-
-
-def _add_value(one: Ceiling | Bandwidth, name: str, _: int) -> str:
-    rate, unit = (one.flops_s, "FLOP/s") if isinstance(one, Ceiling) else (one.bytes_s, "B/s")
-    return f"{name}: {quantity(rate, unit)}"
-
-
-def _add_dtype(one: Ceiling | Bandwidth, name: str, _: int) -> str:
-    word = (one.dtype or one.unit) if isinstance(one, Ceiling) else one.level
-    return f"{name}, {word}" if word else name
-
-
-def _add_number(_: Ceiling | Bandwidth, name: str, at: int) -> str:
-    return f"{name} ({at})"
-
-
-def _name_with_basis(one: Ceiling | Bandwidth) -> str:
-    """Return a roof's name with its basis, unless the name contains it."""
-    if one.basis == "given" or one.basis in one.name:
-        return one.name
-    return f"{one.name}, {one.basis}"
-
-
-#: plotpress has 100 pixels an inch and gives marker sizes in points.
-_POINT = 72.0 / 100.0
-#: Most kernels with a mark each.
-_APART = 60
+SCHEMA = "https://vega.github.io/schema/vega/v6.json"
 _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+#: How far a roof goes beyond the axes, as a factor: the page may zoom out by as much.
+_BEYOND = 1e6
+#: The angle of a line of slope one, for the text along it.
+_ANGLE = "-atan2(height / log(ydom[1] / ydom[0]), width / log(xdom[1] / xdom[0])) * 180 / PI"
+#: The color of the ring around the picked kernel, and of notes.
+_PICKED = "#C2410C"
+_X, _Y = {"scale": "x", "field": "x"}, {"scale": "y", "field": "y"}
+_ENDS = {"x": _X, "y": _Y, "x2": {"scale": "x", "field": "x2"}, "y2": {"scale": "y", "field": "y2"}}
 
 
-class Drawing(NamedTuple):
-    """A plotpress figure, the SVG drawn over it, and the kernels that each of its marks shows."""
+def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
+    """Return the whole drawing, with title, legend and the list of what is not drawn unless the layout is bare."""
+    size, frame = layout.size, layout.plane.frame
+    (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
+    xdom, ydom = [short(x0), short(x1)], [short(y0 / scale), short(y1 / scale)]
+    traffic = "traffic at each level" if len(chart.levels) > 1 else "DRAM traffic"
+    return {
+        "$schema": SCHEMA,
+        "description": chart.title,
+        "width": round(frame.w),
+        "height": round(frame.h),
+        "padding": {
+            "left": round(frame.x),
+            "top": round(frame.y),
+            "right": round(size.width - frame.x - frame.w),
+            "bottom": round(size.height - frame.y - frame.h),
+        },
+        "autosize": "none",
+        "background": style.PAPER,
+        "config": {"text": {"font": _FONT}, "axis": {"labelFont": _FONT, "titleFont": _FONT}},
+        "signals": [
+            {"name": "xdom", "value": xdom},
+            {"name": "ydom", "value": ydom},
+            {"name": "xticks", "value": ticks(*xdom)},
+            {"name": "yticks", "value": ticks(*ydom)},
+            {"name": "slope", "update": _ANGLE},
+        ],
+        "data": [{"name": name, "values": rows} for name, rows in datasets(chart, layout).items()],
+        "scales": [_scale("x", "xdom", "width"), _scale("y", "ydom", "height")],
+        "axes": [
+            _axis("x", "bottom", f"arithmetic intensity (FLOP per byte of {traffic})"),
+            _axis("y", "left", f"attained performance ({layout.unit[1]})"),
+        ],
+        "marks": [*_plot(len(chart.kernels)), *([] if size.bare else _around(layout))],
+    }
 
-    figure: Any
-    title: str
-    overlay: str
-    series: dict[int, list[int]]  # number of a series -> the kernels of its points, in order
-    spots: dict[int, list[int]]  # number of a series of kernels -> the indices of its points among all points
-    links: list[int]  # series that connect the memory levels of a kernel
-    labels: list[int | None]  # kernel of each text; None for a roof
-    levels: list[str | None]  # memory level that each text names; None for another text
 
-    def svg(self) -> str:
-        """Return the drawing as one SVG document."""
-        return self.add_overlay(self.figure.to_svg())
-
-    def add_overlay(self, svg: str) -> str:
-        """Return plotpress' SVG with the overlay, and the title for screen readers."""
-        head, _, _ = svg.rpartition("</svg>")
-        start = f'<svg role="img" aria-label="{html.escape(self.title)}" '
-        return f"{head.replace('<svg ', start, 1)}{self.overlay}</svg>"
+def _scale(name: str, ends: str, pixels: str) -> dict[str, Any]:
+    return {"name": name, "type": "log", "domain": {"signal": ends}, "range": pixels, "nice": False, "zero": False}
 
 
-def draw_chart(chart: Chart, layout: Layout) -> Drawing:
-    """Draw ``chart`` as ``layout`` places it."""
-    import plotpress
+def _axis(scale: str, orient: str, title: str) -> dict[str, Any]:
+    return {
+        "scale": scale,
+        "orient": orient,
+        "title": title,
+        "values": {"signal": f"{scale}ticks"},
+        "format": "~g",
+        "grid": True,
+        "gridColor": style.GRID,
+        "gridWidth": 0.6,
+        "domainColor": style.INK,
+        "tickColor": style.INK,
+        "labelColor": style.INK,
+        "labelFontSize": TEXT,
+        "labelOverlap": True,
+        "titleColor": style.INK,
+        "titleFontSize": TEXT,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "aria": False,
+        "zindex": 0,
+    }
 
-    style = plotpress.Style(
-        font_family=_FONT, tick_label_size=TEXT, label_size=10.0, text_color=INK, grid_color=GRID, grid_alpha=0.8
-    )
-    size, plane = layout.size, layout.plane
-    frame = plane.frame
-    figure = plotpress.Figure(figsize=(size.width / 100, size.height / 100), style=style, facecolor=PAPER)
-    axes = figure.add_axes(
-        [frame.x / size.width, 1 - (frame.y + frame.h) / size.height, frame.w / size.width, frame.h / size.height]
-    )
+
+# The rows of each kind of mark. ``k`` is the index of the kernel in the chart, by which the page filters.
+
+
+def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each kind of mark, by the name that its mark reads."""
     scale = layout.unit[0]
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(*plane.x)
-    axes.set_ylim(plane.y[0] / scale, plane.y[1] / scale)
-    axes.grid(True)
-    axes.set_xlabel("arithmetic intensity (FLOP per byte of DRAM traffic)")
-    if len(chart.levels) > 1:
-        axes.set_xlabel("arithmetic intensity (FLOP per byte of traffic at each level)")
-    axes.set_ylabel(f"attained performance ({layout.unit[1]})")
-    drawn = Drawing(figure, chart.title, _overlay(chart, layout), {}, {}, [], [], [])
-    _roofs(axes, chart, layout)
-    _lines(axes, chart, layout, drawn)
-    _points(axes, chart, layout, drawn)
-    _texts(axes, chart, layout, drawn)
-    return drawn
-
-
-def _note(axes: Any, drawn: Drawing, kernels: list[int]) -> None:
-    """Record the kernels of the last mark."""
-    drawn.series[len(axes.artists) - 1] = kernels
-
-
-def _roofs(axes: Any, chart: Chart, layout: Layout) -> None:
-    looks = roof_looks(chart)
-    for one, (x, y), (x2, y2) in roof_ends(chart, layout.plane):
-        (color, dash), width = looks[one], 1.7 if isinstance(one, Bandwidth) else 1.9
-        axes.plot([x, x2], [y / layout.unit[0], y2 / layout.unit[0]], color=color, linewidth=width, linestyle=dash)
-    if chart.ridges:
-        xs, ys = [x for x, _ in chart.ridges], [y / layout.unit[0] for _, y in chart.ridges]
-        axes.scatter(xs, ys, s=5 * _POINT, color=INK)
-
-
-_LINE_LOOKS: dict[str, dict[str, Any]] = {
-    "levels": {"color": FAINT, "linewidth": 1.0},
-    "before": {"color": FAINT, "linewidth": 0.9},
-    "range": {"color": INK, "linewidth": 2.6, "alpha": 0.45},
-    "arrow": {"color": FAINT, "linewidth": 1.0, "linestyle": ":"},
-    "leader": {"color": FAINT, "linewidth": 0.6},
-}
-
-
-def _lines(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    lines = kernel_lines(chart, layout)
-    for one in lines:
-        axes.plot([one.start[0], one.end[0]], [one.start[1], one.end[1]], **_LINE_LOOKS[one.kind])
-        _note(axes, drawn, [one.kernel])
-        if one.kind == "levels":
-            drawn.links.append(len(axes.artists) - 1)
-    arrows = [one for one in lines if one.kind == "arrow"]
-    if arrows:
-        ys = [_below_line(layout, one.end[1]) for one in arrows]
-        axes.scatter([one.end[0] for one in arrows], ys, s=6 * _POINT, marker="^", color=FAINT)
-        _note(axes, drawn, [one.kernel for one in arrows])
-    before = [one for one in lines if one.kind == "before"]
-    if before:
-        xs, ys = [one.start[0] for one in before], [one.start[1] for one in before]
-        axes.scatter(xs, ys, s=6 * _POINT, color=PAPER, edgecolors=FAINT, linewidths=1.0)
-        _note(axes, drawn, [one.kernel for one in before])
-
-
-def _below_line(layout: Layout, rate: float) -> float:
-    """Return a rate a little lower, so that an arrowhead ends at the line."""
-    scale = layout.unit[0]
-    return layout.plane.back_y(layout.plane.py(rate * scale) + 3.5) / scale
-
-
-def _points(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    """Draw the kernels, smallest last so that none is hidden. Many kernels share one mark per look.
-
-    plotpress draws the edges of a mark over all its points, so a crowd has no edges.
-    """
-    groups: dict[tuple[float, str, str, int], list[tuple[int, int, float, float]]] = {}
-    apart = len(chart.kernels) <= _APART
-    spot = 0
-    for at, one in enumerate(chart.kernels):
-        for _, x in one.spots:
-            key = (layout.diameters[at], one.verdict, one.bound, at if apart else 0)
-            groups.setdefault(key, []).append((at, spot, x, one.rate / layout.unit[0]))
-            spot += 1
-    for (size, verdict, bound, _), points in sorted(groups.items(), key=lambda item: (-item[0][0], item[0][1:])):
-        axes.scatter(
-            [x for _, _, x, _ in points],
-            [y for _, _, _, y in points],
-            s=size * _POINT * (1.25 if bound in ("latency", "unknown") else 1.0),  # a triangle and a diamond fill half a square
-            marker=BOUNDS[bound][0],
-            color=VERDICTS[verdict][0],
-            edgecolors=PAPER,
-            linewidths=0.8 if len(chart.kernels) <= CROWD else 0.0,
-        )
-        _note(axes, drawn, [at for at, *_ in points])
-        drawn.spots[len(axes.artists) - 1] = [spot for _, spot, _, _ in points]
-
-
-def _texts(axes: Any, chart: Chart, layout: Layout, drawn: Drawing) -> None:
-    looks = roof_looks(chart)
-    texts = [(one, text_color(one, looks), one.words if one in layout.levels else None) for one in layout.texts]
-    for label in layout.labels:
-        x, align = (label.box.x + label.box.w, "right") if label.leftward else (label.box.x, "left")
-        words, y = "\n".join(label.lines), label.box.y + LINE - 2
-        texts.append((Text(words, x, y, label.box, align, kernel=label.kernel), INK, None))
-    for one, color, level in texts:
-        place = (layout.plane.back_x(one.x), layout.plane.back_y(one.y) / layout.unit[0])
-        look = {"fontsize": one.size, "outline": PAPER, "color": color, "ha": one.align, "rotation": one.angle}
-        axes.text(*place, one.words, **look)
-        drawn.labels.append(one.kernel)
-        drawn.levels.append(level)
-
-
-def _text(x: float, y: float, words: str, size: float, color: str = INK, more: str = "") -> str:
-    escaped = html.escape(words, quote=False)
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}"{more}>{escaped}</text>'
-
-
-def _overlay(chart: Chart, layout: Layout) -> str:
-    """Return title, excluded rows and legend. plotpress' own legend shows a circle for every shape."""
-    parts = []
-    y = 20.0
-    for line in layout.title:
-        parts.append(_text(16, y, line, TITLE, more=' font-weight="bold"'))
-        y += 16
-    for line in layout.subtitle:
-        parts.append(_text(16, y - 1, line, TEXT, FAINT))
-        y += 13
-    low = layout.plane.frame.y + layout.plane.frame.h + 50
-    if not layout.size.inside:
-        low = layout.legend_box.y + layout.legend_box.h + 14
-    for at, line in enumerate(layout.footer):
-        parts.append(_text(16, low + 12 * at, line, SMALL, FAINT))
-    if layout.legend:
-        parts.append(_legend(layout.legend, layout.legend_box))
-    return f'<g class="roofline-over">{"".join(parts)}</g>'
-
-
-def _legend(entries: Sequence[Entry], box: Box) -> str:
-    parts = [
-        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.w:.1f}" height="{box.h:.1f}" rx="3" fill="{PAPER}" '
-        f'fill-opacity="0.9" stroke="{GRID}" stroke-width="0.8"/>'
+    lines = [
+        {"k": one.kernel, "kind": one.kind, **_place(one.start, 1.0), "x2": short(one.end[0]), "y2": short(one.end[1])}
+        for one in kernel_lines(chart, layout)
     ]
-    for at, one in enumerate(entries):
-        y = box.y + 4 + LEGEND_LINE * (at + 0.5)
-        x = box.x + 6
-        if one.kind == "line":
-            dash = ' stroke-dasharray="5,3"' if one.shape == "--" else ""
-            parts.append(
-                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + 16:.1f}" y2="{y:.1f}" stroke="{one.color}" stroke-width="2"{dash}/>'
-            )
+    return {
+        "roofs": list(_roofs(chart, layout)),
+        "ridges": [_place(place, scale) for place in chart.ridges],
+        "lines": [row for row in lines if row["kind"] in ("levels", "before", "range")],
+        "arrows": [row for row in lines if row["kind"] == "arrow"],
+        "kernels": kernels(chart, layout),
+        "leaders": list(_leaders(chart, layout)),
+        "names": [_name(chart, layout, one) for one in layout.texts],
+        "labels": list(_labels(chart, layout)),
+        "picked": [],  # on the page: the points of the picked kernel
+        "notes": [],  # on the page: annotations
+    }
+
+
+def _place(place: tuple[float, float], scale: float) -> dict[str, float]:
+    return {"x": short(place[0]), "y": short(place[1] / scale)}
+
+
+def _roofs(chart: Chart, layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield every limit: a bandwidth up to the highest ceiling, a ceiling from its ridge with the fastest memory."""
+    (low, high), scale = layout.plane.x, layout.unit[0]
+    low, high = low / _BEYOND, high * _BEYOND
+    top = max((one.flops_s for one in chart.ceilings), default=None)
+    fastest = max((one.bytes_s for one in chart.bandwidths), default=None)
+    names = style.roof_names(chart)
+    for one, (color, dash) in style.roof_looks(chart).items():
+        if isinstance(one, Bandwidth):
+            end = top / one.bytes_s if top else high
+            ends = (low, low * one.bytes_s), (end, end * one.bytes_s)
         else:
-            hollow = f'fill="{PAPER}" stroke="{one.color}" stroke-width="1.4"'  # colors are filled, shapes are outlines
-            parts.append(_shape(one.shape, x + 8, y, f'fill="{one.color}"' if one.kind == "color" else hollow))
-        parts.append(_text(x + 22, y + 2.8, one.text, SMALL))
-    return f'<g class="roofline-legend">{"".join(parts)}</g>'
+            start = one.flops_s / fastest if fastest else low
+            ends = (start, one.flops_s), (high, one.flops_s)
+        row = {**_place(ends[0], scale), "x2": short(ends[1][0]), "y2": short(ends[1][1] / scale)}
+        yield {**row, "roof": names[one], "color": color, "dash": _DASHES[dash]}
 
 
-def _shape(shape: str, x: float, y: float, look: str) -> str:
-    if shape == "o":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {look}/>'
-    corners = {
-        "s": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
-        "^": ((0.0, -4.0), (4.2, 3.5), (-4.2, 3.5)),
-        "D": ((0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)),
-    }[shape]
-    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return f'<polygon points="{points}" {look}/>'
+_DASHES = {"-": [1, 0], "--": [5, 3]}
+
+
+def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
+    """Return a row for each point, a kernel at each of its memory levels: large ones first, so that none is hidden."""
+    rows = []
+    for at, (one, wide) in enumerate(zip(chart.kernels, layout.diameters)):
+        for level, x in one.spots:
+            row = {
+                "k": at,
+                **_place((x, one.rate), layout.unit[0]),
+                "size": round(0.785 * wide * wide),
+                "shape": style.BOUNDS[one.bound][0],
+                "fill": style.VERDICTS[one.verdict][0],
+                "tip": f"{one.name}: {one.percent_text}{f' at {level.upper()}' if len(one.spots) > 1 else ''}",
+            }
+            rows.append({**row, "level": level} if level else row)
+    return sorted(rows, key=lambda row: -float(row["size"]))
+
+
+def _leaders(chart: Chart, layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield the line from a point to its label, in pixels from the point."""
+    for label in layout.labels:
+        if label.leader is not None:
+            (x, y), (x2, y2) = label.leader
+            one = chart.kernels[label.kernel]
+            place = _place((one.intensity, one.rate), layout.unit[0])
+            yield {"k": label.kernel, **place, "dx": round(x2 - x, 1), "dy": round(y2 - y, 1)}
+
+
+def _labels(chart: Chart, layout: Layout) -> Iterator[dict[str, Any]]:
+    for label in layout.labels:
+        one, box, plane = chart.kernels[label.kernel], label.box, layout.plane
+        for at, words in enumerate(label.lines):
+            yield {
+                "k": label.kernel,
+                **_place((one.intensity, one.rate), layout.unit[0]),
+                "text": words,
+                "align": "right" if label.leftward else "left",
+                "dx": round(box.x + (box.w if label.leftward else 0.0) - plane.px(one.intensity), 1),
+                "dy": round(box.y + LINE * (at + 1) - 3 - plane.py(one.rate), 1),
+            }
+
+
+def _name(chart: Chart, layout: Layout, text: Text) -> dict[str, Any]:
+    """Return the text of a roof or of a memory level. A text of a ceiling keeps its distance from the right edge."""
+    plane, looks = layout.plane, style.roof_looks(chart)
+    x = plane.back_x(text.x)
+    if text.kernel is not None:
+        rate = chart.kernels[text.kernel].rate
+    elif isinstance(text.roof, Bandwidth):
+        rate = x * text.roof.bytes_s
+    else:
+        rate = text.roof.flops_s if text.roof is not None else max(one.flops_s for one in chart.ceilings)
+    row: dict[str, Any] = {
+        **_place((x, rate), layout.unit[0]),
+        "dy": round(text.y - plane.py(rate), 1),
+        "text": text.words,
+        "align": text.align,
+        "size": text.size,
+        "color": style.text_color(text, looks),
+        "sloped": isinstance(text.roof, Bandwidth),
+    }
+    if text.kernel is not None:
+        return {**row, "k": text.kernel, "level": text.words.lower()}
+    if not isinstance(text.roof, Bandwidth):
+        row["right"] = round(plane.frame.x + plane.frame.w - text.x, 1)
+    return row
+
+
+# The marks.
+
+
+def _plot(count: int) -> list[dict[str, Any]]:
+    """Return the frame with everything in it, clipped to it."""
+    halo = _fixed(stroke=style.PAPER, strokeWidth=3, strokeJoin="round")
+    name = {
+        "x": [{"test": "isValid(datum.right)", "signal": "width - datum.right"}, _X],
+        "y": {**_Y, "offset": {"field": "dy"}},
+        "text": {"field": "text"},
+        "align": {"field": "align"},
+        "baseline": {"value": "alphabetic"},
+        "fontSize": {"field": "size"},
+        "angle": {"signal": "datum.sloped ? slope : 0"},
+    }
+    label = {
+        "x": {**_X, "offset": {"field": "dx"}},
+        "y": {**_Y, "offset": {"field": "dy"}},
+        "text": {"field": "text"},
+        "align": {"field": "align"},
+        "baseline": {"value": "alphabetic"},
+        "fontSize": {"value": SMALL},
+    }
+    note = {"x": {**_X, "offset": 7}, "y": _Y, "text": {"field": "text"}, **_fixed(baseline="middle", fontSize=TEXT)}
+    leader = {
+        **{"x": _X, "y": _Y, "x2": {**_X, "offset": {"field": "dx"}}, "y2": {**_Y, "offset": {"field": "dy"}}},
+        **_fixed(stroke=style.FAINT, strokeWidth=0.7),
+    }
+    line = {
+        **_ENDS,
+        "stroke": {"signal": f"datum.kind == 'range' ? '{style.INK}' : '{style.FAINT}'"},
+        "strokeWidth": {"signal": "datum.kind == 'range' ? 2.6 : 1"},
+        "strokeOpacity": {"signal": "datum.kind == 'range' ? 0.45 : 1"},
+    }
+    baseline = {**{"x": _X, "y": _Y}, **_fixed(size=32, fill=style.PAPER, stroke=style.FAINT, strokeWidth=1)}
+    tip = {**_ENDS, **_fixed(stroke=style.FAINT, strokeWidth=1, strokeDash=[1, 2.5])}
+    head = {
+        "x": _X,
+        "y": {"scale": "y", "field": "y2", "offset": 3.5},
+        **_fixed(size=28, shape="triangle-up", fill=style.FAINT),
+    }
+    kernel = {
+        **{"x": _X, "y": _Y, "size": {"field": "size"}, "shape": {"field": "shape"}, "fill": {"field": "fill"}},
+        **_fixed(stroke=style.PAPER, strokeWidth=0.8 if count <= CROWD else 0),
+        "description": {"field": "tip"},
+    }
+    roof = {**_ENDS, "stroke": {"field": "color"}, "strokeDash": {"field": "dash"}, "strokeWidth": {"value": 1.9}}
+    marks = [
+        _mark("rule", "roofs", roof),
+        _mark("symbol", "ridges", {"x": _X, "y": _Y, **_fixed(size=22, fill=style.INK)}),
+        _mark("rule", "leaders", leader),
+        _mark("rule", "arrows", tip),
+        _mark("symbol", "arrows", head),
+        _mark("rule", "lines", line),
+        _mark("symbol", "lines", {**baseline, "opacity": {"signal": "datum.kind == 'before' ? 1 : 0"}}),
+        {**_mark("symbol", "kernels", kernel), "name": "points", "aria": True},
+        _mark("symbol", "picked", {"x": _X, "y": _Y, **_fixed(size=560, stroke=_PICKED, strokeWidth=2)}),
+        _mark("symbol", "notes", {"x": _X, "y": _Y, **_fixed(size=18, fill=_PICKED)}),
+        _mark("text", "names", {**name, **halo}),
+        _mark("text", "names", {**name, "fill": {"field": "color"}}),
+        _mark("text", "labels", {**label, **halo}),
+        _mark("text", "labels", {**label, **_fixed(fill=style.INK)}),
+        _mark("text", "notes", {**note, **halo}),
+        _mark("text", "notes", {**note, **_fixed(fill=_PICKED)}),
+    ]
+    frame = {"width": {"signal": "width"}, "height": {"signal": "height"}}
+    outline = {**frame, **_fixed(stroke=style.INK, fill="transparent")}
+    return [
+        {"type": "group", "name": "plot", "clip": True, "encode": {"update": frame}, "marks": marks, "aria": False},
+        {"type": "rect", "interactive": False, "aria": False, "encode": {"update": outline}},
+    ]
+
+
+def _mark(kind: str, data: str, encode: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "from": {"data": data}, "interactive": False, "aria": False, "encode": {"update": encode}}
+
+
+def _fixed(**values: Any) -> dict[str, dict[str, Any]]:
+    """Return the encoding of constants."""
+    return {name: {"value": value} for name, value in values.items()}
+
+
+def _around(layout: Layout) -> Iterator[dict[str, Any]]:
+    """Yield the title, the list of what is not drawn, and the legend, at places relative to the frame."""
+    frame = layout.plane.frame
+    x, y = 16 - frame.x, 22 - frame.y
+    for words in layout.title:
+        yield _words(words, x, y, TITLE, style.INK, bold=True)
+        y += TITLE_LINE
+    for words in layout.subtitle:
+        yield _words(words, x, y, TEXT, style.FAINT)
+        y += SUBTITLE_LINE
+    low = frame.h + 56 if layout.size.inside else layout.legend_box.y + layout.legend_box.h + 16 - frame.y
+    for at, words in enumerate(layout.footer):
+        yield _words(words, x, low + LINE * at, SMALL, style.FAINT)
+    if layout.legend:
+        box = layout.legend_box
+        yield from _legend(layout.legend, Box(box.x - frame.x, box.y - frame.y, box.w, box.h))
+
+
+def _words(words: str, x: float, y: float, size: float, color: str, *, bold: bool = False) -> dict[str, Any]:
+    fixed = _fixed(text=words, x=round(x, 1), y=round(y, 1), fontSize=size, fill=color, baseline="alphabetic")
+    return _constant("text", {**fixed, **(_fixed(fontWeight="bold") if bold else {})})
+
+
+def _constant(kind: str, encode: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "interactive": False, "aria": False, "encode": {"update": encode}}
+
+
+def _legend(entries: tuple[Entry, ...], box: Box) -> Iterator[dict[str, Any]]:
+    place = {"x": round(box.x, 1), "y": round(box.y, 1), "width": round(box.w, 1), "height": round(box.h, 1)}
+    yield _constant("rect", _fixed(**place, cornerRadius=3, fill=style.PAPER, fillOpacity=0.92, stroke=style.GRID))
+    for at, one in enumerate(entries):
+        x, y = box.x + 8, box.y + 5 + LEGEND_LINE * (at + 0.5)
+        yield from (_constant(kind, _fixed(**values)) for kind, values in sample(one, x, y))
+        yield _words(one.text, x + 28, y + 4, SMALL, style.INK)
+
+
+def sample(one: Entry, x: float, y: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the marks of an entry of the legend, 20 pixels wide."""
+    middle = {"x": round(x + 10, 1), "y": round(y, 1)}
+    flat = {"x": round(x, 1), "x2": round(x + 20, 1), "y": round(y, 1), "y2": round(y, 1)}
+    hollow = {"fill": style.PAPER, "stroke": one.color, "strokeWidth": 1.4}
+    if one.kind == "line":
+        yield "rule", {**flat, "stroke": one.color, "strokeWidth": 2, "strokeDash": _DASHES[one.shape]}
+    elif one.kind == "color":
+        yield "symbol", {**middle, "size": 60, "shape": one.shape, "fill": one.color}
+    elif one.kind == "shape":
+        yield "symbol", {**middle, "size": 55, "shape": one.shape, **hollow}
+    elif one.shape == "arrow":
+        upright = {"x": round(x + 10, 1), "x2": round(x + 10, 1), "y": round(y + 6, 1), "y2": round(y - 3, 1)}
+        yield "rule", {**upright, "stroke": one.color, "strokeDash": [1, 2.5]}
+        yield "symbol", {"x": middle["x"], "y": round(y - 3, 1), "size": 28, "shape": "triangle-up", "fill": one.color}
+    elif one.shape == "range":
+        yield "rule", {**flat, "stroke": style.INK, "strokeWidth": 2.6, "strokeOpacity": 0.45}
+    elif one.shape == "before":
+        yield "rule", {**flat, "stroke": one.color}
+        yield "symbol", {**middle, "size": 32, "shape": "circle", **hollow, "strokeWidth": 1}
+    else:
+        yield "symbol", {"x": round(x + 4, 1), "y": round(y, 1), "size": 20, "shape": "circle", "fill": one.color}
+        yield "symbol", {"x": round(x + 14, 1), "y": round(y, 1), "size": 90, "shape": "circle", "fill": one.color}

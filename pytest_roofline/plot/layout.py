@@ -12,7 +12,8 @@ from roofline_engine.units import quantity
 
 from .model import Bandwidth, Ceiling, Chart, Excluded, Kernel
 
-TEXT, SMALL, LINE = 9.0, 8.0, 10.0
+#: Sizes of text and the height of a line of small text, in pixels: none is under 11.
+TEXT, SMALL, LINE = 12.0, 11.0, 13.0
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
 
@@ -163,7 +164,7 @@ NEAR = 400
 _TAGGED = 12
 #: Positions for text along a slope, as fractions of the free length; above the line first, then below.
 _PARTS = (0.12, 0.25, 0.38, 0.5, 0.62, 0.75, 0.88, 0.0, 1.0, 0.06, 0.18, 0.31, 0.44, 0.56, 0.69, 0.81, 0.94)
-_LIFTS = (5.0, -5.0 - 0.75 * SMALL)
+_LIFTS = (6.0, -6.0 - 0.75 * SMALL)
 #: Cost of a letter over a point, of a line through the text, and the cost above which text is unreadable.
 _OVER, _THROUGH, _UNREADABLE = 6.0, 16.0, 10.0
 
@@ -245,14 +246,14 @@ def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Seque
         wide, at = text_width(words, SMALL), plane.py(one.flops_s)
         taken = [tag.box for tag in tags]
         steps = range(max(1, int((right - wide - plane.frame.x - 4) // 12) + 1))
-        places = [Box(right - wide - 12 * step, at + off, wide, 11) for step in steps for off in (-12, 1)]
+        places = [Box(right - wide - 12 * step, at + off, wide, 14) for step in steps for off in (-15, 1)]
         free = [box for box in places if not any(box.hits(other) for other in taken)]
-        near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 12 + disc.h]
+        near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 15 + disc.h]
         start = plane.px(ceiling_start(chart, one.flops_s, plane))
         over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
         clear = (box for box in over if not any(box.hits(disc) for disc in near))
         box = next(clear, free[0] if free else places[0])
-        tags.append(Text(words, box.x + box.w, box.y + box.h - 2.5, box, "right", roof=one))
+        tags.append(Text(words, box.x + box.w, box.y + box.h - 3.5, box, "right", roof=one))
     return tuple(tags)
 
 
@@ -268,7 +269,7 @@ def place_compute_bound(chart: Chart, plane: Plane) -> tuple[Text, ...]:
     right = plane.frame.x + plane.frame.w - 8
     if right - left < wide:
         return ()
-    box = Box(right - wide, plane.py(top) - 17 - TEXT, wide, TEXT + 3)
+    box = Box(right - wide, plane.py(top) - 20 - TEXT, wide, TEXT + 3)
     return (Text(words, box.x, box.y + TEXT, box, size=TEXT),)
 
 
@@ -280,14 +281,14 @@ def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Te
     discs = _markers(chart, plane, sizes)
     for at, (one, size) in enumerate(zip(chart.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
-        for level, intensity in sorted(one.spots, key=lambda spot: spot[1]):
-            wide = text_width(level.upper(), 7.0)
+        for level, intensity in sorted((spot for spot in one.spots if spot[0]), key=lambda spot: spot[1]):
+            wide = text_width(level.upper(), SMALL)
             x = plane.px(intensity) - wide / 2
-            places = (Box(x, middle + size / 2 + 1, wide, 9), Box(x, middle - size / 2 - 10, wide, 9))
+            places = (Box(x, middle + size / 2 + 1, wide, 13), Box(x, middle - size / 2 - 14, wide, 13))
             free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in levels))))
             box = next(free, None)
             if box is not None:
-                levels.append(Text(level.upper(), box.x + box.w / 2, box.y + box.h - 1, box, "center", 7.0, kernel=at))
+                levels.append(Text(level.upper(), box.x + box.w / 2, box.y + box.h - 3, box, "center", SMALL, kernel=at))
     return tuple(levels)
 
 
@@ -443,15 +444,15 @@ def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Ite
 
 #: Marker diameters in pixels. The area grows with the share of the time, in steps that keep the drawing small.
 SMALLEST, LARGEST, STEPS = 7.0, 22.0, 8
-_UNIFORM = 9.0
+_UNIFORM = 10.0
 #: Most kernels whose links, ranges and baselines are drawn.
 _DETAILED = 400
 #: With more kernels, markers are smaller.
 CROWD = 400
-TITLE = 12.5
+TITLE, TITLE_LINE, SUBTITLE_LINE = 16.0, 20.0, 15.0
 UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
 #: Height of a line of the legend.
-LEGEND_LINE = 13.0
+LEGEND_LINE = 17.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,20 +462,21 @@ class Size:
     width: float
     height: float
     inside: bool = True  # whether the legend is inside the frame, or below it
+    bare: bool = False  # whether it has the frame alone: title, legend and list are elsewhere
 
 
-WIDE = Size(960, 600)
-NARROW = Size(390, 560, inside=False)
+WIDE = Size(1100, 700)
+NARROW = Size(400, 620, inside=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of the legend."""
 
-    kind: str  # line, color or shape
+    kind: str  # line, color, shape or mark
     text: str
     color: str
-    shape: str  # a dash or a marker, in plotpress' letters
+    shape: str  # of a line its dash, of a color or a shape the marker, of a mark arrow, range, before or area
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -600,20 +602,21 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     """Place everything of a chart in one drawing."""
     unit = unit_of([one.flops_s for one in chart.ceilings] or [one.rate for one in chart.kernels] or [1e10])
     wide = size.width - 32
-    title = wrap_text(chart.title, wide / 1.1, TITLE, 3)  # bold
-    subtitle = wrap_text(chart.subtitle, wide, TEXT, 3)
-    below = footer(chart.excluded, wide)
-    legend_w = max((30 + text_width(one.text, SMALL) for one in legend), default=0.0) + 10
-    legend_h = LEGEND_LINE * len(legend) + 8 if legend else 0.0
-    top = 16 + 16 * len(title) + 13 * len(subtitle)
-    frame = Box(62, top, size.width - 62 - 18, max(size.height - top - 46, 240))
+    title = () if size.bare else wrap_text(chart.title, wide / 1.1, TITLE, 3)  # bold
+    subtitle = () if size.bare else wrap_text(chart.subtitle, wide, TEXT, 3)
+    below = () if size.bare else footer(chart.excluded, wide)
+    legend = () if size.bare else legend
+    legend_w = max((36 + text_width(one.text, SMALL) for one in legend), default=0.0) + 12
+    legend_h = LEGEND_LINE * len(legend) + 10 if legend else 0.0
+    top = 12 if size.bare else 18 + TITLE_LINE * len(title) + SUBTITLE_LINE * len(subtitle)
+    frame = Box(70, top, size.width - 70 - 18, max(size.height - top - 50, 240))
     bottom = frame.y + frame.h
-    height = bottom + 46 + 12 * len(below) + (0 if size.inside else legend_h + 6)
-    box = Box(frame.x, bottom + 44, legend_w, legend_h)
+    height = bottom + 50 + LINE * len(below) + (0 if size.inside or not legend else legend_h + 8)
+    box = Box(frame.x, bottom + 50, legend_w, legend_h)
     if size.inside:
         box = Box(frame.x + frame.w - legend_w - 8, bottom - legend_h - 8, legend_w, legend_h)
     plane = _headroom(chart, Plane(frame, *domain(chart)))
-    if size.inside:
+    if size.inside and legend:
         plane = _headroom(chart, _clear(chart, plane, box))
     sizes = diameters(chart)
     tags, levels = place_tags(chart, plane, unit, sizes), place_levels(chart, plane, sizes)
@@ -623,7 +626,7 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
     taken += [*slope_boxes, *(one.box for one in (*flat, *levels))]
     labels = place_labels(chart, plane, sizes, taken)
     return Layout(
-        size=Size(size.width, height, size.inside),
+        size=Size(size.width, height, size.inside, size.bare),
         plane=plane,
         unit=unit,
         diameters=sizes,
@@ -634,7 +637,7 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         tags=tags,
         levels=levels,
         flat=flat,
-        title=title or ("Roofline",),
+        title=title or (() if size.bare else ("Roofline",)),
         subtitle=subtitle,
         footer=below,
         arrows=frozenset(label.kernel for label in labels),
@@ -646,7 +649,7 @@ def _headroom(chart: Chart, plane: Plane) -> Plane:
     top = max((one.flops_s for one in chart.ceilings), default=None)
     if top is None:
         return plane
-    part = 40 / plane.frame.h
+    part = 48 / plane.frame.h
     need = (math.log10(top) - part * math.log10(plane.y[0])) / (1 - part)
     return Plane(plane.frame, plane.x, (plane.y[0], max(plane.y[1], 10**need)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as escaping
 import os
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from .sources import read_document, read_rows, table_chart
 
 #: How to install the renderers, in one line.
 EXTRA = "the figure needs the extra 'plot': pip install 'pytest-roofline[plot]'"
-_RENDERERS = ("plotpress", "vl_convert", "narwhals")
+_RENDERERS = ("vl_convert", "narwhals")
 
 
 class MissingExtraError(ValueError):
@@ -37,87 +38,106 @@ def require_extra() -> None:
 
 
 def svg(chart: Chart) -> str:
-    """Return the drawing as one SVG document."""
-    from . import draw
-    from .layout import arrange
+    """Return the drawing as one SVG document; a point has its name as a title, which browsers show."""
+    import vl_convert
 
-    return draw.draw_chart(chart, arrange(chart, draw.legend(chart))).svg() + "\n"
+    drawn = str(vl_convert.vega_to_svg(vega(chart)))
+    label = escaping.escape(chart.title)
+    drawn = drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    drawn = _PLACE.sub(lambda place: _LONG.sub(_round, place[0]), drawn)
+    first = min(map(int, _CLIP.findall(drawn)), default=0)
+    drawn = _CLIP.sub(lambda clip: f"clip{int(clip[1]) - first}", drawn)
+    return _POINT.sub(r"\1><title>\2</title></path>", drawn) + "\n"
+
+
+#: In the SVG of Vega: a point, which is a path with a description.
+_POINT = re.compile(r'(<path aria-label="([^"]*)"[^>]*)/>')
+#: The number of a clip, which counts the drawings of the process.
+_CLIP = re.compile(r"\bclip(\d+)")
+#: The attributes of a place, and a number in them with more digits than a pixel needs.
+_PLACE, _LONG = re.compile(r' (?:transform|d|x2|y2)="[^"]*"'), re.compile(r"-?\d+\.\d{3,}")
+
+
+def _round(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def png(chart: Chart) -> bytes:
     """Return the drawing as a picture with two pixels a point."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_png(svg(chart), scale=2))
+    return bytes(vl_convert.vega_to_png(vega(chart), scale=2))
 
 
 def pdf(chart: Chart) -> bytes:
     """Return the drawing as one PDF page of its size."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_pdf(svg(chart)))
+    return bytes(vl_convert.vega_to_pdf(vega(chart)))
+
+
+def vega(chart: Chart) -> dict[str, Any]:
+    """Return the Vega specification of the drawing."""
+    from . import draw, style
+    from .layout import arrange
+
+    return draw.specification(chart, arrange(chart, style.legend(chart)))
 
 
 def vega_lite(chart: Chart) -> dict[str, Any]:
     """Return the Vega-Lite specification."""
-    from . import draw, vega
+    from . import style
+    from . import vega as lite
     from .layout import arrange
 
-    return vega.specification(chart, arrange(chart, draw.legend(chart)))
+    return lite.specification(chart, arrange(chart, style.legend(chart)))
 
 
 def vega_lite_text(chart: Chart) -> str:
-    from . import vega
+    from .vega import text
 
-    return vega.text(vega_lite(chart))
+    return text(vega_lite(chart))
 
 
 def vega_text(chart: Chart) -> str:
-    from . import vega
+    from .vega import text
 
-    return vega.text(vega.compile_spec(vega_lite(chart)))
+    return text(vega(chart))
 
 
-def html(chart: Chart, live: bool = True) -> str:
-    """Return the interactive page. live: include the Vega runtime (0.9 MB), which renders the exports."""
+def html(chart: Chart) -> str:
+    """Return the interactive page, with the runtime of Vega (0.9 MB)."""
     from .page import page
 
-    return page(chart, engine() if live else None)
+    return page(chart, engine())
 
 
 def engine() -> str:
-    """Return vl-convert's bundled page with a marker for the specification. The first call takes seconds, then it is cached."""
+    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed. The first call takes seconds, then it is cached."""
     from importlib.metadata import version
 
     import vl_convert
 
     from ..ceilings.store import folder
-    from .page import MARKER
+    from .vega import VERSION
 
-    path = folder() / f"vega-page-{version('vl-convert-python')}.html"
+    path = folder() / f"vega-{version('vl-convert-python')}.js"
     try:
         text = read_text(os.fspath(path))
     except ValueError:
         text = ""
-    if text.count(MARKER) == 1 and text.rstrip().endswith("</html>"):
+    if text.rstrip().endswith(_ENGINE_ENDS):
         return text
-    from . import vega
-
-    stand_in = {"$schema": vega.SCHEMA, "data": {"values": []}, "mark": "point"}
-    text = str(vl_convert.vegalite_to_html(stand_in, bundle=True, vl_version=vega.VERSION))
-    text = _insert_marker(text, MARKER)
+    text = str(vl_convert.javascript_bundle(None, vl_version=VERSION))
+    if not text.rstrip().endswith(_ENGINE_ENDS):
+        raise ValueError("vl-convert bundles Vega in an unknown form. Install vl-convert-python 1.9")
     with suppress(OSError):  # the cache only saves time
         write_whole(os.fspath(path), text)
     return text
 
 
-def _insert_marker(text: str, marker: str) -> str:
-    """Replace the specification of a bundled page, the one line with ``const spec =``, by ``marker``."""
-    head, key, rest = text.rpartition("const spec = ")
-    end = rest.find("\n")
-    if not key or end < 0:
-        raise ValueError("vl-convert bundles a page of an unknown form. Install vl-convert-python 1.9")
-    return f"{head}{key}{marker};{rest[end:]}"
+#: The end of the bundle: it defines vega, vegaLite and vegaEmbed.
+_ENGINE_ENDS = "window.vegaLite=__default1;"
 
 
 TEXTS: dict[str, Callable[[Chart], str]] = {
@@ -202,7 +222,7 @@ class RooflineFigure:
         self.chart = chart  #: what is drawn: kernels with their percentages, and the excluded rows
 
     def _repr_html_(self) -> str:
-        page = escaping.escape(html(self.chart, live=False))
+        page = escaping.escape(html(self.chart))
         return f'<iframe srcdoc="{page}" style="width:100%;height:780px;border:0" title="roofline"></iframe>'
 
     def to_svg(self) -> str:
@@ -216,9 +236,7 @@ class RooflineFigure:
         return vega_lite(self.chart)
 
     def to_vega(self) -> dict[str, Any]:
-        from . import vega
-
-        return vega.compile_spec(self.to_vega_lite())
+        return vega(self.chart)
 
     def save(self, path: str) -> None:
         """Write the figure by the suffix of ``path``: .html, .svg, .png, .pdf, .vl.json or .vg.json."""

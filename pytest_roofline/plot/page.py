@@ -1,93 +1,81 @@
-"""Write the interactive page: plotpress' live figure with kernel rows, filters and exports, in one file."""
+"""Write the interactive page: one HTML file with Vega's runtime, the drawing, a list of the kernels and exports."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from roofline_engine.fields import FIELDS
 
-from ..report.columns import shorten
-from . import draw, vega
-from .draw import Drawing
-from .layout import NARROW, WIDE, Layout, arrange
+from . import draw, style, vega
+from .layout import Entry, Layout, Size, arrange
 from .model import Chart, times
 
-#: The place of the specification in vl-convert's bundled page.
-MARKER = '{"roofline":"specification"}'
-#: The page loads nothing from the network, whatever a name contains. Vega's engine compiles functions from text.
+#: The page loads nothing from the network, whatever a name contains. Vega compiles functions from text.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
-#: With more kernels the page has one drawing, and a narrow screen scrolls.
-_TWO_DRAWINGS = 1000
+#: The drawings of the page, for windows of three widths. The page takes the widest that fits and stretches it.
+_SIZES = {"narrow": Size(360, 460, bare=True), "middle": Size(700, 520, bare=True), "wide": Size(1060, 620, bare=True)}
+#: Data that is the same in every layout, and data that each places on its own.
+_SHARED = ("roofs", "ridges")
+_PLACED = ("lines", "arrows", "leaders", "names", "labels")
+#: Words for the keys of an entry whose own words read badly.
+_WORDS = {
+    "pct_gpu_time": "share of GPU time",
+    "t_ms": "time of a launch",
+    "t_unit_ms": "time of a unit",
+    "bytes_est": "bytes",
+    "flops_est": "FLOPs",
+    "achieved_bw_bytes_s": "achieved bandwidth",
+    "achieved_flops": "achieved rate",
+    "hbm_util": "of memory peak",
+    "compute_util": "of compute peak",
+    "roofline_pct": "fraction of roof",
+    "roofline_pct_raw": "fraction of roof, not clamped",
+    "roofline_pct_range": "fraction of roof, range",
+    "target_eff": "achievable fraction",
+    "expected_e2e_gain_pct": "expected gain",
+    "expected_e2e_gain_pct_range": "expected gain, range",
+    "expected_throughput_gain_pct": "expected throughput gain",
+    "attainable_speedup_range": "attainable speedup, range",
+    "hard_limit_speedup": "speedup to the roof",
+    "bytes_upper_bound": "most bytes in this time",
+}
 
 
-class Live(NamedTuple):
-    """The parts of plotpress' document: the SVG, its data by id, and the script that makes it interactive."""
-
-    svg: str
-    data: dict[str, str]
-    script: str
-
-
-def page(chart: Chart, engine: str | None) -> str:
+def page(chart: Chart, engine: str) -> str:
     """Return the page as one HTML document.
 
-    engine: vl-convert's bundled page with ``MARKER``, for the live exports; None drops those two links.
+    engine: the JavaScript of Vega, Vega-Lite and Vega-Embed.
     """
-    legend = draw.legend(chart)
-    layouts = {"wide": arrange(chart, legend, WIDE)}
-    if len(chart.kernels) <= _TWO_DRAWINGS:
-        layouts["narrow"] = arrange(chart, legend, NARROW)
-    wide = layouts["wide"]
-    spec = vega.specification(chart, wide)
-    with ThreadPoolExecutor(1) as beside:  # Vega's compiler is a slow child process
-        compiling = beside.submit(vega.compile_spec, spec, rows=False)
-        drawn = {name: draw.draw_chart(chart, layout) for name, layout in layouts.items()}
-        live = {name: _live(one, layouts[name]) for name, one in drawn.items()}
-        data = json.dumps(_data(chart, wide, drawn), separators=(",", ":"))
-        lite = json.dumps(spec, separators=(",", ":"))
-        pick = json.dumps(_pick(chart, wide), separators=(",", ":"))
-        compiled = json.dumps(compiling.result(), separators=(",", ":"))
-    scripts = []
-    if "narrow" in live:
-        scripts += [f'<template id="narrow">{_drawing(live["narrow"])}</template>', f"<script>{_CHOOSE}</script>"]
-    for name, text in (
-        ("plotpress-pick", pick),
-        ("roofline-page", data),
-        ("roofline-vega-lite", lite),
-        ("roofline-vega", compiled),
-    ):
-        scripts.append(_json(name, text))
-    if engine is not None:
-        scripts.append(f'<script type="text/plain" id="roofline-engine">{_inert(engine)}</script>')
+    legend = style.legend(chart)
+    layouts = {name: arrange(chart, legend, size) for name, size in _SIZES.items()}
+    base = draw.specification(chart, layouts["wide"])
+    for one in base["data"]:
+        one["values"] = []
+    texts = {
+        "roofline-page": _data(chart, layouts),
+        "roofline-vega-lite": vega.specification(chart, arrange(chart, legend)),
+        "roofline-vega": base,
+        "roofline-state": {"notes": [], "view": None},
+    }
+    scripts = [_json(name, json.dumps(value, separators=(",", ":"))) for name, value in texts.items()]
+    scripts.append(f'<script id="roofline-engine">{_inert(engine)}</script>')
     scripts.append(f"<script>{_asset('page.js')}</script>")
-    scripts.append("<script>window.PLOTPRESS_OPTIONS=[];window.PLOTPRESS_OPTION_CONFIG={};</script>")
-    scripts.append(f"<script>{live['wide'].script}</script>")
     return Template(_asset("page.html")).substitute(
         policy=_POLICY,
         title=html.escape(chart.title),
+        subtitle=html.escape(chart.subtitle),
         style=_style(),
-        live_links=_LIVE_LINKS if engine is not None else "",
-        figure=_drawing(live["wide"]),
+        legend="".join(map(_legend_item, legend)),
         listed=_listed(chart),
         scripts="".join(scripts),
     )
-
-
-_LIVE_LINKS = """<a id="vega-lite-live" href="#vega-lite-live" target="_blank">Vega-Lite live ↗</a>
-<a id="vega-live" href="#vega-live" target="_blank">Vega live ↗</a>"""
-#: Before plotpress' script reads the figure.
-_CHOOSE = (
-    "if(matchMedia('(max-width:640px)').matches){var f=document.getElementById('figure');f.dataset.drawing='narrow';"
-    "f.replaceChildren(document.getElementById('narrow').content.cloneNode(true));}"
-)
 
 
 @cache
@@ -96,38 +84,41 @@ def _asset(name: str) -> str:
 
 
 def _style() -> str:
-    rules = []
-    for light, dark in draw.DARK.items():
-        for attribute in ("fill", "stroke"):
-            rules.append(f'#plotpress-svg [{attribute}="{light}" i]{{{attribute}:{dark}}}')
+    rules = [
+        f':is(#drawing, #legend) [{attribute}="{light}" i]{{{attribute}:{dark}}}'
+        for light, dark in style.DARK.items()
+        for attribute in ("fill", "stroke")
+    ]
     return f"{_asset('page.css')}@media (prefers-color-scheme: dark){{{''.join(rules)}}}"
 
 
-def _live(drawn: Drawing, layout: Layout) -> Live:
-    document = drawn.figure.to_html(standalone=False, pick_max_points=0, binary_pick_data=False)
-    head, end, rest = document.partition("</svg>")
-    svg = drawn.add_overlay(head[head.index("<svg ") :] + end)
-    data = {}
-    script = ""
-    for attributes, text in re.findall(r"<script([^>]*)>(.*?)</script>", rest, re.DOTALL):
-        named = re.search(r'id="([^"]+)"', attributes)
-        if named:
-            data[named.group(1)] = text
-        elif not text.startswith("window.PLOTPRESS_"):
-            script = text
-    if not script or "plotpress-meta" not in data:
-        raise ValueError("plotpress writes a page of an unknown form. Install plotpress 0.42")
-    meta = json.loads(data["plotpress-meta"])
-    for one in meta.values():  # plotpress keeps six decimals, none of a small intensity
-        (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
-        ends = {"xmin": x0, "xmax": x1, "ymin": y0 / scale, "ymax": y1 / scale}
-        one.update({name: vega.short(value) for name, value in ends.items()})
-    data["plotpress-meta"] = json.dumps(meta, separators=(",", ":"))
-    return Live(svg, data, script)
+def _legend_item(one: Entry) -> str:
+    """Return an item of the legend: a sample of the mark, and its meaning."""
+    marks = "".join(_svg_mark(kind, values) for kind, values in draw.sample(one, 1.0, 8.0))
+    sample = f'<svg width="22" height="16" aria-hidden="true">{marks}</svg>'
+    return f"<li>{sample}{html.escape(one.text)}</li>"
 
 
-def _drawing(live: Live) -> str:
-    return live.svg + "".join(_json(name, text) for name, text in live.data.items() if name != "plotpress-pick")
+_CORNERS = {
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle-up": ((0, -1.1), (1.2, 1), (-1.2, 1)),
+    "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+}
+
+
+def _svg_mark(kind: str, values: dict[str, Any]) -> str:
+    look = {"stroke": "stroke", "strokeWidth": "stroke-width", "strokeOpacity": "stroke-opacity", "fill": "fill"}
+    paint = "".join(f' {name}="{values[key]}"' for key, name in look.items() if key in values)
+    if "strokeDash" in values:
+        paint += f' stroke-dasharray="{" ".join(map(str, values["strokeDash"]))}"'
+    x, y = values["x"], values["y"]
+    if kind == "rule":
+        return f'<line x1="{x}" y1="{y}" x2="{values["x2"]}" y2="{values["y2"]}"{paint}/>'
+    r = (values["size"] / 3.1416) ** 0.5
+    if values["shape"] == "circle":
+        return f'<circle cx="{x}" cy="{y}" r="{r:.1f}"{paint}/>'
+    corners = " ".join(f"{x + r * dx:.1f},{y + r * dy:.1f}" for dx, dy in _CORNERS[values["shape"]])
+    return f'<polygon points="{corners}"{paint}/>'
 
 
 def _json(name: str, text: str) -> str:
@@ -135,9 +126,9 @@ def _json(name: str, text: str) -> str:
     return f'<script type="application/json" id="{name}">{escaped}</script>'
 
 
-def _inert(text: str) -> str:
-    """Escape a whole page for a script element. ``page.js`` reverses it."""
-    return re.sub(r"</(script)", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--")
+def _inert(script: str) -> str:
+    """Escape the end tags in the strings of a script."""
+    return re.sub(r"</(script)", r"<\\/\1", script, flags=re.IGNORECASE).replace("<!--", "<\\!--")
 
 
 def _listed(chart: Chart) -> str:
@@ -155,45 +146,42 @@ def _listed(chart: Chart) -> str:
     return f'<section id="listed">{rows}{notes}</section>' if rows or notes else ""
 
 
-def _pick(chart: Chart, layout: Layout) -> dict[str, Any]:
-    """Return what picking snaps to: each kernel at each of its levels, in the order of the specification's rows."""
-    xs = [vega.short(x) for one in chart.kernels for _, x in one.spots]
-    ys = [vega.short(one.rate / layout.unit[0]) for one in chart.kernels for _ in one.spots]
-    names = [shorten(one.name, 48) for one in chart.kernels for _ in one.spots]
-    series = {"kind": "scatter", "x": xs, "y": ys, "vals": {"kernel": names}, "label": None, "color": None}
-    return {"0": {"series": [series], "meshes": [], "pies": []}}
-
-
-def _data(chart: Chart, layout: Layout, drawn: Mapping[str, Drawing]) -> dict[str, Any]:
-    rows = [one.row for one in chart.kernels]
+def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
+    """Return what the page's script reads, next to the Vega-Lite specification with the points."""
+    kernels = chart.kernels
+    rows = [one.row for one in kernels]
     columns = {key: [values[row] for row in rows] for key, values in chart.columns.items()}
     own = {
-        "roof that binds": [one.axis for one in chart.kernels],
-        "up to": [times(one.headroom) if one.headroom else None for one in chart.kernels],
+        "roof that binds": [one.axis for one in kernels],
+        "up to": [times(one.headroom) if one.headroom else None for one in kernels],
     }
-    first = [0]
-    for one in chart.kernels:
-        first.append(first[-1] + len(one.spots))
-    order = sorted(range(len(rows)), key=lambda at: (-(chart.kernels[at].share or 0.0), chart.kernels[at].fraction or 2.0, at))
+    order = sorted(range(len(rows)), key=lambda at: (-(kernels[at].share or 0.0), kernels[at].fraction or 2.0, at))
+    shared = draw.datasets(chart, layouts["wide"])
     return {
-        "unit": layout.unit[1],
-        "marker": MARKER,
-        "kernel_of_point": [at for at, one in enumerate(chart.kernels) for _ in one.spots],
+        "unit": layouts["wide"].unit[1],
+        "names": [one.name for one in kernels],
+        "fractions": [None if one.fraction is None else vega.short(one.fraction) for one in kernels],
+        "kernel_of_point": [at for at, one in enumerate(kernels) for _ in one.spots],
         "order": order,
+        "shapes": {text: shape for shape, text in style.BOUNDS.values()},
+        "fills": {text: color for color, text in style.VERDICTS.values()},
         "columns": {key: packed(values) for key, values in {**own, **columns}.items() if any(v is not None for v in values)},
-        "fields": {key: [field.doc, field.unit, field.fmt] for key, field in FIELDS.items() if key in columns},
-        "drawings": {name: _marks(one) for name, one in drawn.items()},
+        "fields": {
+            key: [_WORDS.get(key, key.replace("_", " ")), field.doc, field.unit, field.fmt]
+            for key, field in FIELDS.items()
+            if key in columns
+        },
+        "shared": {name: shared[name] for name in _SHARED},
+        "layouts": {name: dict(_layout(chart, layout)) for name, layout in layouts.items()},
     }
 
 
-def _marks(drawn: Drawing) -> dict[str, Any]:
-    return {
-        "series": drawn.series,
-        "spots": drawn.spots,
-        "links": drawn.links,
-        "labels": drawn.labels,
-        "levels": drawn.levels,
-    }
+def _layout(chart: Chart, layout: Layout) -> Iterator[tuple[str, Any]]:
+    """Yield the size, the axes and the placed rows of one drawing."""
+    spec = draw.specification(chart, layout)
+    yield from (("width", layout.size.width), ("height", layout.size.height), ("padding", spec["padding"]))
+    yield from ((signal["name"], signal["value"]) for signal in spec["signals"] if signal["name"] in ("xdom", "ydom"))
+    yield from ((one["name"], one["values"]) for one in spec["data"] if one["name"] in _PLACED)
 
 
 def packed(values: Sequence[Any]) -> dict[str, Any]:

@@ -1,32 +1,29 @@
 """Write a chart as a small Vega-Lite specification: exact vertices, a legend, tooltips, zoom by drag and wheel.
 
-vl-convert compiles it to Vega, and its engine renders both.
+It is an export: the pictures and the page are drawn by ``draw``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-from . import draw
-from .layout import LINE, SMALL, Layout, Line, kernel_lines, roof_ends
+from . import style
+from .layout import LINE, SMALL, TEXT, TITLE, Layout, Line, kernel_lines, roof_ends
 from .model import Chart, readable
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 VERSION = "6.4"
 #: Height of a legend line in Vega at this font size, in pixels.
-ROW = 10.8
+ROW = 14.0
 LEGEND = {
     "title": None,
     "orient": "none",
     "labelLimit": 400,
     "labelFontSize": SMALL,
     "symbolSize": 50,
-    "fillColor": draw.PAPER,
+    "fillColor": style.PAPER,
     "padding": 3,
     "rowPadding": 1,
 }
@@ -45,7 +42,7 @@ _TIPS = (
     ("intensity", "intensity, FLOP/B"),
 )
 _POINT = {"type": "point", "filled": True, "opacity": 1, "clip": True}
-_HALO = {"stroke": draw.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
+_HALO = {"stroke": style.PAPER, "strokeWidth": 2.4, "strokeJoin": "round"}
 
 
 def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
@@ -66,22 +63,22 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
             "text": list(layout.title),
             "subtitle": [*layout.subtitle, *layout.footer],
             "anchor": "start",
-            "fontSize": 12.5,
-            "subtitleFontSize": 9,
-            "subtitleColor": draw.FAINT,
+            "fontSize": TITLE,
+            "subtitleFontSize": TEXT,
+            "subtitleColor": style.FAINT,
         },
         "width": round(plane.frame.w),
         "height": round(plane.frame.h),
-        "background": draw.PAPER,
+        "background": style.PAPER,
         "config": {
             "font": "Helvetica, Arial, sans-serif",
-            "view": {"stroke": draw.INK},
+            "view": {"stroke": style.INK},
             "axis": {
-                "gridColor": draw.GRID,
+                "gridColor": style.GRID,
                 "gridWidth": 0.6,
                 "titleFontWeight": "normal",
-                "titleFontSize": 10,
-                "labelFontSize": 9,
+                "titleFontSize": TEXT,
+                "labelFontSize": TEXT,
             },
         },
         "datasets": rows,
@@ -125,7 +122,7 @@ def short(value: float) -> float:
 
 def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each layer."""
-    scale, names = layout.unit[0], draw.roof_names(chart)
+    scale, names = layout.unit[0], style.roof_names(chart)
     lines = kernel_lines(chart, layout)
     return {
         "roofs": [_vertex(names[one], x, y / scale) for one, *ends in roof_ends(chart, layout.plane) for x, y in ends],
@@ -149,8 +146,8 @@ def kernels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
                 "intensity": short(x),
                 "rate": short(one.rate / layout.unit[0]),
                 "of_roof": one.percent_text,
-                "verdict": draw.VERDICTS[one.verdict][1],
-                "bound": draw.BOUNDS[one.bound][2],
+                "verdict": style.VERDICTS[one.verdict][1],
+                "bound": style.BOUNDS[one.bound][1],
                 "area": round(0.785 * wide * wide),
             }
             if has_levels:
@@ -193,10 +190,10 @@ def _labels(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
 
 def _texts(chart: Chart, layout: Layout) -> list[dict[str, Any]]:
     """Return the texts of roofs and memory levels at their places in the layout."""
-    looks, rows = draw.roof_looks(chart), []
+    looks, rows = style.roof_looks(chart), []
     for one in layout.texts:
         row = _vertex("", layout.plane.back_x(one.x), layout.plane.back_y(one.y) / layout.unit[0])
-        color = draw.text_color(one, looks)
+        color = style.text_color(one, looks)
         rows.append({**row, "text": one.words, "angle": round(-one.angle, 2), "color": color, "align": one.align})
     return rows
 
@@ -212,7 +209,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def _roofs(chart: Chart, layout: Layout, place: dict[str, Any]) -> dict[str, Any]:
-    looks, roofs = draw.roof_looks(chart), draw.roof_names(chart)
+    looks, roofs = style.roof_looks(chart), style.roof_names(chart)
     names = [roofs[one] for one in looks]
     dashes = [[5, 3] if dash == "--" else [1, 0] for _, dash in looks.values()]
     legend = {**_legend(layout, "line"), "symbolType": "stroke"} if roofs else None
@@ -250,22 +247,22 @@ def _legend(layout: Layout, kind: str) -> dict[str, Any]:
 
 
 def _ridges(place: dict[str, Any]) -> dict[str, Any]:
-    mark = {**_POINT, "size": 20, "color": draw.INK}
+    mark = {**_POINT, "size": 20, "color": style.INK}
     return {"data": {"name": "ridges"}, "mark": mark, "encoding": place}
 
 
 def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
     ends = {**place, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    thin = {"type": "rule", "clip": True, "color": draw.FAINT, "strokeWidth": 1}
+    thin = {"type": "rule", "clip": True, "color": style.FAINT, "strokeWidth": 1}
     dashes = {"condition": {"test": "datum.kind == 'arrow'", "value": [1, 2]}, "value": [1, 0]}
-    wide = {"type": "rule", "clip": True, "color": draw.INK, "strokeWidth": 2.6, "opacity": 0.45}
+    wide = {"type": "rule", "clip": True, "color": style.INK, "strokeWidth": 2.6, "opacity": 0.45}
     widths = {"condition": {"test": "datum.kind == 'leader'", "value": 0.6}, "value": 1}
     return [
         {"data": {"name": "ways"}, "mark": thin, "encoding": {**ends, "strokeDash": dashes, "strokeWidth": widths}},
         {
             "data": {"name": "ways"},
             "transform": [{"filter": "datum.kind == 'before'"}],
-            "mark": {**_POINT, "fill": draw.PAPER, "stroke": draw.FAINT, "strokeWidth": 1, "size": 28},
+            "mark": {**_POINT, "fill": style.PAPER, "stroke": style.FAINT, "strokeWidth": 1, "size": 28},
             "encoding": place,
         },
         {
@@ -280,21 +277,21 @@ def _ways(place: dict[str, Any]) -> list[dict[str, Any]]:
                 "clip": True,
                 "yOffset": 3.5,
             },
-            "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": draw.FAINT}},
+            "encoding": {"x": place["x"], "y": {**place["y"], "field": "y2"}, "color": {"value": style.FAINT}},
         },
         {"data": {"name": "ranges"}, "mark": wide, "encoding": ends},
     ]
 
 
 def _points(chart: Chart, layout: Layout, place: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    verdicts = [value for key, value in draw.VERDICTS.items() if any(one.verdict == key for one in chart.kernels)]
-    bounds = [value for key, value in draw.BOUNDS.items() if any(one.bound == key for one in chart.kernels)]
+    verdicts = [value for key, value in style.VERDICTS.items() if any(one.verdict == key for one in chart.kernels)]
+    bounds = [value for key, value in style.BOUNDS.items() if any(one.bound == key for one in chart.kernels)]
     plain = all(one.verdict == "none" for one in chart.kernels)
     used = {key for row in rows for key in row} - ({"verdict"} if plain else set())
     return {
         "data": {"name": "kernels"},
         "params": [{"name": "view", "select": {"type": "interval"}, "bind": "scales"}],
-        "mark": {**_POINT, "stroke": draw.PAPER, "strokeWidth": 0.8},
+        "mark": {**_POINT, "stroke": style.PAPER, "strokeWidth": 0.8},
         "encoding": {
             **place,
             "color": {
@@ -306,11 +303,11 @@ def _points(chart: Chart, layout: Layout, place: dict[str, Any], rows: list[dict
             "shape": {
                 "field": "bound",
                 "type": "nominal",
-                "scale": {"domain": [text for _, _, text in bounds], "range": [shape for _, shape, _ in bounds]},
+                "scale": {"domain": [text for _, text in bounds], "range": [shape for shape, _ in bounds]},
                 "legend": {
                     **_legend(layout, "shape"),
-                    "symbolFillColor": draw.PAPER,
-                    "symbolStrokeColor": draw.FAINT,
+                    "symbolFillColor": style.PAPER,
+                    "symbolStrokeColor": style.FAINT,
                     "symbolStrokeWidth": 1.4,
                 }
                 if bounds
@@ -345,54 +342,8 @@ def _words(place: dict[str, Any]) -> list[dict[str, Any]]:
         {"data": {"name": "names"}, "mark": {**text_boxes, **_HALO}, "encoding": text},
         {"data": {"name": "names"}, "mark": text_boxes, "encoding": {**text, **color}},
         {"data": {"name": "labels"}, "mark": {**shape, **_HALO}, "encoding": text},
-        {"data": {"name": "labels"}, "mark": {**shape, "color": draw.INK}, "encoding": text},
+        {"data": {"name": "labels"}, "mark": {**shape, "color": style.INK}, "encoding": text},
     ]
-
-
-def compile_spec(spec: dict[str, Any], rows: bool = True) -> dict[str, Any]:
-    """Compile a specification to Vega.
-
-    It is compiled without rows, so that the time does not grow with them. rows: whether to insert them afterwards.
-    """
-    hollow = {**spec, "datasets": {name: [] for name in spec["datasets"]}}
-    vega = _compile_in_child(hollow) or _compile(hollow)
-    for one in vega["data"]:
-        if one["name"] in spec["datasets"]:
-            one["values"] = spec["datasets"][one["name"]] if rows else []
-    return vega
-
-
-def _compile(spec: dict[str, Any]) -> dict[str, Any]:
-    import vl_convert
-
-    vega: dict[str, Any] = vl_convert.vegalite_to_vega(spec, vl_version=VERSION)
-    return vega
-
-
-#: Program that reads a specification and writes its Vega. Arguments: the folder of vl-convert, the version of Vega-Lite.
-_COMPILE = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import vl_convert
-json.dump(vl_convert.vegalite_to_vega(json.load(sys.stdin), vl_version=sys.argv[2]), sys.stdout)
-"""
-
-
-def _compile_in_child(spec: dict[str, Any]) -> dict[str, Any] | None:
-    """Compile in a child process while this one draws. Return None when the child fails.
-
-    vl-convert's engine takes most of a second to start and holds the interpreter lock meanwhile.
-    """
-    import vl_convert
-
-    folder = Path(vl_convert.__file__).parents[1]
-    command = [sys.executable, "-I", "-S", "-c", _COMPILE, str(folder), VERSION]
-    try:
-        done = subprocess.run(command, input=json.dumps(spec), capture_output=True, text=True, check=True, encoding="utf-8")
-        vega: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, TypeError, ValueError, subprocess.SubprocessError):  # for example an embedded Python
-        return None
-    return vega
 
 
 def text(spec: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_roofline.ceilings.machine import Machine
 from pytest_roofline.ceilings.store import Ceiling, Ceilings
-from pytest_roofline.plot import draw
+from pytest_roofline.plot import style
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.plot.model import Chart, percent
 from pytest_roofline.plot.sources import read_document
@@ -31,7 +31,7 @@ def table(*kernels: Any, **roof: Any) -> Chart:
 
 def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Chart, Layout]:
     made = model(document)
-    return made, arrange(made, draw.legend(made), size)
+    return made, arrange(made, style.legend(made), size)
 
 
 # The specification's table.
@@ -169,7 +169,7 @@ def test_kernels_that_cannot_be_drawn_are_listed_with_a_reason(row: Any, kind: s
     assert left.kind == kind
     assert why in left.why
     assert "1 listed, not drawn" in made.subtitle
-    layout = arrange(made, draw.legend(made))
+    layout = arrange(made, style.legend(made))
     assert any(why.split(" ")[0] in line for line in layout.footer)
 
 
@@ -418,7 +418,7 @@ def test_every_document_error_is_one_line(run: Run) -> None:
         except ValueError as error:
             refused.append(str(error))
             continue
-        layout = arrange(made, draw.legend(made))
+        layout = arrange(made, style.legend(made))
         said = [made.title, made.subtitle, *layout.footer, *(line for label in layout.labels for line in label.lines)]
         assert all(line.isprintable() for line in said)
         drawn += 1

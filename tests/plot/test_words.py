@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-import re
 from typing import Any
 
 import pytest
 
-from pytest_roofline.plot import draw, output
+from pytest_roofline.plot import draw, output, style
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange, roof_lines, text_width
 from pytest_roofline.plot.model import Chart
 from support.figures import GPU, V100, many
@@ -20,7 +20,7 @@ def model(document: dict[str, Any]) -> Chart:
 
 def laid(document: dict[str, Any], size: Size = WIDE) -> tuple[Chart, Layout]:
     made = model(document)
-    return made, arrange(made, draw.legend(made), size)
+    return made, arrange(made, style.legend(made), size)
 
 
 # A percent is of the roof that binds, or it names its roof.
@@ -114,7 +114,7 @@ def test_a_row_without_a_verdict_is_unknown() -> None:
     rows = [{**row, "name": "a", "headroom_class": "moderate"}, {**row, "name": "b"}]
     made = model({**GPU, "kernels": rows})
     assert [one.verdict for one in made.kernels] == ["moderate", "unknown"]
-    shown = [entry.text for entry in draw.legend(made) if entry.kind == "color"]
+    shown = [entry.text for entry in style.legend(made) if entry.kind == "color"]
     assert shown == ["moderate", "verdict unknown"]
     assert [one.verdict for one in model({**GPU, "kernels": rows[1:]}).kernels] == ["none"]
 
@@ -173,7 +173,7 @@ def test_roofs_with_one_name_stay_different() -> None:
         "bandwidths": [{"name": "DRAM", "gbs": 100}, {"name": "DRAM", "gbs": 80}, {"name": "DRAM", "gbs": 80}],
     }
     made = model({**roofs, "kernels": []})
-    shown = [entry.text for entry in draw.legend(made)]
+    shown = [entry.text for entry in style.legend(made)]
     assert sorted(shown) == [
         "DRAM: 100 GB/s",
         "DRAM: 300 GFLOP/s",
@@ -190,11 +190,9 @@ def test_roofs_with_one_name_stay_different() -> None:
 
 def test_legend_symbols_are_unique() -> None:
     made = model(many(40))
-    legend = re.search(r'<g class="roofline-legend">.*?</g>', output.svg(made), re.DOTALL)
-    assert legend is not None
-    drawn = [re.sub(r'\b(x1|x2|y1|y2|cx|cy)="[^"]*"', "", one) for one in re.findall(r"<(?:line|circle)[^>]*>", legend[0])]
-    assert len(drawn) >= 6
-    assert len(set(drawn)) == len(drawn)  # an unknown verdict, grey, is not the circle of a memory bound
+    samples = [json.dumps(list(draw.sample(entry, 0, 0))) for entry in style.legend(made)]
+    assert len(samples) >= 6
+    assert len(set(samples)) == len(samples)  # an unknown verdict, gray, is not the circle of a memory bound
 
 
 # Words on paper.
@@ -240,7 +238,7 @@ def test_ceiling_labels_avoid_slopes() -> None:
     wide = [{"name": "L1", "level": "l1", "gbs": 14336}, {"name": "HBM", "level": "hbm", "gbs": 829}]
     full = [{"name": f"k{x}", "intensity": x, "gflops": 3400, "share": 30} for x in (30, 100)]  # no room on the right
     ceilings = [{"name": "top", "gflops": 7069}, {"name": "n", "gflops": 3536}]
-    made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": full}, NARROW)
+    made, layout = laid({"bandwidths": wide, "ceilings": ceilings, "kernels": full}, Size(520, 620, inside=False))
     (tag,) = (one for one in layout.tags if one.roof.name == "n")
     assert not any(tag.box.hits(layout.plane.disc(one.intensity, one.rate, 22)) for one in made.kernels)
     lines = roof_lines(made, layout.plane)
@@ -262,14 +260,12 @@ def test_level_names_do_not_overlap(size: Size) -> None:
         assert not any(box.hits(other) for other in boxes[at + 1 :])
 
 
-def test_few_kernels_have_different_edges() -> None:
-    """plotpress lays the white edges of one mark over all of its points, so what overlaps is cut into stripes."""
-    row = {"gflops": 500, "dtype": "fp32"}
-    near = [{**row, "name": f"k{at}", "intensity": 3 + at / 100} for at in range(20)]
-    svg = output.svg(model({**GPU, "kernels": near}))
-    assert svg.count(draw.VERDICTS["none"][0]) >= 20
-    crowd = output.svg(model(many(500)))
-    assert f'stroke="{draw.PAPER}"' not in re.sub(r"<text.*?</text>|<g class=\"roofline-over\".*", "", crowd, flags=re.DOTALL)
+def test_points_have_edges_unless_they_are_many() -> None:
+    for count, wide in ((20, 0.8), (500, 0)):
+        made = model(many(count))
+        spec = draw.specification(made, arrange(made, style.legend(made)))
+        (points,) = (mark for mark in spec["marks"][0]["marks"] if mark.get("name") == "points")
+        assert points["encode"]["update"]["strokeWidth"]["value"] == wide
 
 
 def test_a_row_whose_percent_contradicts_its_figures_is_not_drawn() -> None:

@@ -128,7 +128,7 @@ def engine() -> str:
         text = ""
     if text.rstrip().endswith(_ENGINE_ENDS):
         return text
-    text = str(vl_convert.javascript_bundle(None, vl_version=VERSION))
+    text = str(vl_convert.javascript_bundle(_ENGINE_NAMES, vl_version=VERSION))
     if not text.rstrip().endswith(_ENGINE_ENDS):
         raise ValueError("vl-convert bundles Vega in an unknown form. Install vl-convert-python 1.9")
     with suppress(OSError):  # the cache only saves time
@@ -136,7 +136,8 @@ def engine() -> str:
     return text
 
 
-#: The end of the bundle: it defines vega, vegaLite and vegaEmbed.
+#: The last statements of the bundle: the names that the page and the live exports use.
+_ENGINE_NAMES = "window.vegaEmbed=vegaEmbed;window.vegaLite=vegaLite;"
 _ENGINE_ENDS = "window.vegaLite=__default1;"
 
 

@@ -192,7 +192,7 @@ class Row:
             **_pick(check, "status", "message", "cause", "decided", "experiment"),
             "roofline_pct": entry.roofline_pct_raw,
             **_pick(entry, "roof_axis", "bound_type"),
-            **_pick(check, "utilisation", "limit", "speedup", "attainable"),
+            **_pick(check, "utilisation", "limit", "limit_basis", "speedup", "attainable", "change", "unchecked_axis"),
             "correct": self.correct,
             "baseline_kind": None if self.baseline is None else self.baseline.kind,
             "prediction": _to_plain(self.prediction),

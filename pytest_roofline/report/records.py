@@ -33,6 +33,7 @@ class Tally:
         self.causes: Counter[str] = Counter()
         self.claims: Counter[str] = Counter()  # rows with a mismatch, by its cause
         self.reasons: Counter[str] = Counter()  # refused rows by kind of reason
+        self.cached: Counter[str] = Counter()  # rows over the memory roof that a cache allows, by their status
         self.errors: list[str] = []  # files that could not be read
         self._keep = keep
         self._rows: list[dict[str, Any]] = []
@@ -56,6 +57,8 @@ class Tally:
             cause = row.refusal.cause
         else:
             self.counts[status] += 1
+        if cause == "cache_resident" and status not in _ALARMS:
+            self._count(self.cached, "cached", status, row)
         if row.mismatch:
             self._count(self.claims, "claim", row.mismatch.cause, row)
             cause = cause or row.mismatch.cause
@@ -123,6 +126,10 @@ class Tally:
         for *_, row in self._overhead:
             if row.overhead:
                 yield f"launch overhead: {_place(row)}: {describe_overhead(row.overhead)}"
+        for status, count in self.cached.most_common():
+            yield f"over the memory roof as a cache allows, {count} {status}:"
+            for row in self._examples["cached", status]:
+                yield f"    {_place(row)}: {printable(row.check.decided or '')}"
         for cause, count in self.claims.most_common():
             yield f"printed rates that differ, {count} by {cause}:"
             for row in self._examples["claim", cause]:

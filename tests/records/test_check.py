@@ -495,6 +495,14 @@ def test_the_worst_row_comes_first_with_a_way_to_confirm(rows: Path, tmp_path: P
     assert "beyond_roof" in (tmp_path / "out.md").read_text()
 
 
+def test_a_row_that_a_cache_may_have_served_is_listed(tmp_path: Path) -> None:
+    # 16.8 MB in 1 us are 2.1 times 8 TB/s, and fit the cache of MI355X; nothing says that it was flushed.
+    (tmp_path / "a.csv").write_text("device,op,rows,cols,dtype,us\nMI355X,copy,1024,4096,bf16,1.001\n")
+    done = command("a.csv", cwd=tmp_path)
+    assert "over the memory roof as a cache allows, 1 not_checked:" in done.stdout, done.stdout + done.stderr
+    assert "flush between rounds" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("device", "units", "rate", "status"),
     [

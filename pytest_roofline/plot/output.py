@@ -126,10 +126,10 @@ def engine() -> str:
         text = read_text(os.fspath(path))
     except ValueError:
         text = ""
-    if text.rstrip().endswith(_ENGINE_ENDS):
+    if _ENGINE_END.search(text):
         return text
     text = str(vl_convert.javascript_bundle(_ENGINE_NAMES, vl_version=VERSION))
-    if not text.rstrip().endswith(_ENGINE_ENDS):
+    if not _ENGINE_END.search(text):
         raise ValueError("vl-convert bundles Vega in an unknown form. Install vl-convert-python 1.9")
     with suppress(OSError):  # the cache only saves time
         write_whole(os.fspath(path), text)
@@ -138,7 +138,7 @@ def engine() -> str:
 
 #: The last statements of the bundle: the names that the page and the live exports use.
 _ENGINE_NAMES = "window.vegaEmbed=vegaEmbed;window.vegaLite=vegaLite;"
-_ENGINE_ENDS = "window.vegaLite=__default1;"
+_ENGINE_END = re.compile(r"window\.vegaLite=\w+;\s*\Z")
 
 
 TEXTS: dict[str, Callable[[Chart], str]] = {

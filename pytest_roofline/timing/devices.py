@@ -6,7 +6,6 @@ A library is asked only when the user's code has imported it: its arrays cannot 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import math
 import os
@@ -180,6 +179,8 @@ def untouched_bytes(*objects: object) -> float:
     large = [extent for extent in extents(*objects) if extent.space == "host" and extent.nbytes >= LEAST_BYTES]
     if not large:
         return total
+    import ctypes  # only needed for large operands
+
     with contextlib.suppress(OSError, ValueError), open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
         for extent in large:
             step = (extent.end - extent.start - 1) / (SAMPLED_PAGES - 1)

@@ -371,3 +371,14 @@ def test_without_jax_there_is_a_reason() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "jax is not imported False False\n", done.stderr
+
+
+def test_a_slice_of_elements_under_a_byte_counts_its_own_elements() -> None:
+    x = jnp.ones((64, 32), jnp.int4)
+    _, nbytes, _ = known(capture(lambda x: x[:8, ::2] + 1, (x,)))
+    assert nbytes == 2 * 8 * 16 / 2  # 8 x 16 elements of half a byte, read and written
+
+
+def test_a_product_over_no_elements_writes_zeros() -> None:
+    a, b = jnp.ones((64, 32)), jnp.ones((32, 16))
+    assert known(capture(lambda a, b: a[:, :0] @ b[:0], (a, b))) == ("copy", 4.0 * 64 * 16, 0.0)

@@ -205,7 +205,6 @@ ZOO = '''
         def method(self):
             return self.value
 
-    BOX = [None]
     X = np.ones(4)
 '''
 USES = """
@@ -215,9 +214,6 @@ USES = """
     def test_argument(odd, FIXTURE):
         assert CALL(lambda value: value, odd) is odd
 
-    def test_keyword(odd, FIXTURE):
-        assert CALL(lambda value: value, value=odd) is odd
-
     def test_beside_an_array(odd, FIXTURE):
         assert CALL(lambda array, value: (array + array, value), X, odd)[1] is odd
 
@@ -226,10 +222,6 @@ USES = """
 
     def test_attribute(odd, FIXTURE):
         assert CALL(Holder(odd).method) is odd
-
-    def test_global(odd, FIXTURE):
-        BOX[0] = odd
-        assert CALL(lambda: (X + X, BOX[0]))[1] is odd
 
     def test_global_name(odd, FIXTURE):
         global NAME

@@ -275,12 +275,12 @@ class Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        outcome = CallOutcome()
+        outcome, meter = CallOutcome(), None
         try:
             outcome = CallOutcome(self.cases.codspeed_count_before())
+            meter = None if benchmark(item) is None else WaitMeter()
         except Exception as error:
             self._report_fault(item, error)
-        meter = None if benchmark(item) is None else WaitMeter()
         no_figures: list[Mapping[str, Any]] = []
         report_fault = partial(self._report_fault, item)
         result: object = None

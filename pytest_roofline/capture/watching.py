@@ -218,7 +218,7 @@ def declare_captured(captured: CapturedWork) -> tuple[Declaration | None, str]:
         Declaration(
             work=captured.work,
             source=captured.source,
-            stage="B" if captured.certain else "A",
+            stage="B" if captured.certain and captured.work.coverage != "lower_bound" else "A",
             launches=captured.launches or 1,
             notes=(*how, *captured.notes),
         ),

@@ -579,3 +579,40 @@ def test_a_function_that_need_not_read_its_operands_is_not_beyond_the_roof(proje
     assert early["work"]["least"] == [0.0, 0.0]  # its pages are zeros that nothing wrote, too
     assert fresh["work"]["least"][0] < 0.1 * fresh["bytes_est"] == 0.1 * 8 * 2**22
     assert "untouched_pages" in fresh["note_codes"]
+
+
+HALF_RECORDED = """
+import ctypes
+import numpy as np
+
+A = np.ones((64, 64))
+
+def step(a):
+    out = np.zeros(a.shape)
+    ctypes.memmove(out.ctypes.data, a.ctypes.data, a.nbytes)
+    return np.maximum(out, 0)
+
+def test_step(roofline):
+    roofline.measure(step, A)
+"""
+SLOW_MEMORY = """
+import pytest
+from roofline_engine.peaks import Peaks
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_roofline_peaks(device):
+    return Peaks(product=device, hbm_bw_bytes_s={bandwidth}, vector={{"fp64": 1e15}}, source="user", confidence="high")
+"""
+
+
+@pytest.mark.parametrize(("bandwidth", "reason"), [(1e3, "infeasible"), (1e15, "partly_seen")])
+def test_a_half_recorded_call_has_no_class_and_can_only_be_beyond_the_roof(
+    project: Project, bandwidth: float, reason: str
+) -> None:
+    """The result is 32768 B: at 1 kB/s they take 32 s."""
+    project.write(test_a=HALF_RECORDED, conftest=SLOW_MEMORY.format(bandwidth=bandwidth))
+    row = project.run("--roofline-fail-on=beyond_roof", "--roofline-device=cpu").rows["test_step"]
+    assert (row["stage"], row["headroom_class"], row["unknown_reason"]) == ("A", "unknown", reason)
+    assert (row["check"]["status"] == "beyond_roof") is (reason == "infeasible")
+    assert (row["roofline_pct"] is None) is (reason == "partly_seen")
+    assert "partly_seen" in row["note_codes"]

@@ -38,7 +38,7 @@ _RULES = {
     "helper": (
         "splitkreduce|splitk_reduce|split_k_reduce|reduce_kernel|postgsu|combine|merge_attn|finalize|reduce_segments"
         "|computewgradsplitk|kv_indices|block_score|decode_score|reshape_and_cache|offsetskernel|_fwd_kernel_stage2"
-        "|_fwd_grouped_kernel_stage2|store_kvcache|set_kv_buffer|set_mla_kv_buffer"
+        "|_fwd_grouped_kernel_stage2|store_kvcache|set_kv_buffer|set_mla_kv_buffer|_fixup"
     ),
     # A routing or sorting word in the name of an expert GEMM is of its layout, not of its work.
     "expert_gemm": "mfma_moe1|mfma_moe2|fmoe_gemm|moe_ck2stages_gemm|fmoe_stage",
@@ -62,7 +62,7 @@ _RULES = {
     "softmax": "softmax",
     "gemm": (
         "gemm|gemv|cijk_|matmul|nvjet|cublas|cutlass|splitk|split_k|xmma|wvsplit|flatmm|linear_kernel|_mm_kernel|bmm_"
-        "|a8w8_|a4w4_|a16w16_|a16w8_|a16w4_|a8w4_"
+        "|a8w8_|a4w4_|a16w16_|a16w8_|a16w4_|a8w4_|mul_mat_q|mul_mat_vec"  # the last two of llama.cpp
     ),
     "quantize": "quant",
     "transpose": "batched_transpose",

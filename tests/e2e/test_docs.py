@@ -132,7 +132,7 @@ def test_the_counters_page_matches_the_engine() -> None:
     assert set(LINE_BYTES.values()) == {128}
     assert f"only from ROCm {'.'.join(map(str, GFX950_ROCM))} on" in text
     assert f"| FLOPs, AMD | {MOPS_FLOPS} x " in text
-    assert f"under {COMPULSORY} of what the op must move" in text
+    assert f"under {COMPULSORY} of what the op must read" in text
     assert f"within {KNOWN_COPY_BAND:.0%}".replace("%", " %") in text
     wanted = [name for purpose, names in WANTED.items() if purpose.startswith("bytes") for name in names]
     assert not [name for name in wanted if f"`{name}`" not in text]

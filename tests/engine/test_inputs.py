@@ -472,6 +472,8 @@ def test_host_side_levers_for_a_kernel_that_cannot_be_edited(run: Run) -> None:
         ("mfma_moe1_silu_mul_afp8_wfp4_fp8_t32x128x256_pm1_fp8q_sort_async_gui_v32", "moe"),
         ("a8w8_blockscale_bpreshuffle_1x128x128_256x16x64x256_intrawave_v1", "gemm"),
         ("a4w4_blockscale_256x128x128x128", "gemm"),
+        ("void mul_mat_q<(ggml_type)12, 64, false>(char const*)", "gemm"),
+        ("void mul_mat_q_stream_k_fixup<(ggml_type)12, 64>", "helper"),
         # Attention: a split over the KV cache is decode, its second stage merges partial results.
         ("void flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>", "attn_decode"),
         ("void flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128>>", "helper"),

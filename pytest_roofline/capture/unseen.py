@@ -71,8 +71,8 @@ def find_inputs(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], is_arra
 
 def _code_of(fn: Any) -> tuple[CodeType | None, Mapping[str, Any], dict[str, Any]]:
     """Return the code of a Python function or method, its globals and its closure; None for any other callable."""
-    python = fn.__func__ if isinstance(fn, MethodType) else fn
-    if not isinstance(python, FunctionType):
+    python = fn.__func__ if is_kind(fn, MethodType) else fn
+    if not is_kind(python, FunctionType):
         return None, {}, {}
     cells = {}
     for name, cell in zip(python.__code__.co_freevars, python.__closure__ or ()):

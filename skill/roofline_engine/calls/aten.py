@@ -414,8 +414,8 @@ def scatter(find: str, source: str = "", *, adds: bool = False) -> Builder:
             spec = spec._replace(reads=(*others, table) if computes else others, parts={id(table): part})
         else:
             spec = elementwise(call) if computes else copy_elements(call)
-            unchanged = unknown_part(nbytes_of(table) - part.nbytes, exact=part.exact)
-            spec = spec._replace(parts={} if computes else {id(table): unchanged})
+            unchanged = unknown_part(nbytes_of(table) - part.nbytes)
+            spec = spec._replace(parts={} if computes or not part.exact else {id(table): unchanged})
         if computes:
             numel = values.numel() if values is not None and is_tensor(values) else changed
             spec = spec._replace(parameters={**spec.parameters, "numel": numel, "outputs": 1})

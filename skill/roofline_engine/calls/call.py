@@ -175,6 +175,9 @@ class Call:
         """
         if not table.dim():
             return all_of(table)
+        values = self.values.get("values")
+        if kind == "indexed" and is_tensor(values) and self.values.get("indices") is None:  # a profiler may not record them
+            return unknown_part(min(nbytes_of(values), nbytes_of(table)), exact=False)
         indices, dims = self.indices_of(kind, table)
         if any(is_mask(index) for index in indices):
             return unknown_part(nbytes_of(table), exact=False)
@@ -192,6 +195,8 @@ class Call:
             indices: list[Any] = []
             dims: list[int] = []
             at = 0
+            if self.values.get("indices", self.values.get("mask")) is None:
+                raise ValueError("its indices are not recorded")
             for index in self.values["indices"] if "indices" in self.values else [self["mask"]]:
                 width = index.dim() if index is not None and is_mask(index) else 1
                 if index is not None:

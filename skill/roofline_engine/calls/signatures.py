@@ -215,9 +215,9 @@ def _selected(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
 
 
 def _indexed(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
-    source, indices = values["self"], [one for one in values["indices"] if one is not None]
+    source, indices = values["self"], [one for one in values.get("indices") or () if one is not None]
     if not indices:
-        raise ValueError("its indices were not recorded")
+        raise ValueError("its indices are not recorded")
     looked_up = broadcast([tuple(one.shape) for one in indices])
     return [TensorFacts((*looked_up, *source.shape[len(indices) :]), source.dtype)]
 
@@ -244,8 +244,10 @@ def _windows(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
 
 
 def _resized(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
-    source = values["self"]
-    sizes = values["output_size"]
+    source, sizes = values["self"], values.get("output_size")
+    if sizes is None:  # the overload with factors, in the place of the first scale
+        factors = values["scales_h"]
+        sizes = [int(size * factor) for size, factor in zip(source.shape[-len(factors) :], factors)]
     return [TensorFacts((*source.shape[: -len(sizes)], *sizes), source.dtype)]
 
 
@@ -278,6 +280,12 @@ def _normalized(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
     return [TensorFacts(source.shape, source.dtype, _dense_like(source))]
 
 
+def _batch_normalized(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
+    source = values["input"]
+    channels = TensorFacts(source.shape[1:2], "fp32")
+    return [*_normalized(values, tensors), *([channels] * 2 if values.get("training") else [])]
+
+
 def _scalar(values: Mapping[str, Any], tensors: list[Any]) -> list[Any]:
     source = tensors[0]
     return [TensorFacts(source.shape[:1] if values.get("reduction") == 0 else (), source.dtype)]
@@ -303,6 +311,7 @@ _RULES: dict[str, Outputs] = {
     "padded": _padded,
     "halved": _halved,
     "scalar": _scalar,
+    "batch_normalized": _batch_normalized,
     "looked_up": lambda values, tensors: [TensorFacts(values["index"].shape, values["self"].dtype)],
     "dropout": lambda values, tensors: [*_normalized(values, tensors), TensorFacts(values["input"].shape, "bool")],
     "norms": lambda values, tensors: [TensorFacts((), one.dtype) for one in values["self"]],
@@ -363,7 +372,7 @@ layer_norm | input normalized_shape weight bias eps cudnn_enable | normalized
 _fused_rms_norm rms_norm | input normalized_shape weight eps | normalized
 native_group_norm | input weight bias N C HxW group eps | normalized
 native_batch_norm _native_batch_norm_legit cudnn_batch_norm miopen_batch_norm | input weight bias running_mean running_var
-  training momentum eps | normalized
+  training momentum eps | batch_normalized
 native_layer_norm_backward | grad_output input normalized_shape mean rstd weight bias output_mask | grad input weight bias
 _fused_rms_norm_backward | grad_output input normalized_shape rstd weight output_mask | grad input weight
 native_group_norm_backward | grad_output input mean rstd weight N C HxW group output_mask | grad input weight weight
@@ -417,8 +426,8 @@ upsample_nearest2d | self output_size scales_h scales_w | resized
 upsample_bilinear2d | self output_size align_corners scales_h scales_w | resized
 topk | self k dim largest sorted | top
 avg_pool1d avg_pool2d avg_pool3d | self kernel_size stride padding ceil_mode count_include_pad divisor_override | window
-max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices | self kernel_size stride padding dilation
-  ceil_mode | windows
+max_pool1d max_pool2d max_pool3d | self kernel_size stride padding dilation ceil_mode | window
+max_pool2d_with_indices max_pool3d_with_indices | self kernel_size stride padding dilation ceil_mode | windows
 _adaptive_avg_pool2d _adaptive_avg_pool3d | self output_size | resized
 _foreach_norm | self ord dtype | norms
 _fused_adam _fused_adamw | self grads exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps lr beta1 beta2 weight_decay eps amsgrad

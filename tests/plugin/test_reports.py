@@ -66,7 +66,7 @@ UNUSABLE: dict[str, tuple[str, str, Any, str]] = {
         "baseline",
         "b.json",
         {"benchmarks": [{"fullname": "x", "stats": {"median": 0}}]},
-        "expected a time from",
+        "expected more than 0",
     ),
     "a baseline that is a list": ("baseline", "b.json", [], "expected an object"),
     "absent peaks": ("peaks", "none.md", None, "none.md"),

@@ -19,7 +19,7 @@ from roofline_engine.ops import OPS
 from roofline_engine.units import parse_dtype
 from roofline_engine.validate import validate
 from roofline_engine.work import TARGET_EFF
-from support.tool import ROOT
+from support.tool import ROOT, run_tool
 
 REFERENCE = ROOT / "skill" / "reference"
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
@@ -157,6 +157,34 @@ def test_every_op_has_a_model_in_the_pages() -> None:
     families |= dict.fromkeys(("transpose", "cat"), "copy") | {"dequantize": "quantize"}
     missing = [op for op in OPS if not re.search(rf"\b{families.get(op, op)}\b", pages)]
     assert missing == []
+
+
+def test_the_lines_by_hand_make_the_top_n_of_the_helper(tmp_path: Path) -> None:
+    """Three launches of one kernel and one of another; the copy is no kernel."""
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "a", "ts": 0, "dur": 10, "args": {"device": 0, "stream": 7, "correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "b", "ts": 20, "dur": 60, "args": {"device": 0, "stream": 7, "correlation": 2}},
+        {"ph": "X", "cat": "kernel", "name": "a", "ts": 90, "dur": 12, "args": {"device": 0, "stream": 7, "correlation": 3}},
+        {"ph": "X", "cat": "kernel", "name": "a", "ts": 110, "dur": 18, "args": {"device": 0, "stream": 7, "correlation": 4}},
+        {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 130, "dur": 50, "args": {"device": 0, "stream": 7}},
+    ]
+    trace = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": events}
+    (tmp_path / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    code = (REFERENCE / "trace.md").read_text(encoding="utf-8").split("```python\n", 1)[1].split("```", 1)[0]
+    subprocess.run([sys.executable, "-c", code, "trace.json"], cwd=tmp_path, check=True)
+    by_hand = json.loads((tmp_path / "profile_topN.json").read_text(encoding="utf-8"))
+    # a: 10 + 12 + 18 of 100 us, median 12; b: 60 of 100.
+    assert by_hand["top_kernels"] == [
+        {"name": "b", "pct_gpu_time": 60.0, "calls": 1, "avg_us": 60.0, "t_us_median": 60.0},
+        {"name": "a", "pct_gpu_time": 40.0, "calls": 3, "avg_us": 40 / 3, "t_us_median": 12.0},
+    ]
+    assert run_tool("profile", tmp_path / "trace.json", "--out", tmp_path / "out").code == 0
+    helper = json.loads((tmp_path / "out" / "profile_topN.json").read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in helper["top_kernels"]}
+    for row in by_hand["top_kernels"]:
+        shared = {key: value for key, value in row.items() if key in rows[row["name"]]}
+        assert {"name", "pct_gpu_time", "calls"} <= set(shared)
+        assert {key: rows[row["name"]][key] for key in shared} == pytest.approx(shared)
 
 
 def test_constants_in_the_reference_pages_equal_the_engines() -> None:

@@ -5,7 +5,8 @@ Imports torch, so it is imported only after the user's code imported torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from roofline_engine.calls.call import OpSpec, Part, work_of
 from roofline_engine.fields import note
 from roofline_engine.work import Work
 
+from ...values import attributes, contents, is_kind
 from ..trace import OpTrace, Region, Strided, distinct, strided
 from .ops import Call, rows_part
 
@@ -260,7 +262,7 @@ def tensors_of(value: Any) -> list[Any]:
     """Return the tensors of an argument or a result, also of nested lists."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if not isinstance(value, (list, tuple)):
+    if not is_kind(value, (list, tuple)):
         return []
     tensors = []
     for item in value:
@@ -271,14 +273,17 @@ def tensors_of(value: Any) -> list[Any]:
     return tensors
 
 
+#: Values in one container of a result that are searched for tensors.
+MOST_RESULTS = 1_000
+
+
 def result_tensors(value: Any, depth: int = 4) -> list[Any]:
     """Return the tensors of what a call returned, also in dictionaries and in attributes of objects."""
-    if isinstance(value, torch.Tensor):
+    if is_kind(value, torch.Tensor):
         return [value]
-    if isinstance(value, Mapping):
-        items: Iterable[Any] = value.values()
-    elif isinstance(value, (list, tuple, set)):
-        items = value
-    else:
-        items = vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, type) else ()
-    return [tensor for item in items for tensor in result_tensors(item, depth - 1)] if depth else []
+    if not depth:
+        return []
+    items = contents(value, MOST_RESULTS)
+    if items is None:
+        items = islice(tuple((attributes(value) or {}).values()), MOST_RESULTS)
+    return [tensor for item in items for tensor in result_tensors(item, depth - 1)]

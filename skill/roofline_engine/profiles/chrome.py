@@ -22,7 +22,7 @@ from ..files import READ_ERRORS, open_binary
 from ..units import printable
 
 #: Bytes that are read at once.
-_CHUNK = 1 << 24
+_CHUNK = 1 << 21
 #: Bytes of one call that reads: a gzip that ends early loses none of them.
 _PART = 1 << 17
 #: Bytes in which the first two events are.

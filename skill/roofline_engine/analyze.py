@@ -41,10 +41,11 @@ class Sources(NamedTuple):
     targets: str | None = None
     counters: Sequence[str] = ()
     device: str | None = None  # the device by name, in place of what the files say
+    shapes_from: str | None = None  # the trace of the capture of the graphs that the profile replays
 
     def paths(self) -> tuple[str, ...]:
         """Return every file of the run."""
-        named = (self.topn, self.env, self.config, self.shapes, self.peaks, self.targets)
+        named = (self.topn, self.env, self.config, self.shapes, self.peaks, self.targets, self.shapes_from)
         return (*(path for path in named if path is not None), *self.counters)
 
 
@@ -250,7 +251,7 @@ class _Reader:
         if profile_reader is None:
             return None
         try:
-            return profile_reader.read(path)
+            return profile_reader.read(path, self._sources.shapes_from)
         except ValueError as error:
             self._refuse(error)
             self._is_unreadable = True

@@ -210,7 +210,9 @@ def _analyze(options: argparse.Namespace) -> int:
             files.require_readable(path, f"--{name} ")
         if named:
             sources = sources._replace(**{name: named})
-    sources = sources._replace(peaks_device=options.peaks_device, device=options.device)
+    if options.shapes_from:
+        files.require_readable(options.shapes_from, "--shapes-from ")
+    sources = sources._replace(peaks_device=options.peaks_device, device=options.device, shapes_from=options.shapes_from)
     if options.by not in ("kernel", "op"):
         raise ValueError(f"--by {printable(options.by)}: expected kernel or op")
     folder = options.out or os.path.dirname(os.path.abspath(sources.topn))
@@ -268,7 +270,7 @@ def _profile(options: argparse.Namespace) -> int:
     reader = find_reader(options.path)
     if reader is None:
         raise ValueError(f"{printable(options.path)}: not a profile that is read here: expected a trace of the torch profiler")
-    profile = reader.read(options.path)
+    profile = reader.read(options.path, options.shapes_from)
     for name, document in topn_documents(profile, options.device).items():
         path = os.path.join(options.out, name)
         if os.path.realpath(path) == os.path.realpath(options.path):
@@ -491,6 +493,7 @@ _ANALYZE = {
     "--env FILE": f"env_report.json (default: {_NEAR})",
     "--config FILE": f"the model's config.json (default: {_NEAR})",
     "--shapes FILE": "captured shapes, stage B (default: shapes.json next to the Top-N)",
+    "--shapes-from TRACE": "the trace of the capture of the graphs that the trace replays",
     "--peaks FILE": f"{_TABLE}, or ceilings that another tool measured",
     "--peaks-device ID": _DEVICE,
     "--targets FILE": "observed targets, from roofline ledger calibrate --out",
@@ -504,6 +507,7 @@ _ANALYZE = {
 _PROFILE = {
     "TRACE": "a profiler's trace",
     "--device NAME": "the device, in place of what the trace says",
+    "--shapes-from TRACE": "the trace of the capture of the graphs that the trace replays",
     "--out DIR": "the folder to write to",
 }
 _PEAKS_SHOW = {

@@ -237,6 +237,7 @@ def stem(name: str) -> str:
 
 def short_name(name: str) -> str:
     """Return a label of at most 60 characters, without template arguments, parameters and return type."""
+    name = name.replace("(anonymous namespace)::", "")
     text = name.split("(")[0] if not name.startswith("(") else name
     text = text.split("<")[0].strip() or name
     if text.startswith("void "):

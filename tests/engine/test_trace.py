@@ -161,6 +161,30 @@ def test_a_kernel_of_a_graph_takes_the_shapes_of_the_same_kernel_and_grid(tmp_pa
     assert report["coverage"]["reasons_pct"] == {"graph_replay": pytest.approx(100 * 206 / 617)}
 
 
+def test_a_replayed_graph_takes_its_shapes_from_the_trace_of_its_capture(tmp_path: Path) -> None:
+    """Two products of one kernel are captured in turn; two replays launch them again in that order, with a reduction."""
+    capture, replay = TraceBuilder(), TraceBuilder()
+    capture._event("cuda_runtime", "hipGraphInstantiate", 1.0, 1.0, {}, pid=1, tid=1)
+    for number, rows in enumerate((4096, 1024)):
+        capture.op("aten::mm", [((rows, 4096), BF16), ((4096, 4096), BF16)])
+        for at, kernel in enumerate(("Cijk_gemm", "Cijk_PostGSU")):
+            args = {"correlation": 10 * number + at, "External id": capture._id, "kernel": kernel}
+            capture._event("cuda_runtime", "hipModuleLaunchKernel", 1e6 + 1000 * number + at, 2.0, args, pid=1, tid=1)
+    for graph in (0, 1):
+        replay._event("cuda_runtime", "hipGraphLaunch", 1e6 + graph, 9.0, {"correlation": 70 + graph}, pid=1, tid=1)
+        for kernel, dur in (("Cijk_gemm", 200.0), ("Cijk_PostGSU", 5.0), ("Cijk_gemm", 60.0), ("Cijk_PostGSU", 4.0)):
+            replay.kernel(kernel, dur, {"correlation": 70 + graph, "device": 0, "stream": 0})
+        replay.kernel("other", 1.0, {"correlation": 70 + graph, "device": 0, "stream": 0})
+    path, beside = replay.write(tmp_path / "replay.json"), capture.write(tmp_path / "capture.json")
+    rows = analyze(path, "--shapes-from", str(beside))["ops"]
+    assert [(row["aten"], row["calls"], row["t_us"]["median"], row["flops_est"]) for row in rows] == [
+        ("aten::mm", 2, 205.0, 2 * 4096**3),
+        ("aten::mm", 2, 64.0, 2 * 1024 * 4096**2),
+        (None, 2, 1.0, None),
+    ]
+    assert "capture" in rows[0]["notes"]
+
+
 @pytest.mark.parametrize(
     ("name", "regime"),
     [
@@ -278,6 +302,15 @@ def test_a_ragged_batch_of_unknown_lengths_has_both_ends_in_its_range() -> None:
     )
     pairs = [2 * 150 * 151 / 2, 200 * 201 / 2 + 100 * 101 / 2]
     assert found["flops_range"] == tuple(4 * 4 * 64 * number for number in pairs)
+
+
+def test_a_generated_kernel_counts_its_arguments_and_has_no_class(tmp_path: Path) -> None:
+    """Two operands and a result of 2^20 bf16 values: 6 MiB, of which nothing says that each is moved once."""
+    trace = TraceBuilder()
+    tensor = ((1024, 1024), BF16)
+    trace.op("triton_poi_fused_add_0", [tensor, tensor, tensor, "1048576"], [("triton_poi_fused_add_0", 20.0)])
+    (row,) = analyze(trace.write(tmp_path / "trace.json"))["ops"]
+    assert (row["bytes_est"], row["headroom_class"], row["unknown_reason"]) == (6 * 2**20, "unknown", "args_only")
 
 
 def test_rows_that_indices_name_are_a_range() -> None:

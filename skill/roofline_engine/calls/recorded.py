@@ -27,7 +27,7 @@ from .call import (
     touched_bytes,
     work_of,
 )
-from .serving import SERVING
+from .serving import serving_schema
 from .signatures import POINTWISE, REDUCTIONS, SAME_AS, signature_of
 
 NO_SHAPES = "the trace has no shapes: profile with record_shapes=True"
@@ -245,8 +245,11 @@ def model(facts: OpFacts, kernels: tuple[str, ...] = ()) -> Modeled:
             )
             built = build(call)
             return case_of(call, built if isinstance(built, list) else [built])
-        if facts.name in SERVING:
-            names, serve = SERVING[facts.name]
+        if is_fused(facts.name):
+            return _fused_case(facts)
+        schema = serving_schema(facts.name)
+        if schema is not None:
+            names, serve = schema
             inputs = [read_argument(facts, at, "") for at in range(max(len(facts.shapes), len(facts.dtypes)))]
             values = dict(zip(names, inputs))
             call = RecordedCall(facts.name, values, _flat(inputs), [])
@@ -270,9 +273,32 @@ def is_whole(name: str) -> bool:
     return name.startswith(_WHOLE) and name != _STEPWISE
 
 
+def is_fused(name: str) -> bool:
+    """Return whether an operation is a kernel that Inductor generated: its name says what it fused, not what it moves."""
+    return name.startswith(("triton_poi_", "triton_red_", "triton_per_"))
+
+
+def _fused_case(facts: OpFacts) -> Modeled:
+    """Count each argument of a generated kernel once: its FLOPs, and what it reads twice or writes in place, are unknown."""
+    tensors = _flat([read_argument(facts, at, "") for at in range(len(facts.shapes))])
+    if not tensors:
+        return Modeled(None, "its arguments are not recorded", has_model=True)
+    case = {
+        "op": "elementwise",
+        "numel": max(tensor.numel() for tensor in tensors),
+        "dtype": tensors[0].dtype,
+        "bytes": _plain_distinct(tensors, ()),
+        "flops": 0,
+        "coverage": "args",
+    }
+    return Modeled(case, "", ("a generated kernel: the bytes of its arguments, each once",), has_model=True)
+
+
 def has_model(name: str) -> bool:
     """Return whether operations of this name have a model, so that their kernels are one unit of work."""
+    if is_fused(name):
+        return True
     namespace, _, base = name.rpartition("::")
     if namespace != "aten":
-        return name in SERVING
+        return serving_schema(name) is not None
     return signature_of(base) is not None

@@ -1,8 +1,8 @@
 """What an operation of vLLM, SGLang, aiter and FlashAttention is to the engine: norms, activations, rotary embedding, writes of
 the KV cache, quantized products, fused experts, attention over ragged batches and paged caches.
 
-``SERVING`` has the argument names and the builder of each operation. The libraries move arguments between versions, so builders
-find a tensor by its name and check it by its shape.
+``serving_schema`` has the argument names and the builder of each operation. The libraries move arguments between versions, so
+builders find a tensor by its name and check it by its shape.
 """
 
 from __future__ import annotations
@@ -385,6 +385,7 @@ vllm::rocm_aiter_fused_moe aiter::fused_moe_ aiter::fused_moe vllm::rocm_aiter_a
 vllm::unified_attention_with_output | q k v out layer_name | step_attention
 vllm::unified_attention | q k v layer_name | step_attention
 sglang::unified_attention_with_output | q k v out save_kv_cache layer_id | step_attention
+sglang_profiler::attention_paged_attention_ragged | out workspace q k v kv_indptr | step_attention
 flash_attn::_flash_attn_forward FlashAttnFunc | q k v dropout softmax_scale causal window_left window_right softcap | attention
 flash_attn::_flash_attn_varlen_forward | q k v cu_seqlens_q cu_seqlens_k max_q max_k dropout softmax_scale causal window_left
   window_right softcap alibi return_softmax block_table | attention
@@ -440,5 +441,13 @@ def _read_schemas() -> dict[str, tuple[tuple[str, ...], Builders]]:
     return table
 
 
-#: Operations by name, with the names of their arguments and their builders.
-SERVING = _read_schemas()
+_SERVING = _read_schemas()
+
+
+def serving_schema(name: str) -> tuple[tuple[str, ...], Builders] | None:
+    """Return the names of an operation's arguments and its builder; None where it has none.
+
+    SGLang's profiler adds the line of the call to a name.
+    """
+    found = _SERVING.get(name)
+    return _SERVING.get(name.rstrip("0123456789").rstrip("_")) if found is None and name.startswith("sglang") else found

@@ -58,7 +58,7 @@ def work(op: str, l2_bytes: float | None = None, **parameters: object) -> Work:
 
 
 #: Figures of the caller in place of the formula's.
-_KNOWN = frozenset(("bytes", "flops", "least_bytes", "flops_range"))
+_KNOWN = frozenset(("bytes", "flops", "least_bytes", "flops_range", "coverage"))
 
 
 def _replace_figures(built: Work, known: dict[str, object]) -> Work:
@@ -79,6 +79,10 @@ def _replace_figures(built: Work, known: dict[str, object]) -> Work:
         ends = [number(value, f"{name}: flops_range", minimum=0) for value in span]
         candidates += tuple(ByteModel(f"flops_{word}", candidates[0].bytes, end) for word, end in zip(("low", "high"), ends))
     built = built._replace(candidates=candidates)
+    if known.get("coverage") is not None:
+        if known["coverage"] != "args":
+            raise ValueError(f"{name}: coverage is {known['coverage']!r:.40}, expected args: bytes are those of the arguments")
+        built = built._replace(coverage="args")
     if least is None:
         return built
     if least > built.bytes:

@@ -27,13 +27,16 @@ class Reader(NamedTuple):
     module: str  # of this package; it has ``read(path) -> Profile``, and loads when a file is of this format
     fits: Callable[[str, bytes], bool]  # of a file's name and its first bytes, unpacked
 
-    def read(self, path: str) -> Profile:
+    def read(self, path: str, shapes_from: str | None = None) -> Profile:
         """Read a profile.
+
+        shapes_from: another file with the shapes of kernels that were replayed from a graph, where the format has such files.
 
         Raises:
             ValueError: with one line that names the file, where it cannot be used.
         """
-        profile: Profile = import_module("." + self.module, __package__).read(path)
+        options = {"shapes_from": shapes_from} if shapes_from else {}
+        profile: Profile = import_module("." + self.module, __package__).read(path, **options)
         return profile
 
 

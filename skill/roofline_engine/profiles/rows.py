@@ -41,7 +41,9 @@ def op_rows(profile: Profile) -> list[OpRow]:
     totals = _totals(profile)
     groups: dict[Any, list[Unit]] = defaultdict(list)
     for unit in (*profile.units, *profile.steps):
-        groups[unit.op or unit.name, unit.regime, unit.missing, bool(unit.borrowed_from), unit.inside].append(unit)
+        # Layers with and without a sliding window record the same inputs, but choose other kernels.
+        same = unit.op if unit.op is not None and unit.op.batch is None else (unit.op, unit.name)
+        groups[same, unit.regime, unit.missing, bool(unit.borrowed_from), unit.inside].append(unit)
     rows = []
     for units in groups.values():
         unit = _merge(units)

@@ -58,6 +58,8 @@ class _Launch(NamedTuple):
     at: float
     external: Any
     is_graph: bool
+    kernel: str  # its name, where the runtime records it
+    correlation: Any
 
 
 class _Events:
@@ -101,10 +103,15 @@ class _Events:
         if category in _RUNTIMES:
             name = event["name"]
             if "aunch" in name or "emcpy" in name or "emset" in name:
-                launch = _Launch(
-                    (event.get("pid"), event.get("tid")), float(event["ts"]), args.get("External id"), "Graph" in name
-                )
                 correlation = args.get("correlation")
+                launch = _Launch(
+                    (event.get("pid"), event.get("tid")),
+                    float(event["ts"]),
+                    args.get("External id"),
+                    "Graph" in name,
+                    str(args.get("kernel") or ""),
+                    correlation,
+                )
                 if correlation is not None:
                     self.launches[correlation] = launch
                 elif launch.external is not None:
@@ -309,13 +316,16 @@ class _Use:
             use[1] += item.dur
 
 
-def read(path: str) -> Profile:
-    """Read a trace.
+class _Captured(NamedTuple):
+    """A kernel as it was launched into a graph."""
 
-    Raises:
-        ValueError: with one line that names the file.
-    """
-    trace, events = Trace(path), _Events()
+    name: str  # empty where the runtime does not record it
+    owner: int  # the operation in its trace
+    facts: OpFacts
+
+
+def _read_events(trace: Trace) -> _Events:
+    events = _Events()
     collects = gc.isenabled()
     gc.disable()  # nothing that is parsed has a cycle, and a collection looks at all of it
     try:
@@ -324,6 +334,68 @@ def read(path: str) -> Profile:
     finally:
         if collects:
             gc.enable()
+    return events
+
+
+def _read_captured(path: str) -> list[_Captured]:
+    """Return the launches into a graph in their order, from the trace of its capture: those whose kernel did not run then.
+
+    Raises:
+        ValueError: with one line that names the file.
+    """
+    trace = Trace(path)
+    events = _read_events(trace)
+    ops, ran = _Ops(events), {item.correlation for item in events.slices}
+    captured = []
+    for launch in sorted(events.launches.values(), key=lambda launch: launch.at):
+        if launch.is_graph or launch.correlation in ran:
+            continue
+        number = ops.by_id.get(launch.external, -1) if launch.external is not None else -1
+        number = ops.around(launch.thread, launch.at) if number < 0 else number
+        if number >= 0:
+            owner = ops.owners(number)[0]
+            captured.append(_Captured(clean_name(launch.kernel), owner, ops.facts[ops.events[owner][3]]))
+    if not captured:
+        raise ValueError(f"{trace.label}: no launch into a graph in it: expected the trace of a graph's capture")
+    return captured
+
+
+def _match_captured(
+    replayed: Sequence[tuple[_Slice, RangeFacts | None]], captured: Sequence[_Captured], names: Sequence[str]
+) -> dict[int, tuple[int, _Captured]]:
+    """Return for each replayed kernel, by its place, which replay it is of and what was captured.
+
+    The replays of a graph launch its kernels again in its order, so the n-th kernel of a name is the n-th that was captured.
+    A name that was replayed another number of times than a multiple of its captures stays unknown.
+    """
+    has_names = all(one.name for one in captured)
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, one in enumerate(captured):
+        places[one.name if has_names else ""].append(at)
+    order = sorted(range(len(replayed)), key=lambda at: replayed[at][0].start)
+    seen: dict[str, list[int]] = defaultdict(list)
+    for at in order:
+        seen[names[replayed[at][0].name] if has_names else ""].append(at)
+    found = {}
+    for name, ats in seen.items():
+        known = places.get(name)
+        if known and len(ats) % len(known) == 0:
+            for number, at in enumerate(ats):
+                found[at] = (number // len(known), captured[known[number % len(known)]])
+    return found
+
+
+def read(path: str, shapes_from: str | None = None) -> Profile:
+    """Read a trace.
+
+    shapes_from: the trace of the capture of the graphs that this one replays, which has the shapes of their kernels.
+
+    Raises:
+        ValueError: with one line that names the file.
+    """
+    captured = _read_captured(shapes_from) if shapes_from else []
+    trace = Trace(path)
+    events = _read_events(trace)
     problems = list(trace.problems)
     label = trace.label
     if events.broken:
@@ -341,7 +413,7 @@ def read(path: str) -> Profile:
     slices = [item for item in slices if item.kind != "copy" or names[item.name].startswith("Memcpy DtoD")]
     if not any(item.kind == "kernel" for item in slices):
         raise ValueError(f"{label}: no GPU kernel in it: was the activity CUDA profiled?")
-    units, steps, lost = _units(events, slices, names, kinds)
+    units, steps, lost = _units(events, slices, names, kinds, captured)
     if lost:
         problems.append(
             f"{label}: {lost} kernels have neither an operation nor a launch in the trace, so their shapes are unknown"
@@ -399,7 +471,11 @@ def _timelines(slices: Sequence[_Slice], kinds: Sequence[bool]) -> list[Timeline
 
 
 def _units(
-    events: _Events, slices: Sequence[_Slice], names: Sequence[str], kinds: Sequence[bool]
+    events: _Events,
+    slices: Sequence[_Slice],
+    names: Sequence[str],
+    kinds: Sequence[bool],
+    captured: Sequence[_Captured],
 ) -> tuple[list[Unit], list[Unit], int]:
     """Return the units by time, the steps inside of some, and how many kernels have no operation and no launch."""
     ops, ranges = _Ops(events), _Ranges(events.ranges)
@@ -426,11 +502,13 @@ def _units(
                 number = ops.around(launch.thread, launch.at)
         if number < 0 and not has_correlation and item.external is not None:
             number = ops.by_id.get(item.external, -1)
+        if launch is not None and launch.is_graph:  # whatever operation is around the launch of the graph
+            number = -1
         if number < 0:
             where = ranges.find(launch.thread, launch.at) if launch else ranges.find(item.queue, item.start)
             missing = "no_launch" if launch is None else "graph_replay" if launch.is_graph else "no_operation"
             lost += launch is None and item.kind == "kernel"
-            alone.append((item, where, missing if ops.events else ""))
+            alone.append((item, where, missing if ops.events or missing == "graph_replay" else ""))
             continue
         owner, step = ops.owners(number)
         if step != owner:
@@ -457,6 +535,8 @@ def _units(
             use = uses[key] = _Use(facts, regime)
         use.add(items)
     units = [_unit(use, names, facts_list[use.facts]) for use in uses.values()]
+    if captured:
+        alone = _take_captured(alone, captured, names, facts_list, numbers, units)
     units += _lonely_units(alone, uses, names, facts_list)
     units.sort(key=lambda unit: -unit.times.total_us)
     steps: dict[Any, _Use] = {}
@@ -468,6 +548,38 @@ def _units(
         _unit(use, names, facts_list[use.facts])._replace(inside=facts_list[outer].name) for (_, outer, _), use in steps.items()
     ]
     return units, inside, lost
+
+
+def _take_captured(
+    alone: Sequence[tuple[_Slice, RangeFacts | None, str]],
+    captured: Sequence[_Captured],
+    names: Sequence[str],
+    facts_list: list[OpFacts],
+    numbers: dict[OpFacts, int],
+    units: list[Unit],
+) -> list[tuple[_Slice, RangeFacts | None, str]]:
+    """Add the units of replayed kernels whose capture is known to ``units``; return the other kernels."""
+    replayed = [(item, where) for item, where, missing in alone if missing == "graph_replay"]
+    found = _match_captured(replayed, captured, names)
+    calls: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
+    facts_of: dict[tuple[int, int], tuple[OpFacts, str | None]] = {}
+    for at, (replay, one) in found.items():
+        item, where = replayed[at]
+        facts = one.facts
+        if where is not None and where.batch is not None and _is_attention(facts.name):
+            facts = facts._replace(batch=where.batch)
+        calls[replay, one.owner].append(item)
+        facts_of[replay, one.owner] = (facts, where.regime if where else None)
+    uses: dict[Any, _Use] = {}
+    for key, items in calls.items():
+        facts, regime = facts_of[key]
+        number = numbers.setdefault(facts, len(numbers))
+        if number == len(facts_list):
+            facts_list.append(facts)
+        uses.setdefault((number, max(items, key=lambda item: item.dur).name, regime), _Use(number, regime)).add(items)
+    units += [_unit(use, names, facts_list[use.facts], "shapes of the trace of the graph's capture") for use in uses.values()]
+    taken = {id(replayed[at][0]) for at in found}
+    return [entry for entry in alone if id(entry[0]) not in taken]
 
 
 def _is_attention(name: str) -> bool:

@@ -193,6 +193,7 @@ class DocumentFormat(NamedTuple):
     NAME: str
     matches: Callable[[Sample], bool]
     read: Callable[[Source], Iterable[RecordRow]]
+    columns: str  # for people: what it reads
 
 
 def open_source(path: Path) -> Source:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..source import Adapter, RecordRow, Sample
 from ..table import TableFormat, table_of
-from . import aiter, benchmarks, claims, flashinfer, geak, leaderboards, triton
+from . import aiter, benchmarks, claims, flashinfer, geak, gemm_libraries, leaderboards, triton
 
 #: In the order in which they are asked: the most particular formats first.
 ADAPTERS: tuple[Adapter, ...] = (
     geak.OP_BENCH,
+    gemm_libraries.BLAS_BENCH,
+    gemm_libraries.CUTLASS,
     benchmarks.NVBENCH,
     benchmarks.PYTEST_BENCHMARK,
     benchmarks.GOOGLE_BENCHMARK,

@@ -286,7 +286,17 @@ def _nvbench_work(values: Mapping[str, Any], traffic: Mapping[str, Any]) -> tupl
 
 
 PYTEST_BENCHMARK = DocumentFormat(
-    "pytest-benchmark JSON", lambda sample: ".benchmarks[].stats" in sample.keys, _read_pytest_benchmark
+    "pytest-benchmark JSON",
+    lambda sample: ".benchmarks[].stats" in sample.keys,
+    _read_pytest_benchmark,
+    "benchmarks[] with stats; work in extra_info",
 )
-GOOGLE_BENCHMARK = DocumentFormat("google-benchmark JSON", _is_google_benchmark, _read_google_benchmark)
-NVBENCH = DocumentFormat("nvbench JSON", lambda sample: ".meta.version.nvbench" in sample.keys, _read_nvbench)
+GOOGLE_BENCHMARK = DocumentFormat(
+    "google-benchmark JSON", _is_google_benchmark, _read_google_benchmark, "benchmarks[] with real_time, bytes_per_second"
+)
+NVBENCH = DocumentFormat(
+    "nvbench JSON",
+    lambda sample: ".meta.version.nvbench" in sample.keys,
+    _read_nvbench,
+    "benchmarks[].states[] with their summaries, global memory reads and writes",
+)

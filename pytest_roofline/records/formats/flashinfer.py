@@ -492,5 +492,7 @@ BENCHMARK = TableFormat(
     _read_benchmarks,
     "routine, median_time, tflops, tb_per_sec, backend, and the sizes of the routine",
 )
-TRACE = DocumentFormat("Trace JSON lines", _is_trace, _read_traces)
-DEFINITION = DocumentFormat("definition JSON", _is_definition, _refuse_definition)
+TRACE = DocumentFormat(
+    "Trace JSON lines", _is_trace, _read_traces, "a line a run: definition, workload, evaluation; the definition's file nearby"
+)
+DEFINITION = DocumentFormat("definition JSON", _is_definition, _refuse_definition, "no times: check the trace beside it")

@@ -432,5 +432,10 @@ def _by_name(case: _Case, op: str, names: Mapping[str, tuple[str, ...]]) -> dict
     return work
 
 
-UNITTEST = DocumentFormat("GEAK unittest output", lambda sample: _MARKED.search(sample.text) is not None, _read_lines)
-OP_BENCH = DocumentFormat("GEAK op_bench JSON", _is_op_bench, _read_op_bench)
+UNITTEST = DocumentFormat(
+    "GEAK unittest output",
+    lambda sample: _MARKED.search(sample.text) is not None,
+    _read_lines,
+    "lines GEAK_...; the sizes from meta.json beside the file",
+)
+OP_BENCH = DocumentFormat("GEAK op_bench JSON", _is_op_bench, _read_op_bench, "op_kind, results[] with backend and ms")

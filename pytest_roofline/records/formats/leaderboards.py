@@ -380,6 +380,15 @@ def _arena_task(task: Mapping[str, Any]) -> RecordRow:
     )
 
 
-KERNELBENCH = DocumentFormat("KernelBench JSON", _is_kernelbench, _read_kernelbench)
-POPCORN = DocumentFormat("POPCORN lines", lambda sample: _IS_LINE.search(sample.text) is not None, _read_popcorn)
-ARENA = DocumentFormat("AgentKernelArena report", _is_arena, _read_arena)
+KERNELBENCH = DocumentFormat(
+    "KernelBench JSON", _is_kernelbench, _read_kernelbench, "problems with runtime_stats, or levels with mean and hardware"
+)
+POPCORN = DocumentFormat(
+    "POPCORN lines",
+    lambda sample: _IS_LINE.search(sample.text) is not None,
+    _read_popcorn,
+    "benchmark.N.spec, benchmark.N.mean and the other lines of a leaderboard's run",
+)
+ARENA = DocumentFormat(
+    "AgentKernelArena report", _is_arena, _read_arena, "cases with params and execution_time_ms, or a task's YAML result"
+)

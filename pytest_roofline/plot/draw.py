@@ -267,6 +267,9 @@ def _plot(count: int) -> list[dict[str, Any]]:
         **_fixed(stroke=style.PAPER, strokeWidth=0.8 if count <= CROWD else 0),
         "description": {"field": "tip"},
     }
+    # The edge of a point that others cover stays visible.
+    edge = {key: kernel[key] for key in ("x", "y", "size", "shape")}
+    edge.update(_fixed(stroke=style.PAPER, strokeWidth=0.8))
     roof = {**_ENDS, "stroke": {"field": "color"}, "strokeDash": {"field": "dash"}, "strokeWidth": {"value": 1.9}}
     marks = [
         _mark("rule", "roofs", roof),
@@ -277,6 +280,7 @@ def _plot(count: int) -> list[dict[str, Any]]:
         _mark("rule", "lines", line),
         _mark("symbol", "lines", {**baseline, "opacity": {"signal": "datum.kind == 'before' ? 1 : 0"}}),
         {**_mark("symbol", "kernels", kernel), "name": "points", "aria": True},
+        *([_mark("symbol", "kernels", edge)] if count <= CROWD else []),
         _mark("symbol", "picked", {"x": _X, "y": _Y, **_fixed(size=560, stroke=_PICKED, strokeWidth=2)}),
         _mark("symbol", "notes", {"x": _X, "y": _Y, **_fixed(size=18, fill=_PICKED)}),
         _mark("text", "names", {**name, **halo}),

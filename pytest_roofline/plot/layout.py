@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 from roofline_engine.units import quantity
@@ -213,18 +214,18 @@ def roof_lines(chart: Chart, plane: Plane) -> list[Segment]:
     return [(plane.at(*start), plane.at(*end)) for _, start, end in roof_ends(chart, plane)]
 
 
-def slope_words(one: Bandwidth, main: Bandwidth | None) -> str:
-    """Return the text along a bandwidth."""
+def slope_words(one: Bandwidth, main: Bandwidth | None) -> tuple[str, ...]:
+    """Return the text along a bandwidth, and a shorter one for a place without room."""
     value = quantity(one.bytes_s, "B/s")
     if one == main:
         name = f" ({one.name})" if one.name not in (value, one.level) or one.basis != "given" else ""
-        return f"memory bound, slope 1 = {value}{name}"
-    return f"{one.name} = {value}"
+        return f"memory bound, slope 1 = {value}{name}", f"memory bound, {value}"
+    return (f"{one.name} = {value}",)
 
 
-def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> str:
-    """Return a ceiling's name and value, in the unit of the axis."""
-    return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}"
+def ceiling_words(one: Ceiling, unit: tuple[float, str]) -> tuple[str, ...]:
+    """Return a ceiling's name and value, in the unit of the axis, and its name for a place without room."""
+    return f"{one.name}: {one.flops_s / unit[0]:.4g} {unit[1]}", one.name
 
 
 def _markers(chart: Chart, plane: Plane, sizes: Sequence[float]) -> list[Box]:
@@ -235,24 +236,28 @@ def _markers(chart: Chart, plane: Plane, sizes: Sequence[float]) -> list[Box]:
 def place_tags(chart: Chart, plane: Plane, unit: tuple[float, str], sizes: Sequence[float]) -> tuple[Text, ...]:
     """Place each ceiling's text at the right end of its line, above or below, else further left.
 
-    Texts avoid each other, and points and slopes where possible.
+    Texts avoid each other, and points, slopes and the arrows of the largest kernels where possible.
     """
     tags: list[Text] = []
+    largest = sorted(range(len(chart.kernels)), key=lambda at: _rank(chart.kernels[at], at))[:TERSE]
+    stems = [line for at in largest if (line := stem(chart.kernels[at], plane)) is not None]
     right = plane.frame.x + plane.frame.w - 6
     discs = _markers(chart, plane, sizes)
-    rising = [line for line in roof_lines(chart, plane) if line[0][1] != line[1][1]]
+    avoided = [line for line in roof_lines(chart, plane) if line[0][1] != line[1][1]] + stems
     for one in sorted(chart.ceilings, key=lambda one: (-one.flops_s, one.name)):
-        words = ceiling_words(one, unit)
-        wide, at = text_width(words, SMALL), plane.py(one.flops_s)
-        taken = [tag.box for tag in tags]
-        steps = range(max(1, int((right - wide - plane.frame.x - 4) // 12) + 1))
-        places = [Box(right - wide - 12 * step, at + off, wide, 14) for step in steps for off in (-15, 1)]
-        free = [box for box in places if not any(box.hits(other) for other in taken)]
+        at, taken = plane.py(one.flops_s), [tag.box for tag in tags]
         near = [disc for disc in discs if abs(disc.y + disc.h / 2 - at) < 15 + disc.h]
         start = plane.px(ceiling_start(chart, one.flops_s, plane))
-        over = (box for box in free if box.x >= start and not any(box.crossed(line) for line in rising))
-        clear = (box for box in over if not any(box.hits(disc) for disc in near))
-        box = next(clear, free[0] if free else places[0])
+        places = [
+            (Box(right - wide - 12 * step, at + off, wide, 14), words)
+            for words, wide in ((words, text_width(words, SMALL)) for words in ceiling_words(one, unit))
+            for step in range(max(1, int((right - wide - plane.frame.x - 4) // 12) + 1))
+            for off in (-15, 1)
+        ]
+        free = [place for place in places if not any(place[0].hits(other) for other in taken)]
+        over = (place for place in free if place[0].x >= start and not any(place[0].crossed(line) for line in avoided))
+        clear = (place for place in over if not any(place[0].hits(disc) for disc in near))
+        box, words = next(clear, free[0] if free else places[0])
         tags.append(Text(words, box.x + box.w, box.y + box.h - 3.5, box, "right", roof=one))
     return tuple(tags)
 
@@ -304,15 +309,17 @@ def place_slopes(
     points = _markers(chart, plane, sizes) + [plane.disc(x, rate, 4.0) for x, rate in chart.ridges]
     flat = [line for line in roof_lines(chart, plane) if line[0][1] == line[1][1]]
     for one in chart.bandwidths:
-        words = slope_words(one, chart.main)
-        wide = text_width(words, SMALL)
         start, end = slope_ends(chart, one, plane)
         if end <= start:
             continue
         x, y = plane.at(start, start * one.bytes_s)
-        room = math.dist((x, y), plane.at(end, end * one.bytes_s)) - wide - 12
-        best: tuple[float, float, float, list[Box]] | None = None
-        for part, lift in ((part, lift) for lift in _LIFTS for part in _PARTS if room >= 0):
+        free = math.dist((x, y), plane.at(end, end * one.bytes_s)) - 12
+        best: tuple[float, float, float, list[Box], str] | None = None
+        for words, lift, part in product(slope_words(one, chart.main), _LIFTS, _PARTS):
+            wide = text_width(words, SMALL)
+            room = free - wide
+            if room < 0 or (best is not None and best[0] <= _UNREADABLE and words != best[4]):
+                continue
             shift, cos, sin = 6 + part * room, math.cos(plane.angle), math.sin(plane.angle)
             sx, sy = x + shift * cos - lift * sin, y - shift * sin - lift * cos
             covered = text_boxes(sx, sy, plane.angle, wide, SMALL)
@@ -321,13 +328,13 @@ def place_slopes(
             reach = bounding_box(covered)
             near = [point for point in points if reach.hits(point)]
             cost = _OVER * sum(box.hits(point) for box in covered for point in near)
-            cost += 5 * sum(box.hits(other) for box in covered for other in (*taken, *boxes))
+            cost += 12 * sum(box.hits(other) for box in covered for other in (*taken, *boxes))
             cost += 3 * sum(box.crossed(line) for box in covered for line in flat)
             cost += _THROUGH * _lines_through(chart, plane, one, (sx, sx + wide * cos), lift)
             if best is None or cost < best[0]:
-                best = cost, sx, sy, covered
+                best = cost, sx, sy, covered, words
         if best is not None and (best[0] <= _UNREADABLE or one == chart.main):
-            slopes.append(Text(words, best[1], best[2], bounding_box(best[3]), angle=math.degrees(plane.angle), roof=one))
+            slopes.append(Text(best[4], best[1], best[2], bounding_box(best[3]), angle=math.degrees(plane.angle), roof=one))
             boxes += best[3]
     return tuple(slopes), boxes
 
@@ -353,14 +360,19 @@ def stem(kernel: Kernel, plane: Plane) -> Segment | None:
 #: Most kernels with a label, a third of it in a narrow frame. Picking shows the names of the others.
 LABELLED = 40
 _NARROW = 600
-#: Cost above which a label is dropped.
+#: Cost above which a label is dropped, unless its kernel takes this share of the time: then it has any free place.
 TANGLED = 45.0
-_ROOF, _STEM, _OWN_STEM, _LEADER, _RANK = 20.0, 6.0, 10.0, 15.0, 0.6
+_HEAVY = 10.0
+_ROOF, _STEM, _LEADER, _RANK = 20.0, 12.0, 60.0, 0.6
+#: Places of a label that are counted as ever farther.
+_FARTHEST = 32
+#: Characters of a line of a label in a narrow frame.
+_NARROW_LINE = 18
 #: With more kernels, labels show the percent in short.
 TERSE = 12
 _GAP = 3.0
 #: Distances from the marker, the first without a leader.
-_FAR = (0.0, 10.0, 24.0, 42.0, 64.0, 90.0)
+_FAR = (0.0, 10.0, 24.0, 42.0, 64.0, 90.0, 125.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,38 +387,72 @@ class Label:
 
 
 def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequence[Box]) -> tuple[Label, ...]:
-    """Place the labels of the largest kernels. sizes: marker diameters. taken: boxes that are not free."""
+    """Place the labels of the largest kernels. sizes: marker diameters. taken: boxes that are not free.
+
+    No label lies on the arrow of a larger kernel or on its own: ``arrange`` leaves out the arrows that cross another label.
+    """
     ranked = sorted(range(len(chart.kernels)), key=lambda at: _rank(chart.kernels[at], at))
-    chosen = ranked[: LABELLED if plane.frame.w > _NARROW else LABELLED // 3]
+    is_narrow = plane.frame.w <= _NARROW
+    chosen = ranked[: LABELLED // 3 if is_narrow else LABELLED]
     discs = list(_drawn_marks(chart, plane, sizes, ranked[:NEAR]))
     roofs = roof_lines(chart, plane)
     stems = {at: line for at in chosen if (line := stem(chart.kernels[at], plane)) is not None}
     inner = plane.frame.grown(-2)
     labels: list[Label] = []
     blocked = list(taken)
+    drawn: list[Segment] = []
     for at in chosen:
         one = chart.kernels[at]
-        text = one.label(len(chart.kernels) > TERSE)
+        text = one.label(is_narrow or len(chart.kernels) > TERSE)
+        if is_narrow:
+            text = tuple(line for words in text for line in _halves(words))
+        is_heavy = (one.share or 0.0) >= _HEAVY
+        own = [stems.pop(at)] if at in stems else []
         wide, high = max(text_width(line, SMALL) for line in text), LINE * len(text)
         x, y = plane.at(one.intensity, one.rate)
+        marker = (x, y), sizes[at] / 2 + _GAP
         best: tuple[float, Box, Segment | None] | None = None
-        candidates = list(_candidates(x, y, sizes[at] / 2 + _GAP, wide, high))
-        reach = bounding_box([box for box, _ in candidates])
-        near = [other for other in (*blocked, *discs) if reach.hits(other)]
-        for rank, (box, far) in enumerate(candidates):
-            if not box.inside(inner) or any(box.hits(other) for other in near):
-                continue
-            leader = ((x, y), box.nearest(x, y)) if far else None
-            cost = _RANK * rank + _ROOF * sum(box.crossed(line) for line in roofs)
-            cost += sum((_OWN_STEM if key == at else _STEM) * box.crossed(line) for key, line in stems.items())
-            cost += _LEADER * sum(other.crossed(leader) for other in blocked) if leader else 0.0
-            if best is None or cost < best[0]:
-                best = cost, box, leader
-        if best is not None and best[0] <= TANGLED:
+        for places in (_candidates, _anywhere):
+            candidates = [(rank, *one) for rank, one in enumerate(places(*marker, wide, high, inner)) if one[0].inside(inner)]
+            reach = bounding_box([box for _, box, _ in candidates] or [inner])
+            near = [other for other in (*blocked, *discs) if reach.hits(other)]
+            for rank, box, far in candidates:
+                if any(box.hits(other) for other in near):
+                    continue
+                if any(box.crossed(line) for line in (*own, *drawn)):
+                    continue
+                leader = ((x, y), box.nearest(x, y)) if far else None
+                cost = _RANK * min(rank, _FARTHEST) + _ROOF * sum(box.crossed(line) for line in roofs)
+                cost += _STEM * sum(box.crossed(line) for line in stems.values())
+                cost += _LEADER * sum(box.crossed(label.leader) for label in labels if label.leader is not None)
+                cost += _LEADER * sum(other.crossed(leader) for other in blocked) if leader else 0.0
+                if best is None or cost < best[0]:
+                    best = cost, box, leader
+            if (best is not None and best[0] < _LEADER) or not (is_heavy or len(chart.kernels) <= TERSE):
+                break
+        if best is not None and (best[0] <= TANGLED or is_heavy):
             _, box, leader = best
             labels.append(Label(at, text, box, box.x + box.w <= x, leader))
             blocked.append(box.grown(1.0))
+            drawn += [line for line in own if not any(label.box.crossed(line) for label in labels)]
     return tuple(labels)
+
+
+def _halves(words: str) -> tuple[str, ...]:
+    """Break a line of a label in two, at the character nearest its middle that ends a word."""
+    if len(words) <= _NARROW_LINE:
+        return (words,)
+    middle = len(words) // 2
+    ends = [at + 1 for at, letter in enumerate(words[:-1]) if letter in " _,-:;…<[(" and abs(at + 1 - middle) <= middle // 2]
+    end = min(ends, key=lambda at: abs(at - middle), default=middle)
+    return words[:end].rstrip(), words[end:].lstrip()
+
+
+def _clear_stems(chart: Chart, plane: Plane, labels: Sequence[Label], texts: Sequence[Text]) -> frozenset[int]:
+    """Return the labeled kernels whose arrow crosses no label and no text along it."""
+    boxes = [*(label.box for label in labels), *(text.box for text in texts)]
+    stems = {label.kernel: stem(chart.kernels[label.kernel], plane) for label in labels}
+    return frozenset(at for at, line in stems.items() if line is None or not any(box.crossed(line) for box in boxes))
 
 
 def _rank(kernel: Kernel, at: int) -> tuple[float, float, int]:
@@ -424,8 +470,9 @@ def _drawn_marks(chart: Chart, plane: Plane, sizes: Sequence[float], order: Sequ
             yield plane.disc(x, rate, 8.0)
 
 
-def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Iterator[tuple[Box, bool]]:
+def _candidates(at: tuple[float, float], off: float, wide: float, high: float, _: Box) -> Iterator[tuple[Box, bool]]:
     """Yield places of a label around its marker, nearest first, and whether each needs a leader."""
+    x, y = at
     for far in _FAR:
         r = off + far
         d = r * 0.75
@@ -440,6 +487,16 @@ def _candidates(x: float, y: float, off: float, wide: float, high: float) -> Ite
             (x - wide / 2, y - r - high),
         ):
             yield Box(left, top, wide, high), far > 0
+
+
+def _anywhere(at: tuple[float, float], off: float, wide: float, high: float, frame: Box) -> Iterator[tuple[Box, bool]]:
+    """Yield places of a label all over the frame, nearest first, each with a leader."""
+    x, y = at
+    tops = [frame.y + LINE * row for row in range(int((frame.h - high) // LINE) + 1)]
+    lefts = [frame.x + 2 * LINE * column for column in range(int((frame.w - wide) // (2 * LINE)) + 1)]
+    places = [Box(left, top, wide, high) for top in tops for left in lefts]
+    far = [(math.dist((x, y), box.nearest(x, y)), box) for box in places]
+    yield from ((box, True) for distance, box in sorted(far, key=lambda one: one[0]) if distance > off)
 
 
 #: Marker diameters in pixels. The area grows with the share of the time, in steps that keep the drawing small.
@@ -497,7 +554,7 @@ class Layout:
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
     footer: tuple[str, ...]
-    arrows: frozenset[int]  # kernels with an arrow to their roof: those whose label shows the headroom
+    arrows: frozenset[int]  # kernels with an arrow to their roof: those with a label, unless it would cross a text
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -517,14 +574,14 @@ class Line(NamedTuple):
 def kernel_lines(chart: Chart, layout: Layout) -> list[Line]:
     """Return the lines of kernels: between memory levels, from the baseline, ranges, arrows to the roof, label leaders."""
     plane, scale = layout.plane, layout.unit[0]
-    labeled = [label.kernel for label in layout.labels]
-    others = [at for at in range(len(chart.kernels)) if at not in layout.arrows]
+    labeled = {label.kernel: None for label in layout.labels}
+    others = [at for at in range(len(chart.kernels)) if at not in labeled]
     lines: list[Line] = []
 
     def add(kind: str, kernel: int, start: tuple[float, float], end: tuple[float, float]) -> None:
         lines.append(Line(kind, kernel, (start[0], start[1] / scale), (end[0], end[1] / scale)))
 
-    for at in labeled + others[: max(0, _DETAILED - len(labeled))]:
+    for at in (*labeled, *others[: max(0, _DETAILED - len(labeled))]):
         one = chart.kernels[at]
         place = (one.intensity, one.rate)
         if len(one.spots) > 1:
@@ -640,7 +697,7 @@ def arrange(chart: Chart, legend: Sequence[Entry], size: Size = WIDE) -> Layout:
         title=title or (() if size.bare else ("Roofline",)),
         subtitle=subtitle,
         footer=below,
-        arrows=frozenset(label.kernel for label in labels),
+        arrows=_clear_stems(chart, plane, labels, (*tags, *flat, *levels)),
     )
 
 

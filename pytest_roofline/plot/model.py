@@ -25,6 +25,8 @@ WORTH_AN_ARROW = 1.15
 WIDE = 1.1
 #: Longest label of a kernel.
 LONGEST_LABEL = 30
+#: Characters of a name that make it distinct: a mangled template has thousands.
+_WHOLE = 4000
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _SENSIBLE = (1e-30, 1e30)
 #: A smaller excess over the roof is the rounding of printed figures.
@@ -213,9 +215,9 @@ def check_range(value: float, what: str) -> float:
 
 
 def row_name(name: object, index: int) -> str:
-    """Return the name of a row, or its position when it has none."""
+    """Return the whole name of a row, or its position when it has none."""
     text = "" if name is None or name != name else str(name)
-    return shorten(text) if text.strip() else f"row {index + 1}"
+    return shorten(text, _WHOLE) if text.strip() else f"row {index + 1}"
 
 
 def readable(code: str) -> str:

@@ -19,8 +19,13 @@ from .model import Chart, times
 
 #: The page loads nothing from the network, whatever a name contains. Vega compiles functions from text.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
-#: The drawings of the page, for windows of three widths. The page takes the widest that fits and stretches it.
-_SIZES = {"narrow": Size(360, 460, bare=True), "middle": Size(700, 520, bare=True), "wide": Size(1060, 620, bare=True)}
+#: The drawings of the page, by the width of its window. The page takes the widest that fits and stretches it.
+_SIZES = {
+    "narrow": Size(360, 460, bare=True),
+    "middle": Size(600, 520, bare=True),
+    "usual": Size(840, 620, bare=True),  # of a window of 1280 pixels, next to the lists
+    "wide": Size(1060, 640, bare=True),
+}
 #: Data that is the same in every layout, and data that each places on its own.
 _SHARED = ("roofs", "ridges")
 _PLACED = ("lines", "arrows", "leaders", "names", "labels")

@@ -17,7 +17,7 @@ from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_a
 from roofline_engine.units import finite, number, parse_dtype, printable, quantity, unit_of
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
-from ..report.columns import distinct_labels, row_names, shorten
+from ..report.columns import LONGEST, distinct_labels, row_names, shorten
 from .model import (
     LONGEST_LABEL,
     ROUNDING,
@@ -156,15 +156,15 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
     machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
-    names = [row_name(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
-    labels = distinct_labels(names, LONGEST_LABEL, label=short_label)
-    for at, (row, name) in enumerate(zip(rows, names)):
+    whole = [row_name(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
+    names, labels = _distinct_names(whole)
+    for at, (row, name, alias) in enumerate(zip(rows, names, labels)):
         if not isinstance(row, Mapping):
             why = f"is {type(row).__name__}, not an object"
             excluded.append(Excluded(row=at, name=f"row {at + 1}", kind="unusable", why=why))
             continue
         try:
-            kernel = _table_kernel(row, at, name, machine, labels.get(name, ""))
+            kernel = _table_kernel(row, at, name, machine, alias)
         except ValueError as error:
             kernel = Excluded(row=at, name=name, kind="unusable", why=str(error))
         if isinstance(kernel, Excluded):
@@ -185,6 +185,13 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
         excluded=tuple(sorted(excluded, key=lambda one: one.row)),
         columns=_table_columns(rows),
     )
+
+
+def _distinct_names(whole: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return a name of usual length and a label for each row; rows with different names differ in both."""
+    rows = list(whole)
+    names, labels = distinct_labels(rows, LONGEST), distinct_labels(rows, LONGEST_LABEL, label=short_label)
+    return [names[row] for row in rows], [labels[row] for row in rows]
 
 
 def _objects(roofs: Mapping[str, Any], key: str, label: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -378,18 +385,25 @@ def report_chart(
     excluded: list[Excluded] = []
     roofs: dict[tuple[str, str], None] = {}
     unique = row_names(nodeid for entry in entries if isinstance(nodeid := entry.get("nodeid"), str))
-    names = [
-        row_name(unique.get(str(entry.get("nodeid"))) or entry.get("short_name") or entry.get("name"), at)
+    whole: dict[str, set[str]] = {}
+    for entry in entries:  # a short name that two kernels share names neither
+        whole.setdefault(str(entry.get("short_name")), set()).add(str(entry.get("name")))
+    names, labels = _distinct_names(
+        row_name(
+            unique.get(str(entry.get("nodeid")))
+            or (entry.get("short_name") if len(whole[str(entry.get("short_name"))]) == 1 else None)
+            or entry.get("name"),
+            at,
+        )
         for at, entry in enumerate(entries)
-    ]
-    labels = distinct_labels(names, LONGEST_LABEL, label=short_label)
-    for at, (entry, row) in enumerate(zip(entries, names)):
+    )
+    for at, (entry, row, alias) in enumerate(zip(entries, names, labels)):
         other = entry.get("device") if name is not None else None
         if other is not None and other != name:
             why = f"runs on {shorten(str(other), 40)}; select it with --device"
             excluded.append(Excluded(row=at, name=row, kind="other device", why=why))
             continue
-        kernel = _report_kernel(entry, at, row, peaks, labels.get(row, ""))
+        kernel = _report_kernel(entry, at, row, peaks, alias)
         if isinstance(kernel, Excluded):
             excluded.append(kernel)
             continue
@@ -639,7 +653,8 @@ def _report_ceilings(peaks: Mapping[str, Any], roofs: Mapping[tuple[str, str], N
         if rate is None or (engine == "vector" and rate == matrix):
             continue
         meaning = "no faster than vector units" if engine == "vector" and matrix else ""
-        ceilings.append(Ceiling(name=f"{dtype} {engine}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
+        units = "matrix and vector" if engine == "matrix" and rate == _rate(peaks, "vector", dtype) else engine
+        ceilings.append(Ceiling(name=f"{dtype} {units}", flops_s=rate, dtype=dtype, unit=engine, basis=basis, meaning=meaning))
         measured = _rate(achievable, engine, dtype) if isinstance(achievable, Mapping) else None
         if measured is not None:
             name = f"{dtype} {engine}, measured"

@@ -13,7 +13,7 @@ from ..row import Row
 
 #: The longest name that is shown whole: a C++ template may have thousands of characters.
 LONGEST = 120
-#: Characters that a name keeps of its beginning, and before the first difference, when only its difference is shown.
+#: Least characters that a name keeps of its beginning, and before the first difference, when only its difference is shown.
 _HEAD, _BEFORE = 8, 5
 #: Combining marks beyond the third on one letter: no language needs them, and they would cover the line above.
 _PILED = re.compile("([\u0300-\u036f]{3})[\u0300-\u036f]+")
@@ -74,18 +74,32 @@ def distinct_labels(
     label: how a name is shortened; ``shorten`` by default.
     """
     labels = {name: label(name) if label is not None else shorten(name, longest, mark) for name in names}
-    ends: dict[str, tuple[str, str]] = {}
-    for name, text in labels.items():
-        first, last = ends.get(text, (name, name))
-        ends[text] = min(first, name), max(last, name)
-    differs = {text: _common_prefix(*both) for text, both in ends.items() if both[0] != both[1] and mark in text}
-    size = longest - _HEAD - 2 * len(mark)
-    for name, text in labels.items():
-        if text in differs:
-            begin = max(_HEAD, min(differs[text] - _BEFORE, len(name) - size))
-            part = name[begin : begin + size]
-            labels[name] = f"{text[:_HEAD]}{mark}{part}{mark if begin + len(part) < len(name) else ''}"
+    heads = {name: text[: max(_HEAD, longest // 4)] for name, text in labels.items()}
+    for attempt in range(0 if label is not None else 1, _ATTEMPTS):
+        groups: dict[str, list[str]] = {}
+        for name, text in labels.items():
+            groups.setdefault(text, []).append(name)
+        alike = [group for group in groups.values() if len(group) > 1]
+        for group in alike:
+            differs = _common_prefix(min(group), max(group))
+            for name in group:
+                cut = attempt > 0 and len(name) > longest
+                labels[name] = _around(name, heads[name], differs, longest, mark) if cut else shorten(name, longest, mark)
+        if not alike:
+            break
     return labels
+
+
+#: Attempts to make labels distinct: each shows the first difference of the names that still share one.
+_ATTEMPTS = 5
+
+
+def _around(name: str, head: str, at: int, longest: int, mark: str) -> str:
+    """Return the head and the part of a name around one of its characters."""
+    size = longest - len(head) - 2 * len(mark)
+    begin = max(len(head), min(at - _BEFORE, len(name) - size))
+    part = name[begin : begin + size]
+    return f"{head}{mark}{part}{mark if begin + len(part) < len(name) else ''}"
 
 
 def _common_prefix(one: str, other: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_roofline.plot import draw, output, style
-from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange, roof_lines, text_width
+from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange, roof_lines, stem, text_width
 from pytest_roofline.plot.model import Chart
 from support.figures import GPU, V100, many
 
@@ -162,6 +162,27 @@ def test_names_that_differ_in_the_middle_stay_different() -> None:
     assert {one.label_name for one in same.kernels} == {"cutlass::Kernel2<cu…nn_align8>"}  # one kernel twice
 
 
+def test_names_beyond_the_usual_length_stay_different() -> None:
+    """The names share 240 characters before their first difference, and two of them 30 more before the second."""
+    name = "void ns::launch<" + 240 * "A" + "Axis{}" + 30 * "B" + "{}" + 200 * "C" + ">(Params)"
+    rows = [{"name": name.format(*one), "intensity": 1, "gflops": 300, "dtype": "fp32"} for one in ("0x", "1x", "1y")]
+    rows += [{"name": f"f({one})", "intensity": 1, "gflops": 300, "dtype": "fp32"} for one in ("std::pair<int, int>", "double")]
+    made = model({**GPU, "kernels": rows})
+    entries = [{**ENTRY, "name": row["name"], "short_name": "ns::launch"} for row in rows]
+    for chart in (made, model({"entries": entries, "peaks": PEAKS})):
+        for shown in ([one.name for one in chart.kernels], [one.label_name for one in chart.kernels]):
+            assert len(set(shown)) == 5
+            assert "Axis0" in shown[0]
+        assert all(len(one.name) <= 120 and len(one.label_name) <= 30 for one in chart.kernels)
+
+
+def test_matrix_units_of_the_rate_of_vector_units_have_no_roof_of_their_own() -> None:
+    peaks = {**PEAKS, "flops": {"fp32": 1e13}, "vector": {"fp32": 1e13}}
+    row = {**ENTRY, "dtype": "fp32", "ridge_point": 5.0}
+    made = model({"entries": [row], "peaks": peaks})
+    assert [one.name for one in made.ceilings] == ["fp32 matrix and vector"]
+
+
 def test_roofs_with_one_name_stay_different() -> None:
     roofs = {
         "ceilings": [
@@ -222,7 +243,35 @@ def test_bandwidth_lines_do_not_cross_labels(other: float, ceilings: list[dict[s
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 def test_without_room_only_main_memory_keeps_its_label(size: Size) -> None:
     _, layout = laid(many(40), size)
-    assert any(slope.words.startswith("memory bound, slope 1 = 2.039 TB/s") for slope in layout.slopes)
+    (main,) = (slope.words for slope in layout.slopes if slope.words.startswith("memory bound, "))
+    assert "2.039 TB/s" in main
+
+
+#: Three kernels of 25 % or more at nearly one place, and four small ones at another.
+CLOSE = [
+    {"name": f"{'large ' * 4}{at}", "intensity": 300 + 5 * at, "gflops": 100_000, "dtype": "bf16", "share": 25 + at}
+    for at in range(3)
+]
+CLOSE += [{"name": f"small {at}", "intensity": 1 + 0.1 * at, "gflops": 100 + 200 * at, "dtype": "fp32"} for at in range(4)]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW, Size(360, 460, bare=True)])
+def test_kernels_of_much_of_the_time_have_labels(size: Size) -> None:
+    made, layout = laid({**GPU, "kernels": [{"share": 4, **row} for row in CLOSE]}, size)
+    assert {0, 1, 2} <= {label.kernel for label in layout.labels}
+    spec = draw.specification(made, layout)
+    marks = [mark for mark in spec["marks"][0]["marks"] if mark["from"]["data"] == "kernels"]
+    assert [set(mark["encode"]["update"]) & {"fill", "stroke"} for mark in marks] == [{"fill", "stroke"}, {"stroke"}]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW, Size(360, 460, bare=True)])
+@pytest.mark.parametrize("table", [many(40), many(12), {**GPU, "kernels": CLOSE}], ids=["forty", "twelve", "close"])
+def test_arrows_do_not_cross_texts(table: dict[str, Any], size: Size) -> None:
+    made, layout = laid(table, size)
+    boxes = [*(label.box for label in layout.labels), *(text.box for text in (*layout.tags, *layout.flat, *layout.levels))]
+    arrows = [line for at in layout.arrows if (line := stem(made.kernels[at], layout.plane)) is not None]
+    assert arrows
+    assert not any(box.crossed(line) for line in arrows for box in boxes)
 
 
 def test_ceiling_labels_avoid_points() -> None:

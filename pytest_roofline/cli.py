@@ -67,6 +67,12 @@ COMMANDS = (
         "tuned_gemm.csv --fail-on beyond_roof",
         "0 done, 1 --fail-on applies, 2 bad usage or unreadable input",
     ),
+    Command(
+        "history",
+        "show time and percent of the roof of each test over the saved runs, and the changes beyond noise",
+        _lazy(".history"),
+        "'*::test_softmax*' --html history.html",
+    ),
     Command("ledger", "compare predicted with actual speedups over time"),
     Command(
         "ledger show",

@@ -28,9 +28,11 @@ else:
 #: The settings of the command line and of the ini file, by their names without ``roofline_``.
 OPTIONS = (
     *("device", "peaks", "predictions", "baseline", "report", "fail_on", "fail_under", "allow_unchecked", "ledger"),
-    *("time", "match", "capture", "cache"),
+    *("time", "match", "capture", "cache", "save", "compare", "storage"),
 )
 INI_KEYS = ("device", "peaks", "fail_on", "fail_under", "allow_unchecked", "noise", "junit", "item_timeout", "scripts")
+#: The folder of saved runs in the root of a project.
+FOLDER = ".roofline"
 #: Seconds for one child process: a task that times its cases, a script that sweeps sizes.
 ITEM_TIMEOUT = 600.0
 #: Report types and whether each needs a destination.
@@ -58,6 +60,9 @@ class Settings:
     peaks: Path | None = None
     predictions: Path | None = None
     baseline: Path | None = None
+    save: str | None = None  # the name of the run to save; empty: the branch's
+    compare: str | None = None  # the saved run to compare with; empty: the latest that passed
+    storage: Path = Path(FOLDER)
     ledger: Path | None = None
     targets: Path | None = None
     reports: tuple[tuple[str, str], ...] = (("term", ""),)  # type and destination
@@ -134,6 +139,7 @@ class Project(BaseModel):
     peaks: str | None = None
     predictions: str | None = None
     baseline: str | None = None
+    storage: str | None = None
     ledger: str | None = None
     targets: str | None = None
     report: list[str] | None = None
@@ -186,6 +192,10 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
             raise SettingsError(f"{where} is {value!r}, expected {' or '.join(choices)}")
         return value or choices[0]
 
+    def saved(name: str) -> str | None:
+        value = options.get(name)
+        return "" if value is True else value
+
     device = str(get("device")[0] or "auto")
     reports, report_source = get("report")
     kinds, kinds_source = get("fail_on")
@@ -196,6 +206,9 @@ def resolve(options: Mapping[str, Any], ini: Mapping[str, Any], root: Path) -> S
             peaks=path("peaks"),
             predictions=path("predictions"),
             baseline=path("baseline"),
+            save=saved("save"),
+            compare=saved("compare"),
+            storage=path("storage") or root.absolute() / FOLDER,
             ledger=path("ledger"),
             targets=path("targets"),
             reports=_reports(reports, report_source, folder_of("report")),

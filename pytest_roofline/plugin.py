@@ -26,6 +26,13 @@ _OPTIONS = (
     ("predictions", "PATH", "compare speedups with the predictions in this profile_roofline.json (default: none)"),
     ("match", "FILE", "TOML: globs of nodeids to names of predictions (default: match by name)"),
     ("baseline", "PATH", "compute speedups over the times in a pytest-benchmark JSON or a JSON report (default: none)"),
+    ("save", "[NAME]", "save the run in the storage folder, under a number and a name (default name: the branch)"),
+    (
+        "compare",
+        "[NAME]",
+        "compute speedups over a saved run: its number, name, branch or commit (default: the latest of this machine)",
+    ),
+    ("storage", "DIR", "the folder of saved runs (default: .roofline in the root of the project)"),
     (
         "report",
         "TYPE[:DEST]",
@@ -74,6 +81,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, metavar, text in _OPTIONS:
         if metavar is None:
             group.addoption(f"--roofline-{name}", action="store_true", default=None, help=text)
+            continue
+        if metavar[0] == "[":
+            group.addoption(f"--roofline-{name}", metavar=metavar[1:-1], nargs="?", const=True, help=text)
             continue
         action = "append" if name == "report" else "store"
         group.addoption(f"--roofline-{name}", metavar=metavar, action=action, help=text)

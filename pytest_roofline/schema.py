@@ -66,6 +66,19 @@ class GateCounts(BaseModel):
     reasons: dict[str, int]  # unchecked rows by code
 
 
+class SavedRun(BaseModel):
+    """What ``--roofline-save`` adds to a report."""
+
+    number: int
+    name: str
+    commit: str | None
+    branch: str | None
+    is_dirty: bool  # whether tracked files differed from the commit
+    machine: str  # equal for machines of equal hardware
+    cpu: str
+    host: str
+
+
 class Degraded(BaseModel):
     """A kernel without a work model."""
 
@@ -187,6 +200,7 @@ def _report() -> type[BaseModel]:
         devices=(dict[str, PeaksModel], ...),
         noise=(float, ...),
         gate=(GateCounts | None, None),
+        run=(SavedRun | None, None),
         unmatched_predictions=(list[str], ...),
         unmatched_tests=(list[str], ...),
     )

@@ -80,6 +80,7 @@ def start(config: pytest.Config) -> None:
         settings = resolve(options, ini, config.rootpath)
     except SettingsError as error:
         raise pytest.UsageError(f"roofline: {error}") from None
+    settings = _with_saved_run(config, settings)
     blocked = [name for name in _NEEDED if config.pluginmanager.is_blocked(name)]
     if blocked:
         raise pytest.UsageError(f"roofline: --roofline does nothing with -p no:{blocked[0]}: leave out one of the two")
@@ -91,6 +92,41 @@ def start(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         session.reporter = Reporter(config, settings, inputs, session.annotator)
         config.pluginmanager.register(session.reporter, "roofline-reporter")
+
+
+def _with_saved_run(config: pytest.Config, settings: Settings) -> Settings:
+    """Return the settings with the saved run that ``--roofline-compare`` means as the baseline.
+
+    Where no run can be compared with, and none is named, rows without an earlier time do not fail the run: it may be the first.
+
+    Raises:
+        pytest.UsageError: for a name that is a path, for two baselines, and for a run that a gate needs.
+    """
+    for option in ("save", "compare"):
+        name = getattr(settings, option)
+        given = f"--roofline-{option}={name}"
+        if name and (os.sep in name or "::" in name or (os.path.exists(name) and given not in config.invocation_params.args)):
+            expected = f"To give a name write --roofline-{option}=NAME, and without a name put the option last"
+            raise pytest.UsageError(f"roofline: --roofline-{option} took {printable(name)} as its name. {expected}")
+    if settings.compare is None:
+        return settings
+    if config.getoption("roofline_baseline"):
+        raise pytest.UsageError("roofline: --roofline-compare and --roofline-baseline both name earlier times. Leave out one")
+    from .saved import choose, read_runs
+
+    problems: list[str] = []
+    try:
+        run = choose(read_runs(settings.storage, problems.append), settings.compare, settings.storage)
+        return replace(settings, baseline=run.path, problems=(*settings.problems, *problems))
+    except (ValueError, OSError) as error:
+        if settings.compare and settings.gated:
+            raise pytest.UsageError(f"roofline: --roofline-compare: {error}") from None
+        problems.append(f"--roofline-compare: {error}")
+    allowed = settings.allow_unchecked
+    if settings.gated and "no_baseline" not in allowed:
+        problems.append("nothing to compare with: rows without an earlier time do not fail this run (no_baseline)")
+        allowed |= {"no_baseline"}
+    return replace(settings, baseline=None, allow_unchecked=allowed, problems=(*settings.problems, *problems))
 
 
 class _Inputs:
@@ -465,6 +501,7 @@ class Reporter:
         if self.document.gate.fails_run and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self._append_to_ledger()
+        self._save(session)
         data = self.document.to_dict()
         try:
             self.config.hook.pytest_roofline_report(config=self.config, report=data)
@@ -476,6 +513,24 @@ class Reporter:
             data = self.document.to_dict()  # without what the hook left in it
         has_annotator = self.config.pluginmanager.has_plugin("pytest_github_actions_annotate_failures")
         write_reports(self.document, data, self.settings, annotations=not has_annotator)
+
+    def _save(self, session: pytest.Session) -> None:
+        """Save the run. A run that did not come to its end would be a baseline without some of the tests."""
+        if self.settings.save is None:
+            return
+        if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            self.document.problems.append("run not saved: it did not come to its end")
+            return
+        if not any(row.measurement is not None for row in self.document.rows):
+            self.document.problems.append("run not saved: no row has a time")
+            return
+        from .saved import save
+
+        try:
+            path = save(self.settings.storage, self.settings.save, self.document.to_dict(), self.settings.root)
+            self.document.written.append(os.path.relpath(path))
+        except (OSError, ValueError) as error:
+            self.document.problems.append(f"run not saved: {error}")
 
     def _append_to_ledger(self) -> None:
         """Append the outcomes of this run's predictions to the ledger that the settings name."""

@@ -26,10 +26,10 @@ MAX_MODULES = 140
 LAYERS = (
     ("plugin", "cli"),
     ("session",),
-    ("agent_skill", "annotate", "collect", "records.check"),
+    ("agent_skill", "annotate", "collect", "history", "records.check"),
     ("report", "records.cases"),
     ("evaluate", "testcase"),
-    ("baselines", "fixture"),
+    ("baselines", "fixture", "saved"),
     ("config", "devices"),
     ("capture", "ceilings", "gate", "hookspec", "ledger", "plot", "records", "schema"),
     ("declare", "report.columns", "row", "timing"),

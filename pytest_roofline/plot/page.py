@@ -18,7 +18,7 @@ from .layout import Entry, Layout, Size, arrange
 from .model import Chart, times
 
 #: The page loads nothing from the network, whatever a name contains. Vega compiles functions from text.
-_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 #: The drawings of the page, by the width of its window. The page takes the widest that fits and stretches it.
 _SIZES = {
     "narrow": Size(360, 460, bare=True),
@@ -70,10 +70,10 @@ def page(chart: Chart, engine: str) -> str:
         "roofline-state": {"notes": [], "view": None},
     }
     scripts = [_json(name, json.dumps(value, separators=(",", ":"))) for name, value in texts.items()]
-    scripts.append(f'<script id="roofline-engine">{_inert(engine)}</script>')
+    scripts.append(f'<script id="roofline-engine">{inert(engine)}</script>')
     scripts.append(f"<script>{_asset('page.js')}</script>")
     return Template(_asset("page.html")).substitute(
-        policy=_POLICY,
+        policy=POLICY,
         title=html.escape(chart.title),
         subtitle=html.escape(chart.subtitle),
         style=_style(),
@@ -131,7 +131,7 @@ def _json(name: str, text: str) -> str:
     return f'<script type="application/json" id="{name}">{escaped}</script>'
 
 
-def _inert(script: str) -> str:
+def inert(script: str) -> str:
     """Escape the end tags in the strings of a script."""
     return re.sub(r"</(script)", r"<\\/\1", script, flags=re.IGNORECASE).replace("<!--", "<\\!--")
 

@@ -103,6 +103,8 @@ class Document:
             parts.append(f"peaks: {peaks.source}, {peaks.confidence} confidence")
         elif chosen in (AUTO, CPU):
             parts = [f"device {chosen}"]
+        if self.settings.baseline is not None:
+            parts.append(f"baseline {printable(self.settings.baseline.name)}")
         gates = sorted(self.settings.fail_on)
         gates += [f"under {self.settings.fail_under:g} %"] if self.settings.fail_under is not None else []
         return ", ".join([*parts, f"noise {self.settings.noise:.1%}", *([f"fails on {', '.join(gates)}"] if gates else [])])

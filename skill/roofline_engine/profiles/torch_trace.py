@@ -112,6 +112,7 @@ class _Events:
                     str(args.get("kernel") or ""),
                     correlation,
                 )
+                hash(launch)  # what is no id is refused here
                 if correlation is not None:
                     self.launches[correlation] = launch
                 elif launch.external is not None:
@@ -123,6 +124,7 @@ class _Events:
         if category in _OPS:
             number = self._facts_of(event["name"], args)
             thread = (event.get("pid"), event.get("tid"))
+            hash((thread, args.get("External id")))
             self.ops.append((thread, start, start + dur, number, args.get("External id", args.get("external id"))))
         elif category in _GPU:
             if dur < 0:
@@ -131,28 +133,27 @@ class _Events:
             name = self.names.setdefault(str(event["name"]), len(self.names))
             queue = (args.get("device", event.get("pid")), args.get("stream", event.get("tid")))
             grid, block = args.get("grid"), args.get("block")
-            self.slices.append(
-                _Slice(
-                    name,
-                    start,
-                    dur,
-                    queue,
-                    _GPU[category],
-                    args.get("External id", args.get("external id")),
-                    args.get("correlation"),
-                    tuple(grid) if grid else (),
-                    tuple(block) if block else (),
-                )
+            item = _Slice(
+                name,
+                start,
+                dur,
+                queue,
+                _GPU[category],
+                args.get("External id", args.get("external id")),
+                args.get("correlation"),
+                tuple(grid) if grid else (),
+                tuple(block) if block else (),
             )
+            hash(item)
+            self.slices.append(item)
         else:
-            name = str(event["name"])
+            name, place = str(event["name"]), (event.get("pid"), event.get("tid"))
+            hash(place)
             if read_range(name) is not None:
-                self.ranges.append(((event.get("pid"), event.get("tid")), start, start + dur, name))
+                self.ranges.append((place, start, start + dur, name))
 
 
 _KNOWN = frozenset((*_OPS, *_GPU, *_RUNTIMES, *_RANGES))
-
-
 _INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
@@ -418,7 +419,7 @@ def read(path: str, shapes_from: str | None = None) -> Profile:
         problems.append(
             f"{label}: {lost} kernels have neither an operation nor a launch in the trace, so their shapes are unknown"
         )
-    device, doubt = _device(trace.metadata, {item.queue[0] for item in slices})
+    device, doubt = _device(trace.metadata, {str(item.queue[0]) for item in slices})
     problems += [f"{label}: {line}" for line in doubt]
     rank = trace.metadata.get("distributedInfo")
     rank = rank.get("rank") if isinstance(rank, dict) else None
@@ -641,13 +642,13 @@ def _lonely_units(
 _ARCHS = {(9, 4): "gfx942", (9, 5): "gfx950"}
 
 
-def _device(metadata: Mapping[str, Any], used: set[Any]) -> tuple[Device, list[str]]:
+def _device(metadata: Mapping[str, Any], used: set[str]) -> tuple[Device, list[str]]:
     """Return the device that the kernels ran on, and remarks. ROCm numbers devices in another way than it lists them."""
     listed = metadata.get("deviceProperties")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     if not entries:
         return Device(), []
-    chosen = [entry for entry in entries if entry.get("id") in used] or entries
+    chosen = [entry for entry in entries if str(entry.get("id")) in used] or entries
     names = list(dict.fromkeys(str(entry.get("name") or "") for entry in chosen))
     doubt = (
         [f"devices of several kinds are listed ({', '.join(map(repr, names))}): the first is taken"] if len(names) > 1 else []

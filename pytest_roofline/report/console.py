@@ -39,6 +39,9 @@ class TerminalOutput(Output):
 
         Console().print(Document(text))
 
+    def width(self) -> None:
+        """Cut nothing: tables are folded at the width of the terminal."""
+
     def table(self, rows: Sequence[Sequence[str]], left: int = 1) -> None:
         if not sys.stdout.isatty():
             return super().table(rows, left)

@@ -46,6 +46,12 @@ class Output:
             parts = (cell.ljust(width) if at < left else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
             print("  ".join(parts).rstrip())
 
+    def width(self) -> int | None:
+        """Return the columns to which wide tables are cut; None where nothing needs to be cut."""
+        import shutil  # for a terminal alone
+
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
     def figure(self, document: Mapping[str, object], path: str) -> None:
         """Draw the figure of an artifact to a file."""
         raise ValueError(f"--plot {printable(path)}: the figure needs the package: pip install 'pytest-roofline[plot]'")
@@ -246,7 +252,7 @@ def _analyze(options: argparse.Namespace) -> int:
     elif options.by == "op":
         from .report import by_op
 
-        options.output.markdown(by_op(report))
+        options.output.markdown(by_op(report, options.output.width()))
     else:
         options.output.markdown(texts[1])
     if options.plot:

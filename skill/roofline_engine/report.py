@@ -43,8 +43,15 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def by_op(report: Report) -> str:
-    """Write the table by operation and shape. Names are shown escaped."""
+#: The narrowest that the columns of operations and shapes of the table by operation get.
+_NARROWEST = 12
+
+
+def by_op(report: Report, width: int | None = None) -> str:
+    """Write the table by operation and shape. Names are shown escaped.
+
+    width: of the terminal, to which long names and shapes are cut; None cuts nothing.
+    """
     parts = ["# Roofline headroom by operation", _head(report)]
     if report.profile is None:
         parts.append("A table by operation needs a trace, which has the operations and their shapes; this is a Top-N.")
@@ -75,10 +82,29 @@ def by_op(report: Report) -> str:
                 _verdict(entry),
             ]
         )
-    parts += ["## Operations", table(rows)]
+    parts += ["## Operations", table(rows if width is None else _cut(rows, width))]
     if report.skill_errors:
         parts += ["## What went wrong", _bullets([text(item.show()) for item in report.skill_errors])]
     return "\n\n".join(parts) + "\n"
+
+
+def _cut(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Return the rows with their first two columns, operation and shape, cut until the table fits; cells end with dots then."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    surplus = sum(widths) + 3 * len(widths) + 1 - width
+    for at in (1, 0):
+        less = max(0, min(surplus, widths[at] - _NARROWEST))
+        widths[at] -= less
+        surplus -= less
+    return [[_shorten(cell, widths[at]) if at < 2 else cell for at, cell in enumerate(row)] for row in rows]
+
+
+def _shorten(cell: str, width: int) -> str:
+    if len(cell) <= width:
+        return cell
+    if cell.startswith("`"):
+        return f"{cell.rstrip('`')[: width - 4]}...`"
+    return f"{cell[: width - 3]}..."
 
 
 def _time(report: Report) -> str:

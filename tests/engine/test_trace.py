@@ -130,6 +130,19 @@ def test_by_op_lists_every_operation_with_its_spread(tmp_path: Path) -> None:
     assert "1024x1024, 1024x1024 fp32" in shown
 
 
+def test_the_table_by_operation_is_cut_to_the_terminal(tmp_path: Path) -> None:
+    from roofline_engine.analyze import Sources
+    from roofline_engine.analyze import analyze as analyze_run
+    from roofline_engine.report import by_op
+
+    report = analyze_run(Sources(str(ROOT / "examples" / "trace" / "trace.json")))
+    assert report is not None
+    widest = {width: max(map(len, by_op(report, width).partition("## Operations")[2].splitlines())) for width in (None, 170)}
+    assert widest[None] > 170
+    assert widest[170] <= 170
+    assert "fused_a" in by_op(report, 170)
+
+
 def test_profile_writes_a_run_that_analyzes_to_the_same_verdicts(tmp_path: Path) -> None:
     path = ROOT / "examples" / "trace" / "trace.json"
     done = run_tool("profile", path, "--out", tmp_path / "work")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from .form import Timeline
@@ -11,36 +12,48 @@ COMPUTE, COMMUNICATION, COPY = 0, 1, 2
 
 
 def measure_timeline(device: str, intervals: Iterable[tuple[float, float, int]]) -> Timeline | None:
-    """Return the timeline of these intervals (start, end in microseconds, kind); None without one."""
-    edges = []
+    """Return the timeline of these intervals (start, end in microseconds, kind), in any order; None without one."""
+    return merge_intervals(device, sorted(intervals))
+
+
+class _Union:
+    """The length of the union of intervals that come in the order of their starts."""
+
+    __slots__ = ("end", "length")
+
+    def __init__(self) -> None:
+        self.end, self.length = -math.inf, 0.0
+
+    def add(self, start: float, end: float) -> None:
+        if end > self.end:
+            self.length += end - max(start, self.end)
+            self.end = end
+
+
+def merge_intervals(device: str, intervals: Iterable[tuple[float, float, int]]) -> Timeline | None:
+    """Return the timeline of intervals that come in the order of their starts; nothing of them is kept.
+
+    What is exposed of one kind is the union with it less the union without it.
+    """
+    compute, communication, copy, kernels, busy = (_Union() for _ in range(5))
+    first = None
     for start, end, kind in intervals:
-        edges.append((start, 1, kind))
-        edges.append((end, -1, kind))
-    if not edges:
+        first = start if first is None else first
+        (compute, communication, copy)[kind].add(start, end)
+        if kind != COPY:
+            kernels.add(start, end)
+        busy.add(start, end)
+    if first is None:
         return None
-    edges.sort(key=lambda edge: edge[0])
-    running = [0, 0, 0]
-    busy = compute = communication = exposed_communication = copy = exposed_copy = 0.0
-    before = edges[0][0]
-    for at, step, kind in edges:
-        passed = at - before
-        if passed > 0:
-            computes, communicates, copies = running
-            if computes or communicates or copies:
-                busy += passed
-            if computes:
-                compute += passed
-            if communicates:
-                communication += passed
-                if not computes:
-                    exposed_communication += passed
-            if copies:
-                copy += passed
-                if not computes and not communicates:
-                    exposed_copy += passed
-            before = at
-        running[kind] += step
-    span = edges[-1][0] - edges[0][0]
+    span = busy.end - first
     return Timeline(
-        device, span, busy, compute, communication, exposed_communication, copy, exposed_copy, max(span - busy, 0.0)
+        device,
+        span,
+        busy.length,
+        compute.length,
+        communication.length,
+        kernels.length - compute.length,
+        copy.length,
+        busy.length - kernels.length,
+        max(span - busy.length, 0.0),
     )

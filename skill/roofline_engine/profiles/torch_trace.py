@@ -12,7 +12,7 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ..peaks import Device
 from .chrome import Trace
 from .form import KernelUse, Profile, Timeline, Unit
 from .rows import is_collective
-from .timeline import COMMUNICATION, COMPUTE, COPY, measure_timeline
+from .timeline import COMMUNICATION, COMPUTE, COPY, merge_intervals
 
 #: Categories of events, by the names that torch 1.8 to 2.9 gave them, in lower case.
 _OPS = ("cpu_op", "operator")
@@ -71,6 +71,7 @@ class _Events:
         self.ops: list[tuple[tuple[Any, Any], float, float, int, Any]] = []  # thread, start, end, facts, External id
         self.facts: dict[OpFacts, int] = {}
         self._texts: dict[str, int] = {}
+        self._shared: dict[Any, Any] = {}
         self.launches: dict[Any, _Launch] = {}  # by correlation
         self.launches_by_id: dict[Any, _Launch] = {}  # by External id, where a trace has no correlation
         self.ranges: list[tuple[Any, float, float, str]] = []  # thread or queue, start, end, name
@@ -133,16 +134,17 @@ class _Events:
             name = self.names.setdefault(str(event["name"]), len(self.names))
             queue = (args.get("device", event.get("pid")), args.get("stream", event.get("tid")))
             grid, block = args.get("grid"), args.get("block")
+            share = self._shared.setdefault  # most kernels repeat the queue and the grid of another
             item = _Slice(
                 name,
                 start,
                 dur,
-                queue,
+                share(queue, queue),
                 _GPU[category],
                 args.get("External id", args.get("external id")),
                 args.get("correlation"),
-                tuple(grid) if grid else (),
-                tuple(block) if block else (),
+                _shared_tuple(grid, share),
+                _shared_tuple(block, share),
             )
             hash(item)
             self.slices.append(item)
@@ -151,6 +153,12 @@ class _Events:
             hash(place)
             if read_range(name) is not None:
                 self.ranges.append((place, start, start + dur, name))
+
+
+def _shared_tuple(value: Any, share: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+    sizes = tuple(value) if value else ()
+    shared: tuple[Any, ...] = share(sizes, sizes)
+    return shared
 
 
 _KNOWN = frozenset((*_OPS, *_GPU, *_RUNTIMES, *_RANGES))
@@ -463,12 +471,20 @@ def _clip(slices: list[_Slice]) -> tuple[list[_Slice], int]:
 
 
 def _timelines(slices: Sequence[_Slice], kinds: Sequence[bool]) -> list[Timeline]:
-    devices: dict[Any, list[tuple[float, float, int]]] = defaultdict(list)
+    devices: dict[Any, list[_Slice]] = defaultdict(list)
     for item in slices:
-        kind = COPY if item.kind != "kernel" else COMMUNICATION if kinds[item.name] else COMPUTE
-        devices[item.queue[0]].append((item.start, item.start + item.dur, kind))
-    measured = (measure_timeline(str(device), intervals) for device, intervals in devices.items())
-    return [timeline for timeline in measured if timeline is not None]
+        devices[item.queue[0]].append(item)
+    timelines = []
+    for device, items in devices.items():
+        items.sort(key=lambda item: item.start)
+        timeline = merge_intervals(str(device), ((item.start, item.start + item.dur, _kind(item, kinds)) for item in items))
+        if timeline is not None:
+            timelines.append(timeline)
+    return timelines
+
+
+def _kind(item: _Slice, kinds: Sequence[bool]) -> int:
+    return COPY if item.kind != "kernel" else COMMUNICATION if kinds[item.name] else COMPUTE
 
 
 def _units(
@@ -484,12 +500,13 @@ def _units(
     inner: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
     places: dict[int, RangeFacts | None] = {}
     uses: dict[Any, _Use] = {}
-    alone: list[tuple[_Slice, RangeFacts | None, str]] = []
+    alone = _Alone()
+    replayed: list[tuple[_Slice, RangeFacts | None]] = []  # whose capture may be known
     lost = 0
     has_correlation = bool(events.launches)
     for item in slices:
         if kinds[item.name]:  # a collective is a unit of its own
-            alone.append((item, None, ""))
+            alone.add(item, None, "")
             continue
         launch = events.launches.get(item.correlation) if item.correlation is not None else None
         number = -1
@@ -509,7 +526,10 @@ def _units(
             where = ranges.find(launch.thread, launch.at) if launch else ranges.find(item.queue, item.start)
             missing = "no_launch" if launch is None else "graph_replay" if launch.is_graph else "no_operation"
             lost += launch is None and item.kind == "kernel"
-            alone.append((item, where, missing if ops.events or missing == "graph_replay" else ""))
+            if missing == "graph_replay" and captured:
+                replayed.append((item, where))
+            else:
+                alone.add(item, where, missing if ops.events or missing == "graph_replay" else "")
             continue
         owner, step = ops.owners(number)
         if step != owner:
@@ -536,8 +556,8 @@ def _units(
             use = uses[key] = _Use(facts, regime)
         use.add(items)
     units = [_unit(use, names, facts_list[use.facts]) for use in uses.values()]
-    if captured:
-        alone = _take_captured(alone, captured, names, facts_list, numbers, units)
+    for item, where in _take_captured(replayed, captured, names, facts_list, numbers, units):
+        alone.add(item, where, "graph_replay")
     units += _lonely_units(alone, uses, names, facts_list)
     units.sort(key=lambda unit: -unit.times.total_us)
     steps: dict[Any, _Use] = {}
@@ -552,15 +572,14 @@ def _units(
 
 
 def _take_captured(
-    alone: Sequence[tuple[_Slice, RangeFacts | None, str]],
+    replayed: Sequence[tuple[_Slice, RangeFacts | None]],
     captured: Sequence[_Captured],
     names: Sequence[str],
     facts_list: list[OpFacts],
     numbers: dict[OpFacts, int],
     units: list[Unit],
-) -> list[tuple[_Slice, RangeFacts | None, str]]:
+) -> list[tuple[_Slice, RangeFacts | None]]:
     """Add the units of replayed kernels whose capture is known to ``units``; return the other kernels."""
-    replayed = [(item, where) for item, where, missing in alone if missing == "graph_replay"]
     found = _match_captured(replayed, captured, names)
     calls: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
     facts_of: dict[tuple[int, int], tuple[OpFacts, str | None]] = {}
@@ -579,8 +598,7 @@ def _take_captured(
             facts_list.append(facts)
         uses.setdefault((number, max(items, key=lambda item: item.dur).name, regime), _Use(number, regime)).add(items)
     units += [_unit(use, names, facts_list[use.facts], "shapes of the trace of the graph's capture") for use in uses.values()]
-    taken = {id(replayed[at][0]) for at in found}
-    return [entry for entry in alone if id(entry[0]) not in taken]
+    return [entry for at, entry in enumerate(replayed) if at not in found]
 
 
 def _is_attention(name: str) -> bool:
@@ -596,12 +614,22 @@ def _unit(use: _Use, names: Sequence[str], facts: OpFacts | None, borrowed: str 
     return Unit(tuple(kernels), times_of(use.durations), facts, use.regime, borrowed, use.durations, missing)
 
 
-def _lonely_units(
-    alone: Sequence[tuple[_Slice, RangeFacts | None, str]],
-    uses: Mapping[Any, _Use],
-    names: Sequence[str],
-    facts_list: Sequence[OpFacts],
-) -> list[Unit]:
+class _Alone:
+    """Kernels without an operation, by name, grid, regime and why it is missing."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Any, _Use] = {}
+
+    def add(self, item: _Slice, where: RangeFacts | None, missing: str) -> None:
+        regime = where.regime if where else None
+        key = (item.name, item.grid, item.block, regime, missing)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = _Use(-1, regime)
+        group.add((item,))
+
+
+def _lonely_units(alone: _Alone, uses: Mapping[Any, _Use], names: Sequence[str], facts_list: Sequence[OpFacts]) -> list[Unit]:
     """Return the units of kernels without an operation, as those of a replayed graph.
 
     They take the operation of other launches with the same kernel and grid, where there is one alone and the times agree.
@@ -612,17 +640,9 @@ def _lonely_units(
             ((name, grid, block),) = use.kernels
             if grid:
                 donors[name, grid, block].setdefault(use.facts, []).extend(use.durations)
-    groups: dict[Any, _Use] = {}
-    for item, where, missing in alone:
-        regime = where.regime if where else None
-        key = (item.name, item.grid, item.block, regime, missing)
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = _Use(-1, regime)
-        group.add((item,))
     units = []
     merged: dict[Any, _Use] = {}
-    for (name, grid, block, regime, missing), group in groups.items():
+    for (name, grid, block, regime, missing), group in alone.groups.items():
         donor = donors.get((name, grid, block))
         if donor and len(donor) == 1:
             ((facts, durations),) = donor.items()

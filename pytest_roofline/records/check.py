@@ -12,7 +12,8 @@ import shutil
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from roofline_engine.units import printable
 from roofline_engine.work import TARGET_EFF, Work, fit_to_cache
 
 from ..baselines import Predictions, read_predictions
-from ..declare import build_work
+from ..declare import Declaration, build_work, find_keywords, read_declaration
 from ..evaluate import facts_of, find_mismatch, times
 from ..gate import KINDS, SKIPS, Allowance, Gates, Summary, read_kinds
 from ..report.console import progress
@@ -37,12 +38,14 @@ from ..row import Refusal, Row
 from .formats import ADAPTERS, choose
 from .formats.claims import template
 from .source import Adapter, RecordRow, RefusedError, open_source
+from .values import totals_of
 
 #: Shapes kept, of about 2 kB each: tuner tables try many kernels on one shape, and some go through all shapes again.
 _SHAPES = 16_384
 #: Rows between two updates of the progress bar, which files over this size get (bytes).
 _TICK, _LONG = 1000, 5_000_000
 _NO_WORK = "its work is unknown"
+Globs = Mapping[str, Mapping[str, Any]]  # [tool.roofline.work]: keywords by glob
 
 
 class Checker:
@@ -55,8 +58,11 @@ class Checker:
         device: str | None = None,  # of records whose file names none
         peaks: Peaks | None = None,  # for every record, instead of the table's
         predictions: Predictions | None = None,
+        read_globs: Callable[[], Globs] = dict,  # the work of names, read at the first row that gives none
     ) -> None:
         self.table, self.device, self.peaks, self.predictions = table, device, peaks, predictions
+        self._globs = cache(read_globs)
+        self._declared: dict[int, Declaration | str] = {}  # by the keywords of a glob
         self._devices: dict[tuple[str, int | None], Peaks | str] = {}
         self._shapes: dict[tuple[Any, ...], tuple[_Shape | None, str]] = {}
         self._limits: dict[int, dict[str, Limit]] = {}  # by axis, of each of the devices
@@ -70,6 +76,8 @@ class Checker:
         """Check one record."""
         if record.refused:
             return _refuse(source, record, record.refused, record.refused_code)
+        if record.work is None and record.name:
+            self._declare(record)
         peaks = self.peaks_of(record)
         if isinstance(peaks, str):
             return _refuse(source, record, peaks, "no_peaks")
@@ -103,6 +111,24 @@ class Checker:
             mismatch=mismatch,
             correct=record.correct,
         )
+
+    def _declare(self, record: RecordRow) -> None:
+        """Give a record the work of the first glob of ``[tool.roofline.work]`` that matches its name."""
+        keywords = find_keywords(self._globs(), record.name)
+        if keywords is None:
+            return
+        declared = self._declared.get(id(keywords))
+        if declared is None:
+            try:
+                declared = read_declaration(keywords, {}, "config")
+            except ValueError as error:
+                declared = f"[tool.roofline.work]: {error}"
+            self._declared[id(keywords)] = declared
+        if isinstance(declared, str):
+            record.no_work = declared
+        elif declared.work is not None:
+            record.work, record.known_mistakes = totals_of(declared.work)
+            record.launches, record.device = declared.launches, record.device or declared.device
 
     def peaks_of(self, record: RecordRow) -> Peaks | str:
         """Return the peaks of a record's device, or why they are unknown."""
@@ -244,7 +270,7 @@ def run(options: Namespace) -> int:
         raise ValueError(f"--format: unknown format {printable(options.format)!r}, expected {', '.join(names)}")
     predictions = read_predictions(Path(options.predictions)) if options.predictions else None
     table, peaks = _read_peaks(options.peaks, options.device)
-    checker = Checker(table, device=options.device, peaks=peaks, predictions=predictions)
+    checker = Checker(table, device=options.device, peaks=peaks, predictions=predictions, read_globs=_read_globs)
     tally, predicted = Tally(keep=options.json, gate=Summary(gates)), list[Row]()
     unreadable: list[str] = []
     for path in map(Path, options.records):
@@ -294,12 +320,25 @@ def _read_gates(fail_on: str | None, allow_unchecked: bool) -> Gates:
         return Gates()
     kinds = read_kinds(fail_on, "--fail-on")
     codes, allow = frozenset(SKIPS if allow_unchecked else ()), tuple[Allowance, ...]()
-    if any(os.path.lexists(name) for name in ("roofline.toml", "pyproject.toml")):
+    if _has_settings():
         from ..config import resolve  # imports pydantic
 
         settings = resolve({"fail_on": fail_on}, {}, Path.cwd())
         codes, allow = codes or settings.allow_unchecked, settings.allow
     return Gates(kinds, None, allow, codes, datetime.date.today())
+
+
+def _has_settings() -> bool:
+    return any(os.path.lexists(name) for name in ("roofline.toml", "pyproject.toml"))
+
+
+def _read_globs() -> Globs:
+    """Return ``[tool.roofline.work]`` of the project in the working directory. Raises ValueError where it is unreadable."""
+    if not _has_settings():
+        return {}
+    from ..config import read_project  # imports pydantic
+
+    return read_project(Path.cwd())[0].work
 
 
 def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed: list[Adapter]) -> Iterator[Row]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from roofline_engine.check import Claim
+from roofline_engine.check import Claim, Mistake
 from roofline_engine.units import half_digit, is_time, number, printable
+from roofline_engine.work import Work
 
 from ..declare import build_work
 from .source import RecordRow
@@ -137,6 +138,25 @@ def check_work(keywords: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]
     except (ValueError, OverflowError) as error:
         return None, str(error)
     return dict(keywords), ""
+
+
+def totals_of(work: Work) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
+    """Return the keywords of a work by its primary byte model; the other models are known wrong counts."""
+    keywords = {
+        "op": work.op,
+        "bytes": work.bytes,
+        "flops": work.flops,
+        "dtype": work.dtype.name,
+        "weight_dtype": work.weight_dtype.name,
+        "engine": work.engine,
+        "coverage": work.coverage,
+        "least": work.least,
+    }
+    return keywords, tuple(
+        Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}", in_work=True)
+        for model in work.candidates[1:]
+        if 0 < model.bytes < work.bytes
+    )
 
 
 def claims(row: Mapping[str, Any]) -> tuple[Claim, ...]:

@@ -18,6 +18,8 @@ from .columns import describe_overhead, duration
 #: Rows printed one by one: the worst, and of each kind of refusal and claim.
 _WORST = 10
 _OF_A_KIND = 3
+#: Reasons kept of rows that were not compared with a roof; a reason may have a name or a number in it.
+_MOST_REASONS = 100
 #: Statuses that are printed row by row, the worst first.
 _ALARMS = ("beyond_roof", "exceeds_target", "regression", "near_roof")
 
@@ -33,6 +35,7 @@ class Tally:
         self.causes: Counter[str] = Counter()
         self.claims: Counter[str] = Counter()  # rows with a mismatch, by its cause
         self.reasons: Counter[str] = Counter()  # refused rows by kind of reason
+        self.unchecked: Counter[str] = Counter()  # rows that were not compared with a roof, by the message
         self.cached: Counter[str] = Counter()  # rows over the memory roof that a cache allows, by their status
         self.errors: list[str] = []  # files that could not be read
         self._keep = keep
@@ -57,6 +60,9 @@ class Tally:
             cause = row.refusal.cause
         else:
             self.counts[status] += 1
+            if row.check.utilisation is None and row.check.message:
+                is_new = row.check.message not in self.unchecked and len(self.unchecked) >= _MOST_REASONS
+                self._count(self.unchecked, "unchecked", "other reasons" if is_new else row.check.message, row)
         if cause == "cache_resident" and status not in _ALARMS:
             self._count(self.cached, "cached", status, row)
         if row.mismatch:
@@ -138,6 +144,11 @@ class Tally:
             yield f"refused, {count}: {REFUSED_CODES.get(kind, kind)}"
             for row in self._examples["refused", kind]:
                 yield f"    {printable(row.path)} {printable(row.nodeid)}: {printable(_describe(row))}"
+        if not self.gate.is_needed:  # its lines have the unchecked rows
+            for message, count in self.unchecked.most_common(_OF_A_KIND):
+                yield f"not compared with the roof, {count}: {printable(message)}"
+                for row in self._examples["unchecked", message]:
+                    yield f"    {_place(row)}"
         yield from self.counts_lines()
 
     def markdown(self) -> str:

@@ -126,13 +126,22 @@ def of_codspeed(plugin: Any, count_before: int) -> Measurement | None:
     stats = getattr(plugin.instrument.benchmarks[-1], "stats", None)
     if stats is None:
         return None
-    times = {key: _number(getattr(stats, name), f"codspeed stats.{name}") * 1e-9 for key, name in CODSPEED.items()}
-    if hasattr(stats, "min_ns") and hasattr(stats, "max_ns"):
+    names = (*CODSPEED.values(), "min_ns", "max_ns", "rounds", "iter_per_round")
+    return of_codspeed_stats({name: getattr(stats, name) for name in names if hasattr(stats, name)})
+
+
+def of_codspeed_stats(stats: Mapping[str, Any]) -> Measurement:
+    """Read the statistics of pytest-codspeed's walltime instrument, from its plugin or its JSON.
+
+    Raises:
+        ValueError: with the key that is missing or no number.
+    """
+    times = {key: _number(stats.get(name), f"codspeed stats.{name}") * 1e-9 for key, name in CODSPEED.items()}
+    if stats.get("min_ns") is not None and stats.get("max_ns") is not None:
         # Of two or three rounds its quartiles are extrapolated, below the least time and even below zero.
-        times["q1"] = max(times["q1"], float(stats.min_ns) * 1e-9)
-        times["q3"] = min(times["q3"], float(stats.max_ns) * 1e-9)
-        times["min"] = float(stats.min_ns) * 1e-9
-    counts = {"rounds": stats.rounds, "iterations": getattr(stats, "iter_per_round", 1)}
+        least, most = (_number(stats[name], f"codspeed stats.{name}") * 1e-9 for name in ("min_ns", "max_ns"))
+        times.update(q1=max(times["q1"], least), q3=min(times["q3"], most), min=least)
+    counts = {"rounds": stats.get("rounds"), "iterations": stats.get("iter_per_round", 1)}
     return _measurement("pytest-codspeed", {**times, **counts}, "codspeed stats", "host")
 
 

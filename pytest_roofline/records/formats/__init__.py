@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..source import Adapter, RecordRow, Sample
 from ..table import TableFormat, table_of
-from . import aiter, benchmarks, claims, flashinfer, geak, gemm_libraries, leaderboards, triton
+from . import aiter, benchmarks, claims, flashinfer, geak, gemm_libraries, leaderboards, timers, triton
 
 #: In the order in which they are asked: the most particular formats first.
 ADAPTERS: tuple[Adapter, ...] = (
@@ -14,6 +14,12 @@ ADAPTERS: tuple[Adapter, ...] = (
     gemm_libraries.BLAS_BENCH,
     gemm_libraries.CUTLASS,
     benchmarks.NVBENCH,
+    benchmarks.NVBENCH_CSV,
+    benchmarks.NVBENCH_MARKDOWN,
+    timers.CODSPEED,
+    timers.PYPERF,
+    timers.ASV,
+    timers.HYPERFINE,
     benchmarks.PYTEST_BENCHMARK,
     benchmarks.GOOGLE_BENCHMARK,
     flashinfer.TRACE,

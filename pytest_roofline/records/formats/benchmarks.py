@@ -1,22 +1,37 @@
-"""Benchmark libraries with ``benchmarks`` in their JSON: pytest-benchmark, google-benchmark, nvbench."""
+"""Benchmark libraries with ``benchmarks`` in their JSON: pytest-benchmark, google-benchmark, nvbench.
+
+nvbench writes its tables as CSV and Markdown too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from roofline_engine.check import Mistake
-from roofline_engine.units import number, quantity
-from roofline_engine.work import Work
+from roofline_engine.units import UNITS, half_digit, number, quantity
 
 from ... import declare
 from ...declare import Declaration
 from ...row import declaration_in
 from ...timing.plugins import of_benchmark_json
 from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source
-from ..table import TIMES
-from ..values import NO_FLOPS, build_row, check_work, count, items, label, mapping, maybe_seconds, seconds, short_repr
+from ..table import TIMES, Fields, Table, TableFormat, clean, duration
+from ..values import (
+    NO_FLOPS,
+    build_row,
+    check_work,
+    count,
+    items,
+    label,
+    mapping,
+    maybe_seconds,
+    seconds,
+    short_repr,
+    totals_of,
+)
 
 _Work = tuple["dict[str, Any] | None", str]  # keywords, or None and why
 
@@ -54,7 +69,7 @@ def _pytest_row(item: Mapping[str, Any], where: str) -> RecordRow:
             if declared.work is None:
                 no_work = "extra_info.roofline has no work"
             else:
-                work, known_mistakes = _keywords(declared.work)
+                work, known_mistakes = totals_of(declared.work)
         else:
             keywords = declare.read_extra_info(extra)
             work, no_work = check_work(keywords) if keywords else (None, "extra_info has no bytes")
@@ -85,25 +100,6 @@ def _declaration(row: Mapping[str, Any]) -> Declaration:
         return declaration_in(row)
     except ValueError as error:
         raise ValueError(f"extra_info.roofline: {error}") from None
-
-
-def _keywords(work: Work) -> tuple[dict[str, Any], tuple[Mistake, ...]]:
-    """Return the work of a row by its primary byte model; the other models are known wrong counts."""
-    keywords = {
-        "op": work.op,
-        "bytes": work.bytes,
-        "flops": work.flops,
-        "dtype": work.dtype.name,
-        "weight_dtype": work.weight_dtype.name,
-        "engine": work.engine,
-        "coverage": work.coverage,
-        "least": work.least,
-    }
-    return keywords, tuple(
-        Mistake("overcounted_bytes", work.bytes / model.bytes, "memory", f"bytes by {label(model.model)}", in_work=True)
-        for model in work.candidates[1:]
-        if 0 < model.bytes < work.bytes
-    )
 
 
 # google-benchmark: ``real_time`` by its ``time_unit``, ns when that is left out, which is the library's default. Of the
@@ -285,9 +281,122 @@ def _nvbench_work(values: Mapping[str, Any], traffic: Mapping[str, Any]) -> tupl
     return work, notes if work[0] else ()
 
 
+# nvbench's tables: the cold GPU time and ``GlobalMem BW`` of each state. CSV has all digits, in seconds and bytes/sec, for all
+# benchmarks in one table; Markdown has a table for each benchmark and device, and units in the cells. Bytes are the bandwidth
+# times the time.
+
+#: Columns of a time, the first that a row fills: the clock and the cache it was taken with.
+_NVBENCH_COLUMNS = {
+    "gpu time": ("device-event", "cold"),
+    "batch gpu": ("device-event", "warm"),
+    "cpu time": ("host", "unknown"),
+}
+_SKIPPED, _BANDWIDTH, _AFTER_AXES = "skipped", "globalmem bw", ("skipped", "samples", "cpu time", "gpu time")
+_SECONDS, _BYTES_S, _NVBENCH_BYTES = " (sec)", " (bytes/sec)", " (bytes)"
+_CELL = re.compile(r"([-+.\dea-z]+?)\s*([a-z]+(?:/s)?)", re.I)
+_BENCHMARK_TITLE = re.compile(r"## ([^\[].*)")
+_DEVICE_TITLE = re.compile(r"### \[\d+\] (.+)")
+_NVBENCH_START = re.compile(r"^(?:\|.*\| *(?:GPU|CPU) Time +\||## \[\d+\] `)", re.M)
+
+
+def _split_cell(text: str) -> tuple[str, float]:
+    """Return the number in a cell such as ``7.412 ms`` or ``90.5 GB/s``, and its unit in s or B/s; 1 without a unit."""
+    match = _CELL.fullmatch(text.strip())
+    unit = UNITS.get(match[2].lower()) if match else None
+    return (match[1], unit.factor) if match and unit is not None else (text.strip(), 1.0)
+
+
+def _read_nvbench_csv(table: Table) -> Iterator[RecordRow]:
+    benchmark, device = table.place("Benchmark"), table.place("Device Name")
+    read = _nvbench_table(table.names)
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        yield read(where, fields, clean(fields[benchmark]), clean(fields[device]) or None)
+
+    return table.records(row)
+
+
+def _read_nvbench_markdown(source: Source) -> Iterator[RecordRow]:
+    benchmark, device, names = "", None, list[str]()
+    read = _nvbench_table(names)
+    for number_, line in enumerate(source.lines(), 1):
+        text = line.strip()
+        if title := _BENCHMARK_TITLE.fullmatch(text):
+            benchmark, device = clean(title[1]), None
+        elif title := _DEVICE_TITLE.fullmatch(text):
+            device = clean(title[1])
+        if not text.startswith("|"):
+            names = []
+            continue
+        fields = [field.strip() for field in text.strip("|").split("|")]
+        if not names:
+            names, read = fields, _nvbench_table(fields)
+        elif set(text) - set("|-: "):
+            try:
+                if len(fields) != len(names):
+                    raise ValueError(f"{len(fields)} fields, the header has {len(names)}")
+                yield read(f"line {number_}", fields, benchmark, device)
+            except ValueError as error:
+                yield RecordRow(row=f"line {number_}", name=benchmark, refused=str(error), refused_code="row")
+
+
+def _nvbench_table(names: list[str]) -> Callable[[str, Fields, str, str | None], RecordRow]:
+    """Return a function that reads a row of a table with these columns: its place, fields, benchmark and device."""
+    low = [name.lower().removesuffix(_SECONDS).removesuffix(_BYTES_S) for name in names]
+    times = [(low.index(name), *how) for name, how in _NVBENCH_COLUMNS.items() if name in low]
+    rate, skipped, cpu, samples = (
+        low.index(name) if name in low else None for name in (_BANDWIDTH, _SKIPPED, "cpu time", "samples")
+    )
+    first = low.index("device name") + 1 if "device name" in low else 0
+    ends = [low.index(name) for name in _AFTER_AXES if name in low]
+    axes = [at for at in range(first, min(ends, default=first)) if not names[at].endswith((_NVBENCH_BYTES, "(pow2)"))]
+
+    def read(where: str, fields: Fields, benchmark: str, device: str | None) -> RecordRow:
+        name = clean(" ".join([benchmark, *(f"{names[at]}={fields[at]}" for at in axes)])[:200])
+        if skipped is not None and fields[skipped].strip().lower() == "yes":
+            return RecordRow(row=where, name=name, device=device, refused="skipped")
+        chosen = next((time for time in times if fields[time[0]].strip()), None)
+        if chosen is None:
+            return RecordRow(
+                row=where, name=name, device=device, refused="no time: neither GPU Time nor CPU Time", refused_code="time"
+            )
+        at, clock, cache = chosen
+        text, unit = _split_cell(fields[at])
+        t_s, refused = duration(text, names[at], unit)
+        work: _Work = None, "no GlobalMem BW: no global memory reads or writes are declared"
+        digits = half_digit(text, t_s / unit) if t_s else 0.0
+        if t_s is not None and rate is not None and fields[rate].strip():
+            text, per_s = _split_cell(fields[rate])
+            moved = number(text, names[rate], above=0.0) * per_s
+            work, digits = check_work({"bytes": moved * t_s}), max(digits, half_digit(text, moved / per_s))
+        wall_s = None
+        if cpu is not None and cache == "cold" and fields[cpu].strip():
+            text, unit = _split_cell(fields[cpu])
+            wall_s = duration(text, names[cpu], unit)[0]
+        rounds = fields[samples].strip().rstrip("x") if samples is not None else ""
+        return RecordRow(
+            row=where,
+            name=name,
+            device=device,
+            work=work[0],
+            no_work=work[1],
+            t_s=t_s,
+            rounding=digits,
+            clock=clock,
+            cache=cache,
+            wall_s=wall_s,
+            rounds=int(rounds) if rounds.isdecimal() and int(rounds) > 0 else None,
+            refused=refused,
+            refused_code="time",
+            notes=(NO_FLOPS, "bytes are the rate times the time", "a mean") if work[0] else ("a mean",),
+        )
+
+    return read
+
+
 PYTEST_BENCHMARK = DocumentFormat(
     "pytest-benchmark JSON",
-    lambda sample: ".benchmarks[].stats" in sample.keys,
+    lambda sample: ".benchmarks[].stats" in sample.keys and ".benchmarks[].stats.median_ns" not in sample.keys,
     _read_pytest_benchmark,
     "benchmarks[] with stats; work in extra_info",
 )
@@ -299,4 +408,16 @@ NVBENCH = DocumentFormat(
     lambda sample: ".meta.version.nvbench" in sample.keys,
     _read_nvbench,
     "benchmarks[].states[] with their summaries, global memory reads and writes",
+)
+NVBENCH_CSV = TableFormat(
+    "nvbench CSV",
+    lambda names: {"benchmark", "device name"} <= names and any(name.endswith(" time (sec)") for name in names),
+    _read_nvbench_csv,
+    "Benchmark, Device Name, Skipped, GPU Time (sec), GlobalMem BW (bytes/sec), and the axes",
+)
+NVBENCH_MARKDOWN = DocumentFormat(
+    "nvbench Markdown",
+    lambda sample: _NVBENCH_START.search(sample.text) is not None,
+    _read_nvbench_markdown,
+    "a table for each benchmark and device: GPU Time, CPU Time, GlobalMem BW, and the axes",
 )

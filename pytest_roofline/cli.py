@@ -52,6 +52,22 @@ def _print_schema(options: Namespace) -> int:
     return 0
 
 
+def _completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
+    parser.set_defaults(run=_print_completion)
+
+
+def _print_completion(options: Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise ValueError("completion needs the extra 'completion': pip install 'pytest-roofline[completion]'") from None
+    parser = cli.build_parser("roofline", (*cli.COMMANDS, *COMMANDS), CommandOutput())
+    parser.add_pending(recursive=True)
+    print(shtab.complete(parser, options.shell))
+    return 0
+
+
 COMMANDS = (
     Command(
         "annotate",
@@ -92,6 +108,7 @@ COMMANDS = (
         _lazy(".plot.output"),
         "report.json -o figure.html",
     ),
+    Command("completion", "print the completion script of a shell", _completion, "bash"),
     Command("schema", "print the JSON Schema of a record or a document", _schema, "report"),
     Command(
         "skill install",

@@ -69,17 +69,41 @@ class Parser(argparse.ArgumentParser):
         """Parse; options may stand between the files of a list."""
         if self._configure is None:
             return super().parse_known_args(args, namespace)
-        configure, self._configure = self._configure, None
-        configure(self)
+        self.add_pending()
         mixed = "--" not in args and any(action.nargs in ("*", "+") for action in self._actions if not action.option_strings)
         options, surplus = (self.parse_known_intermixed_args if mixed else super().parse_known_args)(args, namespace)
         if surplus:
-            self.error(f"unrecognized arguments: {' '.join(surplus)}")
+            options_of = [name for action in self._actions for name in action.option_strings]
+            self.error(f"unrecognized arguments: {' '.join(surplus)}{_suggest(surplus[0].partition('=')[0], options_of)}")
         return options, surplus
+
+    def add_pending(self, recursive: bool = False) -> None:
+        """Add the arguments that the parser still lacks, or also those of its commands."""
+        configure, self._configure = self._configure, None
+        if configure is not None:
+            configure(self)
+        for action in self._actions if recursive else ():
+            for child in dict(action.choices or {}).values() if isinstance(action, argparse._SubParsersAction) else ():
+                child.add_pending(recursive)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is no choice, and name the choice that it resembles."""
+        if action.choices is not None and value not in action.choices:
+            names = list(map(str, action.choices))
+            choices = f"expected one of {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{_suggest(str(value), names) or f' ({choices})'}")
 
     def error(self, message: str) -> Any:
         """Print how the command is called and what is wrong, then exit with 2."""
         super().error(f"{printable(message)}. Try {self.prog} --help")
+
+
+def _suggest(word: str, names: Sequence[str]) -> str:
+    """Return a question that names what ``word`` resembles; empty where it resembles nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, names, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def build_parser(prog: str, commands: Sequence[Command], output: Output) -> Parser:
@@ -90,12 +114,13 @@ def build_parser(prog: str, commands: Sequence[Command], output: Output) -> Pars
     groups = {"": parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog)}
     for command in commands:
         group, _, word = command.name.rpartition(" ")
-        about = [f"example:\n  {prog} {command.name} {command.example}".rstrip()] if command.configure else []
+        # The example of a group is that of its first command.
+        typical = next(one for one in commands if one.configure and f"{one.name} ".startswith(f"{command.name} "))
         child = groups[group].add_parser(
             word,
             help=command.summary.replace("%", "%%"),
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-            epilog="\n\n".join([*about, f"exit status: {command.exits}"]),
+            epilog=f"example:\n  {prog} {typical.name} {typical.example}".rstrip() + f"\n\nexit status: {command.exits}",
             configure=command.configure,
         )
         if command.configure is None:
@@ -171,7 +196,10 @@ def _lasting(stream: Any) -> tuple[Any, _Lasting | None]:
 
 def _run(argv: Sequence[str] | None, prog: str, more: Sequence[Command], output: Output) -> int:
     try:
-        options = build_parser(prog, (*COMMANDS, *more), output).parse_args(argv)
+        words = sys.argv[1:] if argv is None else list(argv)
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
+        options = build_parser(prog, (*COMMANDS, *more), output).parse_args(words)
         if options.run is None and not options.version:
             options.parser.error("no command is given")
     except SystemExit as stop:  # argparse has printed the help, or what is wrong

@@ -75,7 +75,7 @@ def test_values_come_by_name_and_by_place(
         (["a", "--share-pct"], "argument --share-pct: expected one argument"),
         (["a", "--share-pct", "--json"], "argument --share-pct: expected one argument"),
         (["a", "--json=1"], "argument --json: ignored explicit argument '1'"),
-        (["a", "--how", "any"], "argument --how: invalid choice: 'any' (choose from 'fast', 'slow')"),
+        (["a", "--how", "any"], "argument --how: invalid choice: 'any' (expected one of fast, slow)"),
         (["a", "--\x1b[31m"], "unrecognized arguments: --\\x1b[31m"),
     ],
 )
@@ -106,7 +106,7 @@ def test_every_help_lists_the_exit_status(command: Command, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert f"usage: roofline_tools.py {command.name} " in out
     assert f"exit status: {command.exits}" in out
-    assert ("example:" in out) == (command.configure is not None)
+    assert f"example:\n  roofline_tools.py {command.name}" in out
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,11 @@ def test_every_help_lists_the_exit_status(command: Command, capsys: pytest.Captu
     [
         ([], "error: no command is given. Try roofline_tools.py --help"),
         (["peaks"], "peaks: error: no command is given. Try roofline_tools.py peaks --help"),
-        (["peaks", "lst"], "peaks: error: argument COMMAND: invalid choice: 'lst'"),
+        (["peaks", "lst"], "peaks: error: argument COMMAND: invalid choice: 'lst' (did you mean list?). Try"),
+        (["analyse"], "error: argument COMMAND: invalid choice: 'analyse' (did you mean analyze?). Try"),
+        (["qqqq"], "invalid choice: 'qqqq' (expected one of analyze, profile, "),
+        (["validate", "x", "--jsno=1"], "unrecognized arguments: --jsno=1. Try"),
+        (["peaks", "list", "--jsno"], "unrecognized arguments: --jsno (did you mean --json?). Try"),
         (["skill", "path", "more"], "skill path: error: unrecognized arguments: more"),
     ],
 )
@@ -162,3 +166,12 @@ def test_an_output_without_room_is_named(wrong: list[str]) -> None:
         done = subprocess.run(wrong, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "standard output: No space left on device"
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "peaks"], ["help", "peaks", "show"]])
+def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert cli.main([*words[1:], "--help"]) == 0
+    assert out == capsys.readouterr().out
+    assert "usage: roofline_tools.py" in out

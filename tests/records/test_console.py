@@ -74,5 +74,16 @@ def test_every_command_of_the_package_has_a_help_with_its_exit_status(
     out = capsys.readouterr().out
     assert f"usage: roofline {command.name} " in out
     assert f"exit status: {command.exits}" in out
-    if command.configure is not None:
-        assert f"example:\n  roofline {command.name}" in out
+    assert f"example:\n  roofline {command.name}" in out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command_and_its_options(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("shtab")
+    monkeypatch.setattr(sys, "argv", ["roofline", "completion", shell])
+    assert main() == 0
+    out = capsys.readouterr().out
+    for word in ("analyze", "calibrate", "history", "-ceilings", "-storage"):
+        assert word in out

@@ -42,11 +42,13 @@ class Sources(NamedTuple):
     counters: Sequence[str] = ()
     device: str | None = None  # the device by name, in place of what the files say
     shapes_from: str | None = None  # the trace of the capture of the graphs that the profile replays
+    ranks: Sequence[str] = ()  # profiles of the other ranks
+    remarks: Sequence[str] = ()  # which profiles of a folder are read, and which are not
 
     def paths(self) -> tuple[str, ...]:
         """Return every file of the run."""
         named = (self.topn, self.env, self.config, self.shapes, self.peaks, self.targets, self.shapes_from)
-        return (*(path for path in named if path is not None), *self.counters)
+        return (*(path for path in named if path is not None), *self.counters, *self.ranks)
 
 
 class Report:
@@ -61,6 +63,7 @@ class Report:
         self.copies: tuple[Copy, ...] = ()
         self.profile: Profile | None = None  # what the rows were read from, if it is more than a Top-N
         self.ops: list[Op] = []  # every operation of the profile
+        self.remarks: Sequence[str] = ()  # on the files that were read
         self.ranks: RankTable | None = None  # where several ranks were read; the profile is then the slowest
 
     @property
@@ -109,25 +112,43 @@ def find_sources(path: str) -> Sources:
     """Find the files of a run at ``path``, a directory or a Top-N file. Raises ValueError when the Top-N is missing."""
     is_folder = os.path.isdir(path)
     folder = path if is_folder else os.path.dirname(os.path.abspath(path))
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    lists = [name for name in names if inputs.is_topn_csv(name)]
     topn = os.path.join(path, inputs.TOPN_NAME) if is_folder else path
-    if is_folder and not os.path.isfile(topn) and len(lists) == 1:
-        topn = os.path.join(path, lists[0])
+    found = None
+    if is_folder and not os.path.isfile(topn):
+        from .profiles.folder import find_profiles
+
+        found = find_profiles(path)
+        if found is None:
+            raise ValueError(f"{printable(path)}: expected {inputs.TOPN_NAME} or the output of a profiler in it")
+        topn = found.paths[0]
+        if len(found.paths) > 1 and inputs.is_topn_csv(topn):
+            lists = ", ".join(printable(os.path.basename(name)) for name in found.paths)
+            raise ValueError(f"{printable(path)}: expected one Top-N list in it, found {lists}: name one")
     if not os.path.isfile(topn):
-        expected = f"{inputs.TOPN_NAME} in it" if is_folder else "a Top-N file or a directory with one"
-        if is_folder and lists:
-            expected = f"one Top-N list in it, found {', '.join(map(printable, lists))}: name one"
-        raise ValueError(f"{printable(path)}: expected {expected}")
+        raise ValueError(f"{printable(path)}: expected a Top-N file, a profile, or a directory with one")
+    beside = os.path.dirname(topn)
+    names = [] if not is_folder and _is_counted(path) else sorted(os.listdir(beside or "."))
+    counters = [os.path.join(beside, name) for name in names if _is_counters(beside, name)]
+    counters = [name for name in counters if os.path.abspath(name) != os.path.abspath(topn)]
     return Sources(
         topn=topn,
         env=inputs.find(folder, inputs.ENV_NAME, 2),
         config=inputs.find(folder, inputs.CONFIG_NAME, 2),
         shapes=inputs.find(folder, inputs.SHAPES_NAME, 0),
-        counters=tuple(
-            os.path.join(folder, name) for name in names if name != os.path.basename(topn) and _is_counters(folder, name)
-        ),
+        counters=tuple(dict.fromkeys((*counters, *(found.counters if found else ())))),
+        ranks=found.paths[1:] if found else (),
+        remarks=found.remarks if found else (),
     )
+
+
+def _is_counted(path: str) -> bool:
+    """Whether a file that is named has counters itself; those of other files are then of other runs."""
+    from .profiles import Reader, find_reader
+
+    if os.path.basename(path) == inputs.TOPN_NAME or inputs.is_topn_csv(path):
+        return False
+    reader = find_reader(path)
+    return isinstance(reader, Reader) and reader.module == "counted"
 
 
 def _is_counters(folder: str, name: str) -> bool:
@@ -158,11 +179,12 @@ def analyze(
 ) -> Report | None:
     """Analyze one run. None is L0: the run asked for no analysis. Everything else that goes wrong is in the report.
 
-    more_ranks: profiles of the other ranks; the verdicts are then of the slowest rank.
+    more_ranks: further profiles of other ranks; the verdicts are then of the slowest rank.
     """
     reader = _Reader(sources)
     profile = reader.profile()
     ranks = None
+    more_ranks = (*sources.ranks, *more_ranks)
     if more_ranks and profile is not None:
         profile, ranks = reader.slowest(profile, more_ranks)
     env = reader.env(profile)
@@ -173,16 +195,17 @@ def analyze(
     topn = reader.topn(profile)
     if topn is None:
         return report
-    report.profile, report.ranks = profile, ranks
+    report.profile, report.ranks, report.remarks = profile, ranks, sources.remarks
     reader.drop_ambiguous(shapes, topn)
     head = select_head(topn.rows, head_pct, head_max)
     report.rows, report.head_share = len(topn.rows), sum(row.pct for row in head)
     report.copies = topn.copies
     counters = None
-    if sources.counters:
+    files = (sources.topn, *sources.counters) if profile is not None and profile.is_counted else sources.counters
+    if files:
         from .counters.read import CounterSet
 
-        counters = CounterSet(sources.counters, topn.rows, report.peaks.gfx or env.device.gfx, env.rocm_version)
+        counters = CounterSet(files, topn.rows, report.peaks.gfx or env.device.gfx, env.rocm_version)
     neighbors = lru_cache(maxsize=None)(partial(advice.find_neighbors, topn.rows))
     run = Run(topn, env, config, shapes, report.peaks, counters, neighbors)
     for row in head:
@@ -259,14 +282,22 @@ class _Reader:
 
     def env(self, profile: Profile | None = None) -> Env:
         """The facts of the run; the device of a profile is the one it was made on."""
-        env = self._env(has_device=profile is not None and profile.device != Device())
-        if profile is not None and (profile.device.device_name or profile.device.gfx):
-            env = env._replace(device=profile.device)
+        beside = inputs.read_surroundings(self._sources.topn)
+        device = profile.device if profile is not None else Device()
+        env = self._env(has_device=device != Device() or beside.device != Device())
+        if device.device_name or device.gfx:
+            env = env._replace(device=device)
+        if env.device.device_name is None and env.device.gfx in (None, beside.device.gfx) and beside.device != Device():
+            env = env._replace(device=beside.device)
+            self._refuse(*beside.problems)
+        if env.rocm_version is None:
+            env = env._replace(rocm_version=beside.rocm_version)
         return env if self._sources.device is None else env._replace(device=Device(device_name=self._sources.device))
 
     def _env(self, has_device: bool) -> Env:
         if self._sources.env is None and not has_device and self._sources.device is None:
-            self._refuse(f"{inputs.ENV_NAME} is missing: the device, the dtype and the workload are unknown", level="L1")
+            unknown = "the device, the dtype and the workload are unknown; --device names the device"
+            self._refuse(f"{inputs.ENV_NAME} is missing: {unknown}", level="L1")
         env = self._read(self._sources.env, inputs.read_env) or Env()
         self._refuse(*env.problems)
         return env
@@ -420,13 +451,27 @@ class EntryBuilder:
             entry = self._assess(entry, cases)
             self.notes += advice.remarks(entry, run.peaks)
         except ValueError as error:  # L2, CannotModelError included
-            entry = self._unmodeled(entry, hint, Degradation("L2", str(error), row.name), "no_work_model")
+            entry = self._counted(entry) or self._unmodeled(
+                entry, hint, Degradation("L2", str(error), row.name), "no_work_model"
+            )
         except Exception as error:  # L5: a bug of the engine must not cost the other entries
             name = type(error).__name__
             self.errors.append(Degradation("L5", f"the helper failed at {printable(row.name)[:60]}: {name}: {error}"))
             entry = self._unmodeled(entry, hint, Degradation("L5", f"{name} while modeling it", row.name), "model_error")
         entry = entry._replace(route=route(entry), notes=tidy_notes(self.notes))
         return advice.attach(entry, run.neighbors, run.env.backends)
+
+    def _counted(self, entry: Entry) -> Entry | None:
+        """The entry by its hardware counters alone; None where they do not hold."""
+        if self.run.counters is None or entry.t_ms is None:
+            return None
+        swing = float("inf") if self._is_noisy else 1.0
+        alone = entry._replace(launches_per_unit=1.0, t_unit_ms=entry.t_ms)
+        counted = self.run.counters.assess_unmodeled(alone, self.run.peaks, swing=swing)
+        if counted is None:
+            return None
+        self.notes = [note("unit: one launch", "unit"), *counted[1], *self.notes]
+        return counted[0]
 
     def _unmodeled(self, entry: Entry, hint: Hint, reason: Degradation, code: str) -> Entry:
         self.degraded.append(reason)

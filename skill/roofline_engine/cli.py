@@ -294,20 +294,32 @@ def _analyze(options: argparse.Namespace) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from . import files
+    from . import files, inputs
     from .profiles import find_reader
+    from .profiles.folder import find_profiles
     from .profiles.output import topn_documents
 
     if options.out is None:
         raise ValueError("--out is missing: name the folder to write to")
-    files.require_readable(options.path)
-    reader = find_reader(options.path)
+    source = options.path
+    if os.path.isdir(source):
+        found = find_profiles(source)
+        if found is None or len(found.paths) > 1:
+            raise ValueError(f"{printable(source)}: expected one profile in it: name the file")
+        source = found.paths[0]
+        for line in found.remarks:
+            print(printable(line), file=sys.stderr)
+    files.require_readable(source)
+    reader = find_reader(source)
     if reader is None:
-        raise ValueError(f"{printable(options.path)}: not a profile that is read here: expected a trace of the torch profiler")
-    profile = reader.read(options.path, options.shapes_from)
+        raise ValueError(f"{printable(source)}: not a profile that is read here: a trace, a kernel trace, a database, a table")
+    profile = reader.read(source, options.shapes_from)
+    if profile.device.device_name is None:
+        beside = inputs.read_surroundings(source).device
+        profile = profile._replace(device=beside if beside.gfx else profile.device)
     for name, document in topn_documents(profile, options.device).items():
         path = os.path.join(options.out, name)
-        if os.path.realpath(path) == os.path.realpath(options.path):
+        if os.path.realpath(path) == os.path.realpath(source):
             raise ValueError(f"{printable(path)}: an input, which is not overwritten. Name another folder with --out")
         files.write_whole(path, files.to_json(document))
         print(f"wrote {printable(path)}")
@@ -521,7 +533,7 @@ def _arguments(
 
 
 _ANALYZE = {
-    "DIR|TOPN|TRACE ...": "a directory with a Top-N (JSON or CSV), the file, or a profiler's trace; several traces are ranks",
+    "DIR|TOPN|PROFILE ...": "a Top-N (JSON or CSV), a profile, or a directory with one; several profiles are ranks",
     "--by KIND": "rows by kernel, or by op with its shapes from a trace (default: kernel)",
     "--device NAME": "the device, in place of what the files say",
     "--env FILE": f"env_report.json (default: {_NEAR})",
@@ -539,8 +551,8 @@ _ANALYZE = {
     "--json": "print the artifact instead of the report",
 }
 _PROFILE = {
-    "TRACE": "a profiler's trace",
-    "--device NAME": "the device, in place of what the trace says",
+    "PROFILE": "a profiler's output, or the directory that it wrote",
+    "--device NAME": "the device, in place of what the profile says",
     "--shapes-from TRACE": "the trace of the capture of the graphs that the trace replays",
     "--out DIR": "the folder to write to",
 }

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from .fields import REGIMES
-from .files import Problems, condense, read_json, read_table
+from .files import Problems, condense, read_json, read_table, read_text
 from .kernels import clean_name, is_copy, short_name
 from .ops import op_name
 from .peaks import Device, Target
@@ -373,6 +373,79 @@ def read_env(data: object, label: str) -> Env:
         rocm_version=env.text("rocm_version"),
         problems=tuple(problems.lines),
     )
+
+
+class Surroundings(NamedTuple):
+    """What profilers write about the machine to files beside a profile."""
+
+    device: Device = Device()
+    archs: tuple[str, ...] = ()  # the architectures of all GPUs
+    rocm_version: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+#: What follows the common beginning of the files that one run of rocprofv3 writes.
+_ENDINGS = re.compile(
+    r"(counter_collection|kernel_trace|kernel_stats|domain_stats|memory_copy_trace|memory_copy_stats|hip_api_trace|hip_api_stats"
+    r"|hip_stats|hip_trace|results|out)\.(csv|json|db)$"
+)
+#: Models of rocprof-compute that are one product: MI300X_A1 is, MI200 is a family.
+_MODEL = re.compile(r"(MI\d{3}[AX]|MI100)(_A\d)?$")
+
+
+def read_surroundings(path: str) -> Surroundings:
+    """Read sysinfo.csv of rocprof-compute and agent_info.csv of rocprofv3 beside a profile; unreadable files are left out."""
+    folder, name = os.path.split(os.path.abspath(path))
+    devices: dict[str, Device] = {}
+    rocm = None
+    for item in ("sysinfo.csv", f"{_ENDINGS.sub('', name)}agent_info.csv"):
+        if item == name or not os.path.isfile(os.path.join(folder, item)):
+            continue
+        try:
+            table = read_table(read_text(os.path.join(folder, item)), item, _is_machine)
+        except ValueError:
+            continue
+        arch_at, rocm_at = table.column("gpu_arch", "Name"), table.column("rocm_version")
+        product_at, units_at = table.column("gpu_model", "Product_Name"), table.column("cu_per_gpu", "Cu_Count")
+        for line, cells in table.rows:
+            arch = cells[arch_at].strip() if arch_at is not None else ""
+            if rocm is None and rocm_at is not None:
+                rocm = cells[rocm_at].strip() or None
+            if not arch.startswith("gfx"):  # a CPU
+                continue
+            product = cells[product_at].strip() if product_at is not None else ""
+            model = _MODEL.match(product)
+            product = model[1] if model else product
+            units = cells[units_at].strip() if units_at is not None else ""
+            devices[f"{item} {line}"] = amd_device(arch, product, int(units) if units.isdigit() else None)
+        if devices:
+            break
+    device, doubts = choose_device(devices)
+    return Surroundings(device, tuple(sorted({item.gfx for item in devices.values() if item.gfx})), rocm, tuple(doubts))
+
+
+def _is_machine(header: Sequence[str]) -> bool:
+    return "gpu_arch" in header or "Gfx_Target_Version" in header
+
+
+def amd_device(gfx: str, product: str, units: int | None, memory_bytes: float | None = None) -> Device:
+    """Return the device of these facts. A product name such as ``AMD Radeon Graphics`` is a driver's, and names no product."""
+    is_named = re.search(r"\bMI(100|\d{3}[AX])|\bRX |\bPRO |\bW\d", product) is not None
+    return Device(
+        gfx=gfx if gfx.startswith("gfx") else None,
+        device_name=product if is_named else None,
+        cu_count=units or None,
+        memory_bytes=memory_bytes,
+    )
+
+
+def choose_device(devices: Mapping[str, Device]) -> tuple[Device, list[str]]:
+    """Return the first device, and a line where they are of several kinds."""
+    kinds = list(dict.fromkeys(devices.values()))
+    if len({(kind.gfx, kind.device_name, kind.cu_count) for kind in kinds}) <= 1:
+        return (kinds[0] if kinds else Device()), []
+    named = ", ".join(printable(kind.device_name or kind.gfx or "unknown") for kind in kinds)
+    return kinds[0], [f"devices of several kinds ran kernels ({named}): the first is taken"]
 
 
 def read_shapes(data: object, label: str) -> tuple[dict[str, list[dict[str, object]]], list[str]]:

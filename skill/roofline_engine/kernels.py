@@ -66,7 +66,7 @@ _RULES = {
     ),
     "quantize": "quant",
     "transpose": "batched_transpose",
-    "copy": "direct_copy|copy_kernel|catarray|concat",
+    "copy": "direct_copy|copy_kernel|veccopy|catarray|concat",
     "elementwise": "elementwise|silu|gelu|act_and_mul|swiglu|fillfunctor|add_kernel|mul_kernel|sigmoid",
 }
 _WORDS = [(op, words.split("|")) for op, words in _RULES.items()]

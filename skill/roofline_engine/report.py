@@ -217,6 +217,7 @@ def _head(report: Report) -> str:
     return _bullets(
         [
             f"device: {_device(report.peaks)}",
+            *(text(remark) for remark in report.remarks),
             *([f"about these peaks: {text(report.peaks.note)}"] if report.peaks.note else []),
             f"head: {len(report.entries)} of {report.rows} kernels, those with {report.head_pct:g} % of GPU time or more"
             f"{limit}; {report.head_share:.1f} % together",
@@ -328,17 +329,19 @@ def _kernel(number: int, entry: Entry, peaks: Peaks) -> str:
         launches = entry.launches_per_unit
         unit = f", {launches:g} launches a unit: {show(entry, 't_unit_ms')}" if launches != 1 else ""
         facts.append(f"time: {show(entry, 't_ms')} a launch, {entry.regime}{unit}")
-    if entry.bytes_est is not None and entry.flops_est is not None:
-        work = f"work: {quantity(entry.bytes_est, 'B')} and {quantity(entry.flops_est, 'FLOP')} a unit"
+    if entry.bytes_est is not None:
+        flops = "unknown FLOPs" if entry.flops_est is None else quantity(entry.flops_est, "FLOP")
+        work = f"work: {quantity(entry.bytes_est, 'B')} and {flops} a unit"
         if entry.arithmetic_intensity is not None:
             ridge = "unknown" if entry.ridge_point is None else f"{entry.ridge_point:.4g}"
             work += f", {entry.arithmetic_intensity:.3g} FLOP/B against a ridge at {ridge}"
         facts.append(work)
-    if entry.achieved_bw_bytes_s is not None and entry.achieved_flops is not None:
-        facts.append(
-            f"achieved: {quantity(entry.achieved_bw_bytes_s, 'B/s')} ({_percent(entry.hbm_util)} of peak) and "
-            f"{quantity(entry.achieved_flops, 'FLOP/s')} ({_percent(entry.compute_util)} of {entry.dtype} peak)"
-        )
+    if entry.achieved_bw_bytes_s is not None:
+        achieved = f"achieved: {quantity(entry.achieved_bw_bytes_s, 'B/s')} ({_percent(entry.hbm_util)} of peak)"
+        if entry.achieved_flops:
+            peak = f" ({_percent(entry.compute_util)} of {entry.dtype} peak)" if entry.dtype else ""
+            achieved += f" and {quantity(entry.achieved_flops, 'FLOP/s')}{peak}"
+        facts.append(achieved)
         facts += _achievable(entry, peaks)
     if entry.attainable_speedup is not None and entry.hard_limit_speedup is not None:
         exact = max(1.0, (entry.target_eff or 0) / (entry.roofline_pct or 1))

@@ -186,7 +186,7 @@ def test_unwritable_output_still_prints_the_result(run: Run, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["analyze", "/nowhere/at/all"], "/nowhere/at/all: expected a Top-N file or a directory with one"),
+        (["analyze", "/nowhere/at/all"], "/nowhere/at/all: expected a Top-N file, a profile, or a directory with one"),
         (["analyze", ".", "--head-pct", "lots"], "--head-pct is 'lots', expected a number"),
         (["analyze", ".", "--env", "/nowhere.json"], "--env /nowhere.json: No such file or directory"),
         (["validate", "/nowhere.json"], "/nowhere.json: No such file or directory"),

@@ -70,7 +70,15 @@ def measure(group: DispatchGroup, tool: Tool, source: str) -> KernelCounts:
         levels["hbm"] = sum(levels.values())
     levels.update(_caches(group, tool))
     percentages = {name: group.mean(name) for name in PERCENTAGES if group.live(name)}
-    return group.counts(levels, _flops(group), source, percentages)
+    return group.counts(levels, _flops(group), source, percentages, _counted_units(group, tool))
+
+
+def _counted_units(group: DispatchGroup, tool: Tool) -> tuple[str, ...]:
+    """Return the units whose FLOPs were all counted: a dtype that was not collected may have done the work."""
+    dtypes = ["F16", "BF16", *(["F8"] if tool.gfx is None or tool.gfx in LINE_BYTES else [])]
+    has_matrix = group.has("MfmaFlops") or all(group.has(f"SQ_INSTS_VALU_MFMA_MOPS_{dtype}") for dtype in dtypes)
+    has_vector = all(group.has(f"SQ_INSTS_VALU_FMA_{dtype}") for dtype in _VALU)
+    return (*(("matrix",) if has_matrix else ()), *(("vector",) if has_vector else ()))
 
 
 def _prefix(group: DispatchGroup, suffix: str) -> str | None:
@@ -289,21 +297,21 @@ def _value(text: str, what: str) -> float | None:
 
 def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     """Read rocprofv3's results JSON. Raises ValueError when it holds no dispatches of kernels."""
-    tools = _object(data).get("rocprofiler-sdk-tool")
+    tools = as_object(data).get("rocprofiler-sdk-tool")
     if not isinstance(tools, list) or not tools:
         raise ValueError(f"{label}: 'rocprofiler-sdk-tool' is missing, expected rocprofv3's results JSON")
     problems = Problems()
     dispatches: list[Dispatch] = []
     spans: list[tuple[float, float]] = []
     archs: set[str] = set()
-    for process in map(_object, tools):
-        archs |= {str(item.get("name")) for item in _objects(process, "agents") if item.get("type") == 2}
-        names = {item.get("kernel_id"): _symbol(item) for item in _objects(process, "kernel_symbols")}
-        counters = {_handle(item.get("id")): str(item.get("name")) for item in _objects(process, "counters")}
-        counted = _objects(process.get("callback_records"), "counter_collection")
-        for item in counted or _objects(process.get("buffer_records"), "kernel_dispatch"):
-            data_of = _object(item.get("dispatch_data", item))
-            info = _object(data_of.get("dispatch_info"))
+    for process in map(as_object, tools):
+        archs |= {str(item.get("name")) for item in objects(process, "agents") if item.get("type") == 2}
+        names = {item.get("kernel_id"): symbol_name(item) for item in objects(process, "kernel_symbols")}
+        counters = {_handle(item.get("id")): str(item.get("name")) for item in objects(process, "counters")}
+        counted = objects(process.get("callback_records"), "counter_collection")
+        for item in counted or objects(process.get("buffer_records"), "kernel_dispatch"):
+            data_of = as_object(item.get("dispatch_data", item))
+            info = as_object(data_of.get("dispatch_info"))
             name = names.get(info.get("kernel_id"))
             if name is None:
                 problems.add(f"{label}: a dispatch of kernel_id {info.get('kernel_id')!r:.20} without a symbol: left out")
@@ -313,7 +321,7 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
             if t_s is not None:
                 spans.append((float(start), float(end)))
             values: dict[str, float] = {}
-            for record in _objects(item, "records"):  # one record an instance: rocprofv3's own CSV sums them
+            for record in objects(item, "records"):  # one record an instance: rocprofv3's own CSV sums them
                 counter = _canonical(counters.get(_handle(record.get("counter_id")), ""))
                 value = problems.attempt(_value, str(record.get("value")), f"{label}: {printable(counter)}")
                 if counter and value is not None:
@@ -330,12 +338,12 @@ def from_json(data: object, label: str, tool: Tool, skip: int) -> CounterFile:
     return file._replace(archs=tuple(sorted(archs)))
 
 
-def _object(value: object) -> Mapping[str, object]:
+def as_object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _objects(holder: object, key: str) -> list[Mapping[str, object]]:
-    items = _object(holder).get(key)
+def objects(holder: object, key: str) -> list[Mapping[str, object]]:
+    items = as_object(holder).get(key)
     if isinstance(items, Mapping):
         items = list(items.values())
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
@@ -345,7 +353,7 @@ def _handle(value: object) -> object:
     return value.get("handle") if isinstance(value, Mapping) else value
 
 
-def _symbol(item: Mapping[str, object]) -> str:
+def symbol_name(item: Mapping[str, object]) -> str:
     names = (item.get(key) for key in ("formatted_kernel_name", "kernel_name", "truncated_kernel_name"))
     return next((name for name in names if isinstance(name, str) and name), "")
 

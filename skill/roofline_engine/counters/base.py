@@ -55,10 +55,13 @@ class KernelCounts(NamedTuple):
     problems: tuple[Problem, ...]
     grids: int = 1  # grid sizes that ran under the name
     spread: float = 0.0  # (largest - smallest) / mean of the HBM counters over the dispatches
+    units: tuple[str, ...] = ()  # whose FLOPs were counted, all of them: matrix, vector
+    durations_s: Sequence[float] = ()  # of each dispatch that has a time
 
     def to_dict(self) -> dict[str, object]:
-        """Plain builtins, ready for JSON."""
-        return {**self._asdict(), "problems": list(map(str, self.problems))}
+        """Plain builtins, ready for JSON, without the time of each dispatch."""
+        fields = {name: value for name, value in self._asdict().items() if name != "durations_s"}
+        return {**fields, "problems": list(map(str, self.problems))}
 
 
 class CounterFile(NamedTuple):
@@ -158,7 +161,12 @@ class DispatchGroup:
         return not self._are_mixed(figure, {part: self.carriers[part] for part in parts})
 
     def counts(
-        self, levels: Mapping[str, float], flops: Mapping[str, float], source: str, corroboration: Mapping[str, float]
+        self,
+        levels: Mapping[str, float],
+        flops: Mapping[str, float],
+        source: str,
+        corroboration: Mapping[str, float],
+        units: tuple[str, ...],
     ) -> KernelCounts:
         """Return what the counters say, without the levels that cannot be."""
         times = [dispatch.t_s for dispatch in self.dispatches if dispatch.t_s is not None]
@@ -173,6 +181,8 @@ class DispatchGroup:
             tuple(self.problems),
             len({dispatch.grid for dispatch in self.dispatches}),
             self.spread,
+            units,
+            times,
         )
 
 

@@ -8,7 +8,7 @@ locale has decimal commas; which of the two it is, is decided for the file as a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..files import Problems, Table, condense, read_table
 from ..kernels import clean_name
@@ -200,7 +200,16 @@ def _measure(group: DispatchGroup, source: str, volta: bool) -> KernelCounts:
         levels["hbm"] = sum(means.values())
     levels.update({level: group.mean(name) for level, name in _LEVELS.items() if group.live(name)})
     shares = {label: group.mean(name) for name, label in _SHARES.items() if group.has(name)}
-    return group.counts(levels, _flops(group, volta), source, shares)
+    flops = _flops(group, volta)
+    return group.counts(levels, flops, source, shares, _counted_units(group, flops))
+
+
+def _counted_units(group: DispatchGroup, flops: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the units whose FLOPs were all counted. Tensor units that were idle computed nothing."""
+    idle = [name for name in group.names if _PIPE.match(name) or _SHARES.get(name) == "tensor_pipe"]
+    has_matrix = any(not key.startswith("vector_") for key in flops) or any(not group.mean(name) for name in idle)
+    has_vector = any(match[2] == "fma" and match[1] == "f" for match in map(_SASS_NAME.match, group.names) if match)
+    return (*(("matrix",) if has_matrix else ()), *(("vector",) if has_vector else ()))
 
 
 def _flops(group: DispatchGroup, volta: bool) -> dict[str, float]:

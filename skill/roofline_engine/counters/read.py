@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..fields import ByteModel, Degradation, Entry, Note, note
-from ..files import parse_json, read_table, read_text
-from ..inputs import Row
-from ..kernels import stem
+from ..files import parse_json, read_text
+from ..inputs import Row, read_surroundings
+from ..kernels import UNMODELED, stem
+from ..ops import op_class
 from ..peaks import Peaks, architecture
 from ..roofline import LARGEST_CACHE, assess
-from ..units import printable, quantity
-from ..work import Work
+from ..units import Dtype, parse_dtype, printable, quantity
+from ..work import TARGET_EFF, Work
 from . import amd, nvidia
 from .base import HBM_FIGURES, KNOWN_COPY_BAND, CounterFile, KernelCounts
 
@@ -54,10 +55,10 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     Raises ValueError with one line that names the file, the place, and why it cannot be read.
     """
     label = printable(os.path.basename(path))
-    archs, listed_rocm = _read_context(path)
-    arch = gfx or (archs[0] if len(archs) == 1 else None)
-    file = parse(read_text(path), label, arch, rocm or listed_rocm, skip)
-    archs = file.archs or archs
+    beside = read_surroundings(path)
+    arch = gfx or (beside.archs[0] if len(beside.archs) == 1 else None)
+    file = parse(read_text(path), label, arch, rocm or beside.rocm_version, skip)
+    archs = file.archs or beside.archs
     if len(archs) > 1:
         raise ValueError(f"{label}: counted on {' and '.join(archs)}, and the dispatches do not say on which")
     if gfx and archs and architecture(gfx) != architecture(archs[0]):
@@ -80,28 +81,6 @@ def parse(text: str, label: str, gfx: str | None = None, rocm: str | None = None
             if mark in head:
                 raise ValueError(f"{label}: {what}")
     return amd.from_table(text, label, tool, skip)
-
-
-def _read_context(path: str) -> tuple[tuple[str, ...], str | None]:
-    """Read the architectures and ROCm's version that the profiler wrote to a file next to the counters."""
-    gfx: tuple[str, ...] = ()
-    rocm = None
-    folder, name = os.path.split(os.path.abspath(path))
-    prefix = re.sub(r"(counter_collection|kernel_trace)\.csv$", "", name)
-    for sibling in ("sysinfo.csv", f"{prefix}agent_info.csv"):
-        place = os.path.join(folder, sibling)
-        if sibling == name or not os.path.isfile(place):
-            continue
-        try:
-            table = read_table(read_text(place), sibling, lambda header: "gpu_arch" in header or "Gfx_Target_Version" in header)
-        except ValueError:
-            continue
-        arch_at, rocm_at = table.column("gpu_arch", "Name"), table.column("rocm_version")
-        archs = {cells[arch_at] for _, cells in table.rows if arch_at is not None and cells[arch_at].startswith("gfx")}
-        gfx = gfx or tuple(sorted(archs))
-        if rocm is None and rocm_at is not None and table.rows:
-            rocm = table.rows[0][1][rocm_at]
-    return gfx, rocm
 
 
 def list_avail(text: str, label: str) -> Available:
@@ -275,6 +254,40 @@ class CounterSet:
         notes.append(_figure_note("FLOPs", "FLOP", "padding or recomputation is in it", for_flops, flops, work.flops))
         return by_counters._replace(measurement_basis=basis), [*notes, *_other_notes(entry, matches)]
 
+    def assess_unmodeled(self, entry: Entry, peaks: Peaks, *, swing: float) -> tuple[Entry, list[Note]] | None:
+        """Assess an entry without a work model by its counts alone; None where no file has usable ones.
+
+        The ratio is that of the traffic that the kernel moved, which the op may not need. Without the FLOPs of all units only
+        a saturated memory roof is a verdict: the kernel may be limited by computing.
+        """
+        kernels = ((file.label, self._find(file, entry.name)) for file in self._files)
+        matches = [_Match(label, counts) for label, counts in kernels if counts is not None]
+        for match in matches:
+            why = _doubt_counts(entry, match.counts, self.gfx)
+            if why:
+                self.degraded.append(Degradation("L4", f"{printable(entry.name)[:60]}: {why}", match.label))
+                continue
+            if match.counts.t_s and match.counts.spread > _NOTED_TIME:  # the mean bytes are those of the mean time
+                entry = entry._replace(t_ms=match.counts.t_s * 1e3, t_unit_ms=match.counts.t_s * 1e3)
+            work, is_whole = _count_work(entry.op, match.counts)
+            assessed = _assess_counted(entry._replace(stage="C"), work, peaks, swing)
+            basis = f"no work model: bytes and FLOPs are counted, mean of {match.counts.dispatches} dispatches ({match.label})"
+            notes = [note(basis), note("they are what the kernel moved and computed, which the op may not need", "remark")]
+            if not is_whole and assessed.headroom_class != "saturated" and assessed.unknown_reason != "infeasible":
+                rate = work.bytes / (entry.t_ms / 1e3) if entry.t_ms else 0.0
+                share = f", {assessed.hbm_util:.1%} of memory bandwidth" if assessed.hbm_util is not None else ""
+                notes.append(note(f"{quantity(work.bytes, 'B')} counted are {quantity(rate, 'B/s')}{share}"))
+                missing = "FLOPs were not all counted, so the kernel may be limited by computing: collect those of "
+                units = [unit for unit in ("matrix", "vector") if unit not in match.counts.units]
+                notes.append(note(f"{missing}the {' and '.join(units)} units", "sharpen"))
+                assessed = assess(entry._replace(stage="C"), work._replace(coverage="lower_bound"), peaks, swing=swing)
+            dtype = None if work.dtype is _NO_DTYPE else work.dtype.name
+            assessed = assessed._replace(measurement_basis="counters", dtype=dtype, weight_dtype=None)
+            if not work.flops and not {"matrix", "vector"}.issubset(match.counts.units):
+                assessed = assessed._replace(flops_est=None, achieved_flops=None, compute_util=None, arithmetic_intensity=None)
+            return assessed, [*notes, *_other_notes(entry, [match])]
+        return None
+
     def _first(self, entry: Entry, matches: Sequence[_Match], doubt: Callable[[_Match], str | None]) -> _Match | None:
         """The first file without a doubt (None: it has nothing to say). Doubts are reported only where no file holds."""
         refused = []
@@ -336,6 +349,60 @@ class CounterSet:
         if total < COMPULSORY * work.flops:
             return f"{quantity(total, 'FLOP')} counted are under {COMPULSORY} of the model's {quantity(work.flops, 'FLOP')}"
         return ""
+
+
+#: The dtype of work whose FLOPs were not counted, or not by dtype: no compute peak applies.
+_NO_DTYPE = Dtype("unknown", 0.0, 0.0, None)
+
+
+def _doubt_counts(entry: Entry, counts: KernelCounts, gfx: str | None) -> str:
+    """Return why these counts alone are no work; empty where they are."""
+    if entry.op in ("collective", "memcpy"):
+        return UNMODELED[entry.op]
+    why = _doubt_kernel(entry, counts, 1)
+    if why:
+        return why
+    if counts.bytes.get("hbm") is None:
+        problems = [str(problem) for problem in counts.problems if problem.figure in HBM_FIGURES]
+        parts = [f"{name[4:]} alone {quantity(value, 'B')}" for name, value in counts.bytes.items() if name[:4] == "hbm_"]
+        return "; ".join(problems) or ", ".join((*parts, "it has not the bytes of reads and writes"))
+    if gfx is None:
+        return "the device is unknown, and what the byte counters count depends on it: name it with --device"
+    sparse = [key for key in counts.flops if key.startswith("sparse_")]
+    return f"FLOPs with structured sparsity ({', '.join(sparse)}): the peaks here are dense" if sparse else ""
+
+
+def _count_work(op: str, counts: KernelCounts) -> tuple[Work, bool]:
+    """Return the counted work of one launch, and whether it has everything that could limit the kernel.
+
+    The FLOPs are those of the units that did more: the others run beside them.
+    """
+    flops: dict[str, dict[str, float]] = {"matrix": {}, "vector": {}}
+    for key, value in counts.flops.items():
+        engine = "vector" if key.startswith("vector_") else "matrix"
+        flops[engine][key.partition("vector_")[2] or key] = value
+    engine = "matrix" if flops["matrix"] else "vector"
+    parts, dtype = flops[engine], _NO_DTYPE
+    if parts:
+        try:
+            dtype = parse_dtype(max(parts, key=lambda name: parts[name]))
+        except ValueError:
+            dtype = _NO_DTYPE
+    is_whole = (
+        op_class(op) == "elementwise" or {"matrix", "vector"}.issubset(counts.units) or (engine in counts.units and bool(parts))
+    )
+    model = ByteModel("counters", counts.bytes["hbm"], sum(parts.values()))
+    return Work(op, op_class(op), (model,), engine, dtype, dtype, ()), is_whole
+
+
+def _assess_counted(entry: Entry, work: Work, peaks: Peaks, swing: float) -> Entry:
+    """Assess counted work. Where the op has no target, that of streaming or of a GEMM shows whether it is saturated."""
+    assessed = assess(entry, work, peaks, swing=swing)
+    if assessed.unknown_reason != "no_target":
+        return assessed
+    target = TARGET_EFF["elementwise" if assessed.roof_axis == "memory" else "gemm"]
+    trial = assess(entry, work, peaks, swing=swing, target_eff=target)
+    return trial._replace(target_basis="prior") if trial.headroom_class == "saturated" else assessed
 
 
 def _doubt_kernel(entry: Entry, counts: KernelCounts, shapes: int) -> str:

@@ -6,12 +6,14 @@ A reader is a function of a path that returns a ``form.Profile``; ``find_reader`
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..files import READ_ERRORS, open_binary
+from ..files import READ_ERRORS, encoding_of, open_binary
+from ..units import printable
 
 if TYPE_CHECKING:
     from .form import Profile
@@ -24,8 +26,9 @@ class Reader(NamedTuple):
     """A format of profiles."""
 
     name: str  # for people
-    module: str  # of this package; it has ``read(path) -> Profile``, and loads when a file is of this format
+    module: str  # of this package; it loads when a file is of this format
     fits: Callable[[str, bytes], bool]  # of a file's name and its first bytes, unpacked
+    function: str = "read"  # of the module: (path) -> Profile
 
     def read(self, path: str, shapes_from: str | None = None) -> Profile:
         """Read a profile.
@@ -35,9 +38,26 @@ class Reader(NamedTuple):
         Raises:
             ValueError: with one line that names the file, where it cannot be used.
         """
-        options = {"shapes_from": shapes_from} if shapes_from else {}
-        profile: Profile = import_module("." + self.module, __package__).read(path, **options)
+        options = {}
+        if shapes_from:
+            if self.module != "torch_trace":
+                raise ValueError(f"--shapes-from: {printable(os.path.basename(path))} is no trace of the torch profiler")
+            options["shapes_from"] = shapes_from
+        profile: Profile = getattr(import_module("." + self.module, __package__), self.function)(path, **options)
         return profile
+
+
+class Refusal(NamedTuple):
+    """A format that holds no kernels or that only the vendor's tool reads."""
+
+    name: str
+    fits: Callable[[str, bytes], bool]
+    advice: str  # what to do; {name} and {stem} are the file's name with and without its ending
+
+    def read(self, path: str, shapes_from: str | None = None) -> Profile:
+        """Raise ValueError with the advice."""
+        name = printable(os.path.basename(path))
+        raise ValueError(f"{name}: {self.name}: {self.advice.format(name=name, stem=os.path.splitext(name)[0])}")
 
 
 def _is_chrome_trace(name: str, start: bytes) -> bool:
@@ -48,12 +68,103 @@ def _is_chrome_trace(name: str, start: bytes) -> bool:
     return text[:1] == b"{" and (b'"traceEvents"' in text or (b'"schemaVersion"' in text and b'"deviceProperties"' in text))
 
 
-#: The formats, in the order in which they are tried.
-READERS = (Reader("torch profiler trace", "torch_trace", _is_chrome_trace),)
+def _is_rocprof_trace(name: str, start: bytes) -> bool:
+    return b'"traceEvents"' in start and (b'"BeginNs"' in start or b'"CPU HIP API"' in start or b'"dev-id"' in start)
 
 
-def find_reader(path: str) -> Reader | None:
-    """Return what reads this file; None where it is not a profile, or cannot be opened."""
+def _is_database(name: str, start: bytes) -> bool:
+    return start.startswith(b"SQLite format 3\0")
+
+
+def _has_columns(*patterns: str, without: str = "") -> Callable[[str, bytes], bool]:
+    """Return a test of a text's first lines: one of them has each of the patterns, and not the last one."""
+    wanted = [re.compile(pattern) for pattern in patterns]
+    refused = re.compile(without) if without else None
+
+    def fits(name: str, start: bytes) -> bool:
+        if start[:1] in (b"{", b"[") or (b"\0" in start[:4] and encoding_of(start) != "utf-16"):
+            return False
+        lines = start.decode(encoding_of(start), "replace").splitlines()[:_HEADERS]
+        for line in lines:
+            if all(pattern.search(line) for pattern in wanted):
+                return refused is None or refused.search(line) is None
+        return False
+
+    return fits
+
+
+#: The header is one of this many lines; tools print remarks before it.
+_HEADERS = 50
+_COUNTERS = r"(?i)\b(FETCH_SIZE|WRITE_SIZE|(SQ|SQC|TCC|TCP|TA|TD|GRBM|GL2C|CPC|SPI)_\w+|MemUnit\w+|MfmaUtil|\w*Occupancy\w*)\b"
+_DISPATCHES = r'\b(Kernel_Name|KernelName)\b"?'
+
+_has_calls = _has_columns(r"\bName\b", r"# of Calls", r"\bCPU total\b")
+_has_attributes = _has_columns(r"\bkey\b", r"\bcount\b", r"\bself_\w+_time_total\b")
+
+#: The formats, in the order in which they are tried. In a folder the first one that occurs is read, so the formats that say
+#: most come first: operations with shapes, then each launch, then sums, then launches that were slowed by counting.
+READERS: tuple[Reader | Refusal, ...] = (
+    Reader("rocprof JSON trace", "dispatches", _is_rocprof_trace, "read_rocprof_json"),
+    Reader("torch profiler trace", "torch_trace", _is_chrome_trace),
+    Reader("TraceLens report", "op_tables", _has_columns(r"\bInput Dims\b", r"\boperation_count\b"), "read_tracelens"),
+    Reader("profiler database", "databases", _is_database),
+    Reader("rocprofv3 results JSON", "dispatches", lambda name, start: b'"rocprofiler-sdk-tool"' in start, "read_results_json"),
+    Reader(
+        "rocprof kernel trace",
+        "dispatches",
+        _has_columns(
+            _DISPATCHES, r"\b(Start_Timestamp|BeginNs)\b", r"\b(End_Timestamp|EndNs)\b", without=_COUNTERS + "|Counter_Name"
+        ),
+        "read_csv",
+    ),
+    Reader("nsys cuda_gpu_trace", "dispatches", _has_columns(r"\bStart ?\(", r"\bDuration ?\(", r"\bGrdX\b"), "read_csv"),
+    Reader(
+        "torch key_averages table",
+        "op_tables",
+        lambda name, start: _has_calls(name, start) or _has_attributes(name, start),
+        "read_key_averages",
+    ),
+    Reader("ncu CSV", "counted", _has_columns(r'"Kernel Name"|\bKernel Name\b,', r"\bID\b")),
+    Reader("counters of rocprof", "counted", _has_columns(_DISPATCHES, _COUNTERS + "|Counter_Name")),
+    Refusal(
+        "a report of Nsight Systems",
+        lambda name, start: name.endswith((".nsys-rep", ".qdrep")),
+        "export it: nsys export --type sqlite -o {stem}.sqlite {name}",
+    ),
+    Refusal(
+        "a report of Nsight Compute",
+        lambda name, start: name.endswith(".ncu-rep"),
+        "export it: ncu --import {name} --csv --page raw > {stem}.csv",
+    ),
+    Refusal(
+        "a Perfetto trace",
+        lambda name, start: name.endswith((".pftrace", ".perfetto-trace")),
+        "profile with rocprofv3 --output-format csv or rocpd",
+    ),
+    Refusal("a list of agents, not kernels", _has_columns(r"\bGfx_Target_Version\b"), "give the kernel trace beside it"),
+    Refusal(
+        "a description of the system, not kernels",
+        _has_columns(r"\bworkload_name\b", r"\bgpu_arch\b"),
+        "give pmc_perf.csv beside it",
+    ),
+    Refusal("measured ceilings, not kernels", _has_columns(r"\bHBMBw\b"), "give it with --peaks"),
+    Refusal(
+        "a list of counters that exist, not kernels",
+        lambda name, start: re.search(rb"(?m)^\s*Counter_Name\s*:", start) is not None,
+        "roofline counters show reads it",
+    ),
+    Refusal(
+        "a table of TraceLens without shapes",
+        _has_columns(r"\bParent cpu_op\b|^type,time ms,percent|^bin_start,|TFLOPS/s_mean|total_direct_kernel_time"),
+        "give unified_perf_summary.csv",
+    ),
+    Refusal("a list of kernels without times", _has_columns(_DISPATCHES), "give the kernel trace"),
+    Refusal("nothing in it", lambda name, start: not start.strip(), "expected a profile"),
+)
+
+
+def find_reader(path: str) -> Reader | Refusal | None:
+    """Return what reads this file, or refuses it; None where it is of no known format, or cannot be opened."""
     if not os.path.isfile(path):
         return None
     try:

@@ -28,6 +28,7 @@ MISSING = {
     "no_launch": "neither its operation nor its launch is in the trace",
     "graph_replay": "it was replayed from a graph, which records no shapes: give the trace of the capture with --shapes-from",
     "no_operation": "it was launched outside of any operation that the trace records",
+    "kernels_only": "the profile has no shapes: give those of its kernels with --shapes, or the model's with --config",
     "no_shapes": "the trace has no shapes: profile with record_shapes=True",
 }
 
@@ -75,3 +76,5 @@ class Profile(NamedTuple):
     rank: int | None = None
     problems: tuple[str, ...] = ()  # one line for each thing that could not be used
     steps: tuple[Unit, ...] = ()  # operations inside of others' units, whose time is counted there
+    is_counted: bool = False  # the file has the hardware counters of its kernels too
+    total_us: float | None = None  # of all kernels, where the file lists a part of them

@@ -47,8 +47,8 @@ def cover(ops: Sequence[Op]) -> Covered:
             verdict += share
         elif entry.unknown_reason != "unmodelled" or is_outside(entry) or op.row.row.missing:
             reason += share
-            code = op.row.row.missing or (classify(entry.name).op if is_outside(entry) else entry.unknown_reason)
-            reasons[code or "unknown"] += share
+            outside = classify(entry.name).op if is_outside(entry) else op.row.row.missing
+            reasons[outside if entry.unknown_reason == "unmodelled" else entry.unknown_reason or "unknown"] += share
         else:
             no_model += share
             names[entry.framework_op or entry.short_name] += share
@@ -145,7 +145,7 @@ def topn_documents(profile: Profile, device: str | None = None) -> dict[str, dic
         kernels.append({key: value for key, value in kernel.items() if value is not None})
     facts = Device(device_name=device) if device else profile.device
     env = {key: value for key, value in facts._asdict().items() if value is not None}
-    total = sum(unit.times.total_us for unit in profile.units)
+    total = profile.total_us or sum(unit.times.total_us for unit in profile.units)
     return {
         TOPN_NAME: {"source": profile.label, "total_gpu_time_ms": total / 1e3, "top_kernels": kernels},
         SHAPES_NAME: dict(shapes_of(rows)),

@@ -75,7 +75,7 @@ def _merge(units: Sequence[Unit]) -> Unit:
 
 def _totals(profile: Profile) -> tuple[float, float]:
     """Return the time of all kernels, and of those that are no communication."""
-    total = sum(unit.times.total_us for unit in profile.units)
+    total = profile.total_us or sum(unit.times.total_us for unit in profile.units)
     communication = sum(unit.times.total_us for unit in profile.units if is_collective(unit.name))
     return total or 1.0, (total - communication) or 1.0
 
@@ -93,7 +93,10 @@ def _row(unit: Unit, total_us: float, compute_us: float) -> Row:
     if unit.borrowed_from:
         remarks.append(unit.borrowed_from)
     remarks += modeled.notes if modeled else ()
-    reason, missing = MISSING.get(unit.missing, ""), unit.missing
+    missing = unit.missing
+    if facts is None and not missing and classify(unit.name).op not in ("collective", "memcpy"):
+        missing = "kernels_only"
+    reason = MISSING.get(missing, "")
     if modeled is not None and modeled.case is None:
         reason = f"{facts.name if facts else ''}: {modeled.reason}"
         missing = "no_shapes" if modeled.reason == NO_SHAPES else ""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What an agent runs or imports: the roofline helper of this skill. Standard library only, Python 3.8 and newer.
 
-    python3 roofline_tools.py analyze DIR|TOPN.json    the verdict per kernel
-    python3 roofline_tools.py validate ARTIFACT        check an artifact
-    python3 roofline_tools.py peaks list|show|audit    the hardware peaks
+    python3 roofline_tools.py analyze DIR|TOPN|PROFILE    the verdict per kernel
+    python3 roofline_tools.py validate ARTIFACT           check an artifact
+    python3 roofline_tools.py peaks list|show|audit       the hardware peaks
 
 It reads and writes local files, nothing else. If it does not run, SKILL.md holds the whole procedure by hand.
 """

@@ -148,7 +148,7 @@ def _is_counted(path: str) -> bool:
     if os.path.basename(path) == inputs.TOPN_NAME or inputs.is_topn_csv(path):
         return False
     reader = find_reader(path)
-    return isinstance(reader, Reader) and reader.module == "counted"
+    return isinstance(reader, Reader) and reader.is_counted
 
 
 def _is_counters(folder: str, name: str) -> bool:

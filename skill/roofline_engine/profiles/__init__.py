@@ -29,6 +29,7 @@ class Reader(NamedTuple):
     module: str  # of this package; it loads when a file is of this format
     fits: Callable[[str, bytes], bool]  # of a file's name and its first bytes, unpacked
     function: str = "read"  # of the module: (path) -> Profile
+    is_counted: bool = False  # its files have hardware counters, and may be several passes over the same launches
 
     def read(self, path: str, shapes_from: str | None = None) -> Profile:
         """Read a profile.
@@ -124,8 +125,8 @@ READERS: tuple[Reader | Refusal, ...] = (
         lambda name, start: _has_calls(name, start) or _has_attributes(name, start),
         "read_key_averages",
     ),
-    Reader("ncu CSV", "counted", _has_columns(r'"Kernel Name"|\bKernel Name\b,', r"\bID\b")),
-    Reader("counters of rocprof", "counted", _has_columns(_DISPATCHES, _COUNTERS + "|Counter_Name")),
+    Reader("ncu CSV", "dispatches", _has_columns(r'"Kernel Name"|\bKernel Name\b,', r"\bID\b"), "read_counted", True),
+    Reader("counters of rocprof", "dispatches", _has_columns(_DISPATCHES, _COUNTERS + "|Counter_Name"), "read_counted", True),
     Refusal(
         "a report of Nsight Systems",
         lambda name, start: name.endswith((".nsys-rep", ".qdrep")),

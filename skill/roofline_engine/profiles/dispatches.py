@@ -1,4 +1,4 @@
-"""Files with a row for each dispatch of a kernel: traces of rocprofv3 and rocprof, ``cuda_gpu_trace`` of nsys.
+"""Files with a row for each dispatch of a kernel: traces of rocprofv3 and rocprof, ``cuda_gpu_trace`` of nsys, and counters.
 
 Sources of the columns: rocprofv3's documentation (using-rocprofv3, the schemas of 2024 and 2025), ROCm/rocprofiler's tblextr.py
 for rocprof, and the reports of nsys stats in the guide of Nsight Systems.
@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..counters.amd import as_object, objects, symbol_name
+from ..counters.read import read as read_counters
 from ..files import Problems, Table, condense, parse_json, read_table, read_text
 from ..inputs import amd_device, choose_device, times_of
 from ..kernels import classify, clean_name, is_copy
@@ -314,3 +315,31 @@ def read_rocprof_json(path: str) -> Profile:
 def _nanoseconds(args: object, where: str) -> tuple[int, int]:
     start, end = (int(number(as_object(args).get(key), f"{where}: {key}")) for key in ("BeginNs", "EndNs"))
     return start, end
+
+
+def read_counted(path: str) -> Profile:
+    """Read the kernels and times of a file of counters; ``analyze`` takes the counts from the same file.
+
+    Raises:
+        ValueError: with one line that names the file and the reason.
+    """
+    label = printable(os.path.basename(path))
+    file = read_counters(path)
+    units, untimed = [], 0
+    for kernel in file.kernels:
+        durations = [1e6 * t_s for t_s in kernel.durations_s]
+        if durations:
+            times = times_of(durations)
+            units.append(Unit((KernelUse(kernel.name, times.calls, times.total_us),), times, durations=durations))
+        else:
+            untimed += 1
+    if not units:
+        reasons = [line[len(label) + 2 :] for line in file.problems[:1]]
+        wanted = "collect gpu__time_duration.sum" if file.is_nvidia else "give a kernel trace, with this file as --counters"
+        raise ValueError("; ".join((f"{label}: {len(file.kernels)} kernels, none with a time", *reasons, wanted)))
+    units.sort(key=lambda unit: -unit.times.total_us)
+    problems = list(file.problems)
+    if untimed:
+        problems.append(f"{label}: {untimed} of {len(file.kernels)} kernels have no time: left out")
+    device = Device(gfx=file.gfx or (file.archs[0] if len(file.archs) == 1 else None))
+    return Profile(file.source, label, tuple(units), device, problems=tuple(problems), is_counted=True)

@@ -96,7 +96,7 @@ def _choose(groups: dict[str, list[str]]) -> FoundProfiles:
 
 
 def _is_counted(name: str) -> bool:
-    return any(isinstance(reader, Reader) and reader.name == name and reader.module == "counted" for reader in READERS)
+    return any(isinstance(reader, Reader) and reader.name == name and reader.is_counted for reader in READERS)
 
 
 def _names(paths: Sequence[str]) -> str:

@@ -115,7 +115,7 @@ def find_sources(path: str) -> Sources:
     topn = os.path.join(path, inputs.TOPN_NAME) if is_folder else path
     found = None
     if is_folder and not os.path.isfile(topn):
-        from .profiles.folder import find_profiles
+        from .profiles import find_profiles
 
         found = find_profiles(path)
         if found is None:

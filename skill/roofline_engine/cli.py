@@ -295,8 +295,7 @@ def _analyze(options: argparse.Namespace) -> int:
 
 def _profile(options: argparse.Namespace) -> int:
     from . import files, inputs
-    from .profiles import find_reader
-    from .profiles.folder import find_profiles
+    from .profiles import find_profiles, find_reader
     from .profiles.output import topn_documents
 
     if options.out is None:

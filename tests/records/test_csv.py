@@ -773,6 +773,60 @@ def test_a_gzip_of_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert sum(1 for _ in source.lines()) == 200_001
 
 
+# triton.testing.perf_report, and Intel's benchmarks
+
+
+def test_each_provider_of_a_perf_report_is_a_record_over_the_library() -> None:
+    library, mine = read("M,N,K,cuBLAS (TFLOPS),Triton (TFLOPS)\n4096.000000,4096.000000,4096.000000,500.000000,625.000000\n")
+    assert (library.name, mine.name) == ("cuBLAS M=4096 N=4096 K=4096", "Triton M=4096 N=4096 K=4096")
+    flops = 2 * 4096**3
+    assert (library.t_s, mine.t_s) == (pytest.approx(flops / 500e12), pytest.approx(flops / 625e12))
+    assert (mine.baseline_kind, mine.baseline_t_s) == ("reference", library.t_s)
+    assert library.baseline_t_s is None
+    assert "no dtype" in mine.no_work
+    typed = read("M,N,K,dtype,Triton (ms)\n4096,4096,4096,fp16,1.5\n")[0]
+    assert (typed.t_s, built(typed).flops) == (1.5e-3, flops)
+
+
+def test_times_of_a_perf_report_are_compared_and_a_missing_one_is_refused() -> None:
+    mine, eager, missing, other = read("size,Triton (ms),Torch (ms)\n4096,0.006,0.009\n8192,nan,0.009\n")
+    assert (mine.t_s, mine.baseline_kind, mine.baseline_t_s) == (pytest.approx(6e-6), "eager", pytest.approx(9e-6))
+    assert (eager.baseline_t_s, other.t_s) == (None, pytest.approx(9e-6))
+    assert "Triton (ms)" in missing.refused
+
+
+INTEL = "{},Triton-GB/s,XeTLA-GB/s,Triton-GB/s-min,Triton-TFlops,XeTLA-TFlops,Triton-CV,XeTLA-CV,datetime,run_counter\n"
+
+
+def test_rates_of_an_intel_gemm_give_its_time_and_bytes() -> None:
+    """4096^3 at 100 TFLOP/s takes 1.374 ms, in which 250 GB/s are 343.6 MB."""
+    mine, library = read(INTEL.format("B,M,N,K") + "1.0,4096.0,4096.0,4096.0,250,300,200,100,120,0.01,0.01,2025-05-05,1\n")
+    t_s = 2 * 4096**3 / 100e12
+    assert mine.t_s == pytest.approx(t_s)
+    assert built(mine).bytes == pytest.approx(250e9 * t_s)
+    assert mine.baseline_t_s == library.t_s == pytest.approx(t_s / 1.2)
+
+
+def test_rates_without_sizes_give_a_speedup_and_no_time() -> None:
+    mine, library = read(INTEL.format("N") + "256.0,400,500,90,0.4,0.5,0.01,0.01,2025-05-05,1\n")
+    assert (mine.t_s, mine.speedup, mine.baseline_kind) == (None, pytest.approx(0.8), "reference")
+    assert "no time" in library.refused
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Name",
+        "Name,Avg (ns),Max (ns)",
+        "size,Triton (ms),Torch (GB/s)",
+        "size,Triton (ms),kernel",
+        "Triton (ms),Torch (ms)",
+    ],
+)
+def test_another_table_with_units_is_not_a_perf_report(header: str) -> None:
+    assert adapter(header + "\n") == ""
+
+
 # A table of claims
 
 

@@ -1,16 +1,33 @@
-"""Tables of Triton kernels: tritonbench's CSV, Liger-Kernel's long CSV, and a sweep of GEMM tile sizes."""
+"""Tables of Triton kernels: tritonbench's CSV, Liger-Kernel's long CSV, ``triton.testing.perf_report``, a sweep of tiles."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
-from roofline_engine.units import half_digit
+from roofline_engine.units import half_digit, unit_in
 
-from ..source import RecordRow, RefusedError
-from ..table import ABSENT, RATES, TIMES, Column, Fields, Table, TableFormat, clean, dtype, duration, size, sizes
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, split_header
+from ..table import (
+    ABSENT,
+    RATES,
+    TIMES,
+    Column,
+    Fields,
+    Table,
+    TableFormat,
+    claim,
+    clean,
+    dtype,
+    duration,
+    read_csv,
+    size,
+    sizes,
+)
+from ..values import NO_FLOPS
 from .aiter import mistakes_of
 
 
@@ -233,6 +250,141 @@ _LIGER_OPS: Mapping[str, Callable[[_Params], dict[str, Any]]] = {
 }
 
 
+# ``triton.testing.perf_report``: a row for each input, a column for each provider with the unit in parentheses, such as
+# ``Triton (TFLOPS)``. Intel's benchmarks of Triton for XPU have two columns for each provider, ``Triton-GB/s`` and
+# ``Triton-TFlops``, with -min, -max and -CV. Rates alone give no time, but 2 M N K over the rate of a GEMM is one. The first
+# provider that is a library or a framework is the baseline. Neither file names an op or a device, or, without a column of it, a dtype.
+
+_IN_PARENTHESES = re.compile(r"(.+?) \((.+)\)")
+_INTEL = re.compile(r"(.+)-(GB/s|TFlops)(-min|-max)?", re.I)
+_INTEL_SPREAD = re.compile(r".+-CV", re.I)
+_LIBRARIES = re.compile(r"torch|aten|eager|inductor|compile|blas|cudnn|onednn|xetla|cutlass|reference|baseline|naive", re.I)
+#: Words of a statistic in the place of a provider: the table is another profiler's.
+_STATISTICS = re.compile(r"(?:total|avg|average|mean|med|median|min|max|std\w*|start|end|duration|elapsed|time)\b.*", re.I)
+_WHOLE = re.compile(r"(?<=\d)\.0+$")  # sizes are printed as floats
+_Y_KINDS = ("time", "bandwidth", "flop_rate")
+
+
+class _Provider(NamedTuple):
+    """The columns of a provider."""
+
+    name: str
+    time: tuple[int, float] | None  # the place and seconds of one
+    rates: tuple[tuple[int, str, float], ...]  # the place, the roof, and B/s or FLOP/s of one
+
+
+def _providers(names: list[str]) -> tuple[list[_Provider], list[int]]:
+    """Return the providers of a table, and the places of its other columns; no providers for another table."""
+    providers: dict[str, _Provider] = {}
+    inputs = []
+    for at, name in enumerate(names):
+        low = name.lower()
+        match, unit = _IN_PARENTHESES.fullmatch(name), None
+        if match is not None:
+            unit = unit_in(match[2], *_Y_KINDS)
+        elif (match := _INTEL.fullmatch(name)) is not None:
+            if match[3]:
+                continue
+            unit = unit_in(match[2], *_Y_KINDS)
+        elif _INTEL_SPREAD.fullmatch(name) or low in ("datetime", "run_counter", "diff"):
+            continue
+        if match is None or unit is None:
+            inputs.append(at)
+            continue
+        provider = providers.setdefault(match[1], _Provider(clean(match[1]), None, ()))
+        if unit.axis:
+            provider = provider._replace(rates=(*provider.rates, (at, unit.axis, unit.factor)))
+        else:
+            provider = provider._replace(time=(at, unit.factor))
+        providers[match[1]] = provider
+    return list(providers.values()), inputs
+
+
+def _is_perf_report(sample: Sample) -> bool:
+    """Return whether a header has inputs first and then providers, of one unit where it is in parentheses."""
+    names = split_header(sample.first)
+    providers, inputs = _providers(names)
+    units = {name[name.index("(") :].lower() for name in names if _IN_PARENTHESES.fullmatch(name)}
+    columns = [at for provider in providers for at in (*(at for at, *_ in provider.rates), *(provider.time or ())[:1])]
+    return (
+        bool(providers and inputs)
+        and max(inputs) < min(columns)
+        and len(units) < 2
+        and not any(_STATISTICS.fullmatch(provider.name) for provider in providers)
+    )
+
+
+def _read_perf_report(source: Source) -> Iterator[RecordRow]:
+    table = read_csv(source)
+    providers, inputs = _providers(table.names)
+    base = next((at for at, provider in enumerate(providers) if _LIBRARIES.search(provider.name)), None)
+    if len(providers) < 2:
+        base = None
+    sizes_at = {name: at for at in inputs if (name := table.names[at].upper()) in ("M", "N", "K", "B", "BATCH")}
+    dtype_at = next((at for at in inputs if table.names[at].lower() in ("dtype", "datatype")), None)
+
+    def product(fields: Fields) -> dict[str, Any] | None:
+        """Return the sizes of a GEMM, None for another table."""
+        if not {"M", "N", "K"} <= sizes_at.keys():
+            return None
+        values = {name: size(fields[at], name) for name, at in sizes_at.items()}
+        batch = values.pop("B", 1) * values.pop("BATCH", 1)
+        return {"op": "gemm", **values, **({"batch": batch} if batch > 1 else {})}
+
+    def row(where: str, fields: Fields) -> Iterable[RecordRow]:
+        gemm = product(fields)
+        flops = 2.0 * gemm["M"] * gemm["N"] * gemm["K"] * gemm.get("batch", 1) if gemm else None
+        key = " ".join(f"{table.names[at]}={_WHOLE.sub('', fields[at].strip())}" for at in inputs)[:160]
+        records = []
+        for provider in providers:
+            record = RecordRow(row=where, name=clean(f"{provider.name} {key}"))
+            if provider.time is not None:
+                at, second = provider.time
+                record.t_s, record.refused = duration(fields[at], table.names[at], second)
+                record.refused_code, record.placeholder_time = "time", record.t_s == second
+                record.rounding = half_digit(fields[at], record.t_s / second) if record.t_s else 0.0
+            claims = [(at, claim(fields[at], axis, factor, record.rounding)) for at, axis, factor in provider.rates]
+            printed = {item.axis: item for _, item in claims if item is not None and item.claimed > 0}
+            work: dict[str, Any] | None = None
+            record.no_work = "the file names neither the op nor the dtype"
+            if gemm is not None:
+                record.no_work = "the file names no dtype"
+                work = {**gemm, "dtype": dtype(fields[dtype_at])} if dtype_at is not None and fields[dtype_at].strip() else None
+            if record.t_s is None and not record.refused and flops is not None and "compute" in printed:
+                rate = printed.pop("compute")
+                record.t_s, record.rounding = flops / rate.claimed, rate.digits
+                record.notes += ("the time is 2 M N K over the printed rate",)
+            if work is None and record.t_s is not None and "memory" in printed:
+                rate = printed.pop("memory")
+                work, record.rounding = {"bytes": rate.claimed * record.t_s}, max(record.rounding, rate.digits)
+                record.notes += ("bytes are the printed bandwidth times the time", NO_FLOPS)
+            record.work, record.claims = work, tuple(printed.values())
+            if provider.rates and not any(item for _, item in claims):
+                record.refused = record.refused or f"no number in the columns of {provider.name}"
+            records.append(record)
+        _compare(records, providers, fields, base)
+        yield from records
+
+    return table.records(row)
+
+
+def _compare(records: list[RecordRow], providers: list[_Provider], fields: Fields, base: int | None) -> None:
+    """Compare the records of a row with its baseline: by time, else by the first rate that both print.
+
+    A record with neither a time nor a speedup is refused.
+    """
+    for at, (record, provider) in enumerate(zip(records, providers)):
+        if base is not None and at != base and not record.refused and not records[base].refused:
+            record.baseline_kind = kind_of_provider(providers[base].name)
+            if record.t_s is not None and records[base].t_s is not None:
+                record.baseline_t_s = records[base].t_s
+            elif provider.rates and providers[base].rates:
+                mine, theirs = (claim(fields[rates[0][0]], *rates[0][1:]) for rates in (provider.rates, providers[base].rates))
+                record.speedup = mine.claimed / theirs.claimed if mine and theirs and theirs.claimed > 0 else None
+        if not record.refused and record.t_s is None and record.speedup is None:
+            record.refused, record.refused_code = "rates without a time or the sizes of a GEMM: no time", "time"
+
+
 # A sweep over the tile sizes of a GEMM: M, N, K, the tile, ``dtype``, ``time_ms`` and ``TFLOPS``; failed builds are comments.
 
 _SWEEP_TIMES = {f"time_{spelling}": seconds for spelling, seconds in TIMES.items()}
@@ -260,6 +412,12 @@ TRITONBENCH = TableFormat(
 )
 LIGER = TableFormat(
     "Liger-Kernel benchmark", lambda names: {*_LIGER, "y_value_50"} <= names, _read_liger, ", ".join((*_LIGER, "y_value_50"))
+)
+PERF_REPORT = DocumentFormat(
+    "triton perf_report and Intel XPU benchmarks",
+    _is_perf_report,
+    _read_perf_report,
+    "the inputs, and PROVIDER (ms), (GB/s) or (TFLOPS) for each provider; or PROVIDER-GB/s and PROVIDER-TFlops",
 )
 GEMM_SWEEP = TableFormat(
     "GEMM microbenchmark",

@@ -185,7 +185,7 @@ def analyze(
     profile = reader.profile()
     ranks = None
     more_ranks = (*sources.ranks, *more_ranks)
-    if more_ranks and profile is not None:
+    if more_ranks:
         profile, ranks = reader.slowest(profile, more_ranks)
     env = reader.env(profile)
     if env.analysis_skill == "none":
@@ -251,19 +251,20 @@ class _Reader:
             return None
         return self._read_profile(path)
 
-    def slowest(self, first: Profile, paths: Sequence[str]) -> tuple[Profile, RankTable]:
+    def slowest(self, first: Profile | None, paths: Sequence[str]) -> tuple[Profile | None, RankTable]:
         """Return the rank whose kernels take longest, and the table of all; each file is dropped before the next."""
         from .profiles.ranks import RankTable
 
         table = RankTable()
-        slowest, longest = first, table.add(first)
+        slowest, longest = first, None if first is None else table.add(first)
         for path in paths:
             profile = self._read_profile(path)
             if profile is None:
                 continue
             total = table.add(profile)
-            if (total.compute_us, total.kernels_us) > (longest.compute_us, longest.kernels_us):
+            if longest is None or (total.compute_us, total.kernels_us) > (longest.compute_us, longest.kernels_us):
                 slowest, longest = profile, total
+        self._is_unreadable = slowest is None
         return slowest, table
 
     def _read_profile(self, path: str) -> Profile | None:

@@ -236,8 +236,12 @@ def _analyze(options: argparse.Namespace) -> int:
         return _skipped()
     path, *more_ranks = options.paths
     sources = analyze.find_sources(path)
-    for other in more_ranks:
+    for other in options.paths if more_ranks else ():
+        from .profiles import find_reader
+
         files.require_readable(other)
+        if find_reader(other) is None:
+            raise ValueError(f"{printable(other)}: several files are the ranks of one run, and this one is no trace")
     for name in ("env", "config", "shapes", "peaks", "targets", "counters"):
         named = getattr(options, name)
         for path in [named] if isinstance(named, str) else named or ():

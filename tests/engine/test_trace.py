@@ -411,6 +411,34 @@ def test_ranks_are_one_table_with_the_straggler_named(tmp_path: Path) -> None:
     assert report["entries"][0]["t_ms"] == pytest.approx(0.260)  # the verdicts are of the slowest rank
 
 
+def test_a_rank_that_cannot_be_read_is_named_and_the_others_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text('{"traceEvents": []}')
+    paths = [tmp_path / "rank0.json"]
+    for rank in (1, 2):
+        trace = TraceBuilder(H100, distributedInfo={"rank": rank})
+        trace.op("aten::mm", [((4096, 4096), BF16), ((4096, 4096), BF16)], [("gemm_kernel", 200.0 + rank)])
+        paths.append(trace.write(tmp_path / f"rank{rank}.json"))
+    done = run_tool("analyze", *paths, "--json", "--out", tmp_path / "out")
+    assert [one["name"] for one in json.loads(done.out)["ranks"]] == ["1", "2"]
+    assert "rank0.json: no GPU kernel" in done.err
+    topn = tmp_path / "profile_topN.json"
+    topn.write_text('{"top_kernels": []}')
+    refused = run_tool("analyze", paths[1], topn)
+    assert refused.code == 2
+    assert "profile_topN.json: several files are the ranks of one run" in refused.err
+
+
+def test_an_operation_number_that_two_operations_have_links_nothing(tmp_path: Path) -> None:
+    """Two processes in one file number their operations alike: the launch decides."""
+    trace = TraceBuilder()
+    trace.op("aten::add", [((64, 64), "float"), ((64, 64), "float"), "1"])
+    trace.op("aten::mm", [((4096, 4096), BF16), ((4096, 4096), BF16)], [("gemm_kernel", 205.0)])
+    for event in trace.events:
+        if "External id" in event["args"]:
+            event["args"]["External id"] = 1
+    assert [row["aten"] for row in analyze(trace.write(tmp_path / "trace.json"))["ops"]] == ["aten::mm"]
+
+
 # Devices.
 
 

@@ -268,7 +268,7 @@ class _Ops:
         for number, (thread, _, _, _, external) in enumerate(self.events):
             threads[thread].append(number)
             if external is not None:
-                self.by_id.setdefault(external, number)
+                self.by_id[external] = number if external not in self.by_id else -1  # merged traces repeat numbers
         self.orders: dict[Any, tuple[list[float], list[int]]] = {}
         for thread, numbers in threads.items():
             numbers.sort(key=lambda number: (self.events[number][1], -self.events[number][2]))

@@ -484,6 +484,8 @@ class Reporter:
                 if hasattr(report, "wasxfail"):  # the author knows of the gap: no error of this run
                     rows = [row.expected_to_fail() for row in rows]
                 self.document.add(rows, payload.problems, payload.devices, report.nodeid)
+            if report.passed and (payload is None or not payload.rows):
+                self.document.rowless[report.nodeid] = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:

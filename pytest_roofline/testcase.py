@@ -110,6 +110,7 @@ class Cases:
         samples = list(recorder.samples) if recorder is not None else []
         if not cases:  # the figures that a test returns are of these calls
             samples += map(_to_sample, watched.timed_calls)
+            samples += self._own_samples(item, fixture_call, outcome)
         if not cases and not samples:
             untimed = recorder.untimed if recorder is not None else ""
             return self._benchmark_case(item, fixture_call, outcome, untimed)
@@ -142,6 +143,15 @@ class Cases:
         measurement = measurement._replace(wait_share=outcome.wait_share)
         kind = watched.device or device_kind(*getattr(item, "funcargs", {}).values())
         return Sample(fixture_call, measurement, device_kind=kind, captured=watched.benchmark, untouched=watched.untouched)
+
+    def _own_samples(self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome) -> Iterator[Sample]:
+        """Yield the times of a test with several benchmark fixtures of its project. Only a declaration gives their work."""
+        own = own_benchmarks(item)
+        kind = device_kind(*getattr(item, "funcargs", {}).values())
+        for fixture in own if len(own) > 1 else ():
+            measurement = self._benchmark_time(fixture, outcome.codspeed_before)
+            if measurement is not None:
+                yield Sample(fixture_call, measurement._replace(wait_share=outcome.wait_share), device_kind=kind)
 
     def _benchmark_case(
         self, item: pytest.Item, fixture_call: Declaration | None, outcome: CallOutcome, untimed: str
@@ -410,9 +420,21 @@ def marker_keywords(item: pytest.Item) -> dict[str, Any]:
 
 
 def benchmark(item: pytest.Item) -> Any:
-    """Return the ``benchmark`` fixture of a test; None without one of pytest-benchmark or pytest-codspeed."""
-    fixture = getattr(item, "funcargs", {}).get("benchmark")
-    return fixture if is_benchmark(fixture) else getattr(item, REQUESTED, None)
+    """Return the benchmark fixture of a test, of pytest-benchmark or pytest-codspeed; None without one, and for several.
+
+    The fixture is ``benchmark``, or the only one that a project derived from it under another name.
+    """
+    fixtures = getattr(item, "funcargs", {})
+    if is_benchmark(fixtures.get("benchmark")):
+        return fixtures["benchmark"]
+    own = own_benchmarks(item)
+    return own[0] if len(own) == 1 else getattr(item, REQUESTED, None)
+
+
+def own_benchmarks(item: pytest.Item) -> list[Any]:
+    """Return the benchmark fixtures of a test that have other names than ``benchmark``."""
+    fixtures = getattr(item, "funcargs", {}).items()
+    return list({id(value): value for name, value in fixtures if name != "benchmark" and is_benchmark(value)}.values())
 
 
 def group(item: pytest.Item) -> str | None:

@@ -205,7 +205,7 @@ def _intensity(row: Row) -> str:
 COLUMNS = (
     Column("time", lambda row: duration(_seconds(row))),
     Column("FLOP/B", _intensity, spare=2),
-    Column("roof", lambda row: row.entry.roof_level or row.entry.roof_axis or "-", right=False),
+    Column("roof", lambda row: row.entry.roof_level or row.entry.roof_axis or "-", right=False, spare=6),
     Column("% roof", percent),
     Column("limiter", limiter, right=False, spare=3),
     Column("achievable %", lambda row: "-" if row.entry.target_eff is None else f"{100 * row.entry.target_eff:.3g}", spare=1),

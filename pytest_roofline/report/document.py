@@ -32,6 +32,7 @@ class Document:
         self._rows: dict[str, Row] = {}  # by nodeid
         self._names: dict[str, str] | None = None  # by nodeid
         self._nodeids: dict[str, list[str]] = {}  # of the rows of each test
+        self.rowless: dict[str, None] = {}  # tests that passed without a row
 
     @property
     def rows(self) -> list[Row]:
@@ -65,6 +66,7 @@ class Document:
         """Drop the rows of a test that starts again."""
         for name in self._nodeids.pop(nodeid, ()):
             self._rows.pop(name, None)
+        self.rowless.pop(nodeid, None)
         self._names = self._gate = None
 
     def by_share(self) -> list[Row]:

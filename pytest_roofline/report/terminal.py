@@ -28,6 +28,8 @@ _CAUTION = ("yellow",)
 _NAME = 24
 #: Names in one line: of rows, of predictions and tests without the other.
 _SOME, _LISTED = 3, 5
+#: What to do where no test of a run has a time.
+_FIRST_STEP = "use the benchmark fixture, roofline.measure(fn, ...), or time= in the marker with --roofline-time='*'"
 #: Why a row has no verdict by the code of the reason, and what to do.
 _REASONS = {
     "unmodelled": ("its work is unknown", "declare it with the marker"),
@@ -81,6 +83,10 @@ def _wrap(lines: Iterable[Line], width: int) -> Iterator[Line]:
 def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
     rows = [row for row in document.rows if row.measurement is not None]
     is_full = verbosity > 0
+    if document.rowless and not rows:
+        count = len(document.rowless)
+        tests = "1 test has" if count == 1 else f"{count} tests have"
+        yield Line(f"{tests} no time: {_FIRST_STEP}", _CAUTION)
     if verbosity >= 0:
         yield from _table(document, rows, width)
         for name, peaks in document.devices.items():
@@ -89,6 +95,9 @@ def _content(document: Document, width: int, verbosity: int) -> Iterator[Line]:
         if row.check.status in ALARMS and not row.is_allowed:
             markup = _ALARM if row.check.status == "beyond_roof" else _CAUTION
             yield Line(f"{row.check.status}: {document.name(row)}: {printable(row.check.message)}", markup)
+    unclear = [row for row in rows if row.check.status == "not_checked" and row.check.speedup is not None]
+    for row in unclear[: None if is_full else _SOME]:
+        yield Line(f"not_checked: {document.name(row)}: {printable(row.check.message)}")
     slow = [f"{document.name(row)} ({duration(row.measurement.t_s)})" for row in rows if row.measurement and _is_far_below(row)]
     if slow:
         names = _join_some(slow, is_full)
@@ -153,13 +162,14 @@ def _table(document: Document, rows: Sequence[Row], width: int) -> Iterator[Line
     if not rows:
         return
     columns = [column for column in COLUMNS if column.title != "check" or any(column.text(row) != "-" for row in rows)]
+    has_baseline = any(row.check.speedup is not None for row in rows)  # someone asked for the speedup
     names = [document.name(row) for row in rows]
     longest = max(map(len, ("kernel", *names)))
     while True:
         cells = [[column.title for column in columns], *[[column.text(row) for column in columns] for row in rows]]
         sizes = [max(map(len, texts)) for texts in zip(*cells)]
         rest = sum(sizes) + 2 * len(sizes)
-        optional = [column for column in columns if column.spare]
+        optional = [column for column in columns if column.spare and not (has_baseline and column.title == "check")]
         if rest + min(longest, _NAME) <= width or not optional:
             break
         columns.remove(min(optional, key=lambda column: column.spare))

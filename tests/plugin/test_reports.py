@@ -582,3 +582,80 @@ def test_reasons_are_grouped_by_their_code_with_what_to_do(project: Project) -> 
     ]
     cold = project.run("--roofline-cache=cold")
     assert any("use operands more than twice the cache" in line for line in cold.section)
+
+
+def test_a_run_without_a_time_says_how_to_take_one(project: Project) -> None:
+    project.write(test_a="def test_x(): pass\ndef test_y(): pass")
+    for option in ("-v", "-q"):
+        assert "2 tests have no time: use the benchmark fixture, roofline.measure(fn, ...), or time=" in project.run(option).out
+    project.write(test_b="def test_z(roofline): roofline.record(1e-3)")
+    assert "have no time" not in project.run().out  # other tests of the suite need none
+
+
+def test_benchmark_fixtures_of_another_name_are_seen(project: Project) -> None:
+    """A project derives fixtures from pytest-benchmark's. pytest-benchmark shows all of them."""
+    project.write(
+        conftest="""
+        import pytest
+        from pytest_benchmark.fixture import BenchmarkFixture
+
+        def make(request):
+            session, node = request.config._benchmarksession, request.node
+            return BenchmarkFixture(
+                node, add_stats=session.benchmarks.append, logger=session.logger, warner=node.warn,
+                disabled=session.disabled, **dict(session.options),
+            )
+
+        @pytest.fixture
+        def one(request): return make(request)
+
+        @pytest.fixture
+        def other(request): return make(request)
+        """,
+        test_a="""
+        def test_single(one): one.pedantic(sum, args=([1],), rounds=5)
+
+        def test_pair(one, other):
+            one.pedantic(sum, args=([1],), rounds=5)
+            other.pedantic(sorted, args=([1] * 1000,), rounds=5)
+        """,
+    )
+    rows = project.run(plugins=("benchmark",)).rows
+    assert sorted(rows) == ["test_pair#1", "test_pair#2", "test_single"]
+    assert rows["test_pair#1"]["measurement"]["t_s"] < rows["test_pair#2"]["measurement"]["t_s"]
+
+
+def before(project: Project, test: str, seconds: float) -> None:
+    """Write an earlier time of a test of test_a.py."""
+    project.json("before.json", {"benchmarks": [{"fullname": f"test_a.py::{test}", "stats": {"median": seconds}}]})
+
+
+def test_a_narrow_terminal_keeps_the_speedup_over_a_baseline(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    project.write(
+        test_a="""
+        import pytest
+
+        @pytest.mark.roofline(op="copy", rows=65536, cols=8192, dtype="bf16", device="MI355X")
+        def test_a_copy_with_a_name_that_is_longer_than_the_column(roofline):
+            roofline.record(1e-3, clock="device-event", cache="cold")
+        """
+    )
+    before(project, "test_a_copy_with_a_name_that_is_longer_than_the_column", 5e-4)
+    assert "0.50x regression" in project.run("--roofline-baseline=before.json").out
+
+
+def test_a_speedup_that_nothing_judges_has_its_reason(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        @pytest.mark.roofline(bytes=1e6, flops=0, dtype="bf16", device="MI355X")
+        def test_x(roofline):
+            roofline.record(1e-3)
+        """
+    )
+    before(project, "test_x", 5.1e-3)
+    out = project.run("--roofline-baseline=before.json").out
+    assert "5.10x not_checked" in out
+    assert "not_checked: test_x: 5.100x, without a prediction to compare it with" in out

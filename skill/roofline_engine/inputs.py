@@ -477,9 +477,9 @@ _SPREAD = (("Med", "Median", "MedianNs"), ("MinNs", "Min", "Minimum"), ("MaxNs",
 
 
 def is_topn_csv(name: str) -> bool:
-    """Whether a file's name is that of a Top-N CSV."""
-    low = name.lower()
-    return low.endswith(".csv") and any(mark in low for mark in ("kernel_stats", "kern_sum", "gpukernsum"))
+    """Whether a file's name, with or without its folder, is that of a Top-N CSV."""
+    low = os.path.basename(name).lower()
+    return low.endswith(".csv") and any(mark in low for mark in ("kernel_stats", "kern_sum", "gpukernsum", "results.stats."))
 
 
 def read_topn_csv(text: str, label: str) -> TopN:

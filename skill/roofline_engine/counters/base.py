@@ -75,6 +75,7 @@ class CounterFile(NamedTuple):
     archs: tuple[str, ...] = ()  # the architectures that the file itself names, or a file next to it
     no_bytes: str = ""  # what a file without byte counters has instead
     is_nvidia: bool = False
+    device_names: tuple[str, ...] = ()  # where the file has them
 
     @property
     def remarks(self) -> tuple[str, ...]:

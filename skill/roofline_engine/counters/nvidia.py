@@ -61,7 +61,10 @@ def from_table(text: str, label: str, skip: int) -> CounterFile:
     if not kernels:
         raise ValueError(f"{label}: it has no launch of a kernel")
     archs = tuple(sorted(map(architecture, capabilities)))
-    return CounterFile(label, source, None, kernels, condense(problems.lines), archs, is_nvidia=True)
+    device_at = table.column("device__attribute_display_name")
+    names = set() if device_at is None else {cells[device_at].strip() for _, cells in table.rows} - {""}
+    lines = condense(problems.lines)
+    return CounterFile(label, source, None, kernels, lines, archs, is_nvidia=True, device_names=tuple(sorted(names)))
 
 
 def _wanted(name: str) -> bool:

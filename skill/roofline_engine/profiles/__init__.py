@@ -66,6 +66,8 @@ class Refusal(NamedTuple):
 def _is_chrome_trace(name: str, start: bytes) -> bool:
     """Return whether a file is a Chrome trace: its events come first, or keys that only torch's profiler writes."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if _is_rocprof_trace(name, start):
+        return False
     if text[:1] == b"[":
         return b'"ph"' in text[:4096]
     return text[:1] == b"{" and (b'"traceEvents"' in text or (b'"schemaVersion"' in text and b'"deviceProperties"' in text))
@@ -107,7 +109,6 @@ _has_attributes = _has_columns(r"\bkey\b", r"\bcount\b", r"\bself_\w+_time_total
 #: The formats, in the order in which they are tried. In a folder the first one that occurs is read, so the formats that say
 #: most come first: operations with shapes, then each launch, then sums, then launches that were slowed by counting.
 READERS: tuple[Reader | Refusal, ...] = (
-    Reader("rocprof JSON trace", "dispatches", _is_rocprof_trace, "read_rocprof_json"),
     Reader("torch profiler trace", "torch_trace", _is_chrome_trace),
     Reader("TraceLens report", "op_tables", _has_columns(r"\bInput Dims\b", r"\boperation_count\b"), "read_tracelens"),
     Reader("profiler database", "databases", _is_database),
@@ -120,6 +121,7 @@ READERS: tuple[Reader | Refusal, ...] = (
         ),
         "read_csv",
     ),
+    Reader("rocprof JSON trace", "dispatches", _is_rocprof_trace, "read_rocprof_json"),
     Reader("nsys cuda_gpu_trace", "dispatches", _has_columns(r"\bStart ?\(", r"\bDuration ?\(", r"\bGrdX\b"), "read_csv"),
     Reader(
         "torch key_averages table",

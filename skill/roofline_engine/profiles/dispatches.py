@@ -29,7 +29,8 @@ _NAME = ("Kernel_Name", "KernelName", "Name")
 _START = ("Start_Timestamp", "BeginNs")
 _END = ("End_Timestamp", "EndNs")
 _AGENT = ("Agent_Id", "GPU_ID", "gpu-id", "Device")
-_QUEUE = ("Queue_Id", "queue-id", "Strm")
+#: What makes a launch one: the queue, its number, the process.
+_KEYS = (("Queue_Id", "queue-id", "Strm"), ("Dispatch_Id", "Dispatch_ID", "Index", "CorrId"), ("Process_Id", "pid"))
 _GRID, _BLOCK = ("Grid_Size", "grd"), ("Workgroup_Size", "wgr")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
@@ -62,7 +63,7 @@ class Collector:
         self._durations: dict[str, array[float]] = defaultdict(lambda: array("d"))  # us, by name
         self._uses: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._intervals: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # ns, by device
-        self._seen: set[_Dispatch] = set()
+        self._seen: set[int] = set()  # hashes of launches
         self._negative = self._twice = 0
 
     @property
@@ -76,10 +77,11 @@ class Collector:
         if end < start:
             self._negative += 1
             return
-        if dispatch in self._seen:
+        identity = hash(dispatch)
+        if identity in self._seen:
             self._twice += 1
             return
-        self._seen.add(dispatch)
+        self._seen.add(identity)
         self._intervals[dispatch.device].append((start, end, kind_of(name)))
         if is_copy(name):
             return
@@ -127,19 +129,13 @@ def read_csv(path: str) -> Profile:
     """
     label = printable(os.path.basename(path))
     table = read_table(read_text(path), label, _is_header)
-    is_nsys = table.column("Duration (ns)") is not None or _duration_column(table) is not None
-    source = (
-        "nsys cuda_gpu_trace"
-        if is_nsys
-        else "rocprofv3 kernel trace"
-        if table.column("Kind") is not None
-        else "rocprof results"
-    )
-    found = Collector(label, source)
+    columns = _Columns(table)
+    is_nsys = columns.times is not None
+    amd = "rocprofv3 kernel trace" if table.column("Kind") is not None else "rocprof results"
+    found = Collector(label, "nsys cuda_gpu_trace" if is_nsys else amd)
     found.problems = Problems(table.problems)
     for line, cells in table.rows:
-        row = _Cells(table, cells, f"{label}: line {line}")
-        dispatch = found.problems.attempt(row.nsys if is_nsys else row.rocprof)
+        dispatch = found.problems.attempt(columns.read, line, cells)
         if dispatch is not None:
             found.add(dispatch)
     device = Device()
@@ -169,55 +165,64 @@ def _duration_column(table: Table) -> tuple[int, int, int, int] | None:
     return (*found["Start"], *found["Duration"]) if len(found) == 2 else None
 
 
-class _Cells:
-    """One row of a table."""
+class _Columns:
+    """Reads the rows of a table; the places of its columns are found once."""
 
-    def __init__(self, table: Table, cells: Sequence[str], where: str) -> None:
-        self.table, self.cells, self.where = table, cells, where
+    def __init__(self, table: Table) -> None:
+        self.label, column = table.label, table.column
+        self.times = _duration_column(table)
+        self.name, self.device = column(*_NAME), column(*_AGENT)
+        self.start, self.end = column(*_START), column(*_END)
+        self.keys = [at for at in (column(*names) for names in _KEYS) if at is not None]
+        if self.times:
+            shapes = [[column(f"{kind}{axis}") for axis in "XYZ"] for kind in ("Grd", "Blk")]
+        else:
+            shapes = [[column(f"{kind}_{axis}") for axis in "XYZ"] for kind in ("Grid_Size", "Workgroup_Size")]
+            shapes = [places if any(places) else [column(*total)] for places, total in zip(shapes, (_GRID, _BLOCK))]
+        self.shapes = [[at for at in places if at is not None] for places in shapes]
+        self._shapes: dict[tuple[str, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}  # they repeat
 
-    def text(self, *names: str) -> str:
-        at = self.table.column(*names)
-        return "" if at is None else self.cells[at].strip()
+    def read(self, line: int, cells: Sequence[str]) -> _Dispatch:
+        """Return one row.
 
-    def name(self) -> str:
-        name = clean_name(self.text(*_NAME))
+        Raises:
+            ValueError: where it is no launch, with its line.
+        """
+        if self.times:
+            start_at, start_unit, duration_at, duration_unit = self.times
+            start = round(number(cells[start_at], f"{self.label}: line {line}: start") * start_unit)
+            end = start + round(number(cells[duration_at], f"{self.label}: line {line}: duration") * duration_unit)
+        else:
+            assert self.start is not None
+            assert self.end is not None
+            start, end = self._time(cells[self.start], line), self._time(cells[self.end], line)
+        name = _clean(cells[self.name]) if self.name is not None else ""
         if not name:
-            raise ValueError(f"{self.where}: it has no kernel name: left out")
-        return name
+            raise ValueError(f"{self.label}: line {line}: it has no kernel name: left out")
+        device = cells[self.device].strip() if self.device is not None else ""
+        return _Dispatch(name, start, end, device, *self._shape(cells), tuple([cells[at] for at in self.keys]))
 
-    def rocprof(self) -> _Dispatch:
-        start, end = self._time(self.text(*_START)), self._time(self.text(*_END))
-        block = self._sizes("Workgroup_Size", _BLOCK)
-        items = self._sizes("Grid_Size", _GRID)
-        grid = tuple(-(-size // (block[at] or 1)) if at < len(block) else size for at, size in enumerate(items))
-        key = (self.text(*_QUEUE), self.text("Dispatch_Id", "Dispatch_ID", "Index"), self.text("Process_Id", "pid"))
-        return _Dispatch(self.name(), start, end, self.text(*_AGENT), grid, block, key)
-
-    def nsys(self) -> _Dispatch:
-        places = _duration_column(self.table)
-        assert places is not None
-        start_at, start_unit, duration_at, duration_unit = places
-        start = round(number(self.cells[start_at], f"{self.where}: start") * start_unit)
-        duration = round(number(self.cells[duration_at], f"{self.where}: duration") * duration_unit)
-        grid, block = (
-            tuple(int(text) for text in (self.text(f"{name}{axis}") for axis in "XYZ") if text.isdigit())
-            for name in ("Grd", "Blk")
-        )
-        key = (self.text(*_QUEUE), self.text("CorrId"))
-        return _Dispatch(self.name(), start, start + duration, self.text("Device"), grid, block, key)
-
-    def _time(self, text: str) -> int:
+    def _time(self, text: str, line: int) -> int:
+        text = text.strip()
         if text.isdigit():
             return int(text)
         if "e" in text.lower() or "." in text:
-            raise ValueError(f"{self.where}: the timestamp {text[:24]} has lost its resolution: left out")
-        return int(number(text, f"{self.where}: timestamp"))
+            raise ValueError(f"{self.label}: line {line}: the timestamp {text[:24]} has lost its resolution: left out")
+        return int(number(text, f"{self.label}: line {line}: timestamp"))
 
-    def _sizes(self, base: str, total: Sequence[str]) -> tuple[int, ...]:
-        cells = [self.text(f"{base}_{axis}") for axis in "XYZ"]
-        if not any(cells):
-            cells = [self.text(*total)]
-        return tuple(int(cell) for cell in cells if cell.isdigit())
+    def _shape(self, cells: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the grid in blocks, and the block. AMD's tools write the grid in work-items."""
+        texts = tuple([cells[at] for places in self.shapes for at in places])
+        shape = self._shapes.get(texts)
+        if shape is None:
+            grid, block = (tuple(int(cells[at]) for at in places if cells[at].strip().isdigit()) for places in self.shapes)
+            if not self.times:
+                grid = tuple(-(-size // (block[at] or 1)) if at < len(block) else size for at, size in enumerate(grid))
+            shape = self._shapes[texts] = grid, block
+        return shape
+
+
+_clean = lru_cache(maxsize=1 << 16)(clean_name)
 
 
 def read_results_json(path: str) -> Profile:
@@ -341,5 +346,8 @@ def read_counted(path: str) -> Profile:
     problems = list(file.problems)
     if untimed:
         problems.append(f"{label}: {untimed} of {len(file.kernels)} kernels have no time: left out")
-    device = Device(gfx=file.gfx or (file.archs[0] if len(file.archs) == 1 else None))
+    device = Device(
+        gfx=file.gfx or (file.archs[0] if len(file.archs) == 1 else None),
+        device_name=file.device_names[0] if len(file.device_names) == 1 else None,
+    )
     return Profile(file.source, label, tuple(units), device, problems=tuple(problems), is_counted=True)

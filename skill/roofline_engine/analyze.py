@@ -388,6 +388,8 @@ _SAME_CALLS = 0.02
 #: A base_latency_ms this many times the average over all launches, or as many times under it, is worth a remark. Our own
 #: value: launches of two regimes differ by less in most profiles, a wrong unit by 1000.
 _FAR = 2.0
+#: A launch of up to this many dispatch floors may do next to nothing: a scalar takes as long as a megabyte.
+_SHORT = 4.0
 
 
 class Case(NamedTuple):
@@ -490,7 +492,9 @@ class EntryBuilder:
         self.notes[:0] = total.notes
         swing = float("inf") if self._is_noisy else 1.0
         if self.run.counters is None:
-            lowest = SUSPECT_LOW if self.row.case is None else 0.0  # a trace has the time and the shapes of each launch
+            floors = (entry.t_ms or 0.0) / 1e3 / self.run.peaks.dispatch_floor_s
+            is_short = self.row.case is not None and floors <= _SHORT  # a trace ties the time of a launch to its shapes
+            lowest = 0.0 if is_short else SUSPECT_LOW
             return assess(entry, total, self.run.peaks, conflict=conflict, swing=swing, lowest=lowest)
         entry, notes = self.run.counters.assess(entry, total, self.run.peaks, conflict=conflict, swing=swing, shapes=len(cases))
         self.notes += notes

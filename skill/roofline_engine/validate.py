@@ -94,7 +94,8 @@ class _EntryCheck:
             launches_per_unit=launches or 1,
         )
         try:
-            exact = assess(blank, work, peaks, target_eff=self.value("target_eff") or 1.0)
+            lowest = SUSPECT_LOW if self.entry.get("suspect") else 0.0  # a short launch may do next to nothing
+            exact = assess(blank, work, peaks, target_eff=self.value("target_eff") or 1.0, lowest=lowest)
         except ValueError:  # figures that no arithmetic takes
             return blank
         lacks_bytes = self.value("bytes_est") is None

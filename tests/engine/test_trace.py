@@ -379,6 +379,16 @@ def test_a_long_collective_hides_no_kernel(tmp_path: Path) -> None:
     assert report["coverage"]["reasons_pct"] == {"collective": pytest.approx(96.0)}
 
 
+@pytest.mark.parametrize(("dur", "reason"), [(12.0, None), (3000.0, "infeasible")])
+def test_a_short_launch_may_do_next_to_nothing_and_a_long_one_not(dur: float, reason: str | None, tmp_path: Path) -> None:
+    """A sum of 640 values moves 2.6 kB: 0.06 of a thousandth of the roof in 12 us, which the launch takes whatever it does."""
+    trace = TraceBuilder()
+    trace.op("aten::sum", [((640,), "float"), ""], [("reduce_kernel", dur)])
+    (entry,) = analyze(trace.write(tmp_path / "trace.json"))["entries"]
+    assert (entry["unknown_reason"], entry["suspect"]) == (reason, reason is not None)
+    assert run_tool("validate", tmp_path / "out" / "profile_roofline.json").code == 0
+
+
 def test_five_operations_without_a_model_are_named_with_their_shares(tmp_path: Path) -> None:
     trace = TraceBuilder()
     for at in range(7):

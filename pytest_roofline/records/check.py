@@ -20,8 +20,8 @@ from typing import Any
 
 from roofline_engine.check import Bound, Check, Limit, bounds_of, check, check_within, nearest_bound, unchecked_axis
 from roofline_engine.fields import Entry
-from roofline_engine.files import to_json, write_whole
-from roofline_engine.peaks import Peaks, resolve_name
+from roofline_engine.files import parse_json, read_text, to_json, write_whole
+from roofline_engine.peaks import CPU, Peaks, resolve_name
 from roofline_engine.peaks_measured import open_peaks
 from roofline_engine.peaks_table import Table
 from roofline_engine.roofline import bound, roof_of
@@ -101,6 +101,7 @@ class Checker:
         return Row(
             nodeid=record.row,
             path=source,
+            line=_line_of(record),
             entry=entry,
             check=outcome,
             device=peaks.product or peaks.gfx,
@@ -132,7 +133,7 @@ class Checker:
 
     def peaks_of(self, record: RecordRow) -> Peaks | str:
         """Return the peaks of a record's device, or why they are unknown."""
-        if self.peaks is not None:
+        if self.peaks is not None and (record.device is None or self.table is None):
             return self.peaks
         name = record.device or self.device
         if name is None:
@@ -140,7 +141,10 @@ class Checker:
         key = (name, record.units if record.device else None)
         if key not in self._devices:
             peaks = resolve_name(self.table, *key) if self.table else Peaks(source="derived")
+            if self.peaks is not None and _is_same(name, peaks, self.peaks):
+                peaks = self.peaks
             near = self.table.suggest(name).strip() if self.table else ""
+            near = "--device cpu takes the measured ceilings of this machine" if name.lower() == CPU else near
             unknown = f"no peaks for device {printable(name)}" + (f": {near}" if near else "")
             self._devices[key] = peaks if peaks.hbm_bw_bytes_s or peaks.flops else unknown
         return self._devices[key]
@@ -196,7 +200,22 @@ class _Shape:
 
 def _refuse(source: str, record: RecordRow, reason: str, code: str) -> Row:
     refusal, entry = Refusal(reason, code), Entry(name=record.name)
-    return Row(nodeid=record.row, path=source, entry=entry, check=Check("not_checked"), refusal=refusal)
+    return Row(nodeid=record.row, path=source, line=_line_of(record), entry=entry, check=Check("not_checked"), refusal=refusal)
+
+
+def _line_of(record: RecordRow) -> int:
+    """Return the line of a record; 0 where its place is another, such as benchmarks[3]."""
+    kind, _, number = record.row.partition(" ")
+    return int(number) if kind == "line" and number.isdecimal() else 0
+
+
+def _is_same(name: str, found: Peaks, chosen: Peaks) -> bool:
+    """Return whether a record's device, by its name and its peaks in the table, is the one of the chosen peaks."""
+    if CPU in (chosen.product, name.lower()):
+        return chosen.product == name.lower()
+    if found.product and chosen.product:
+        return found.product == chosen.product
+    return found.gfx is not None and found.gfx == chosen.gfx
 
 
 def _evaluate(record: RecordRow, shape: _Shape, peaks: Peaks) -> Entry:
@@ -230,8 +249,10 @@ def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline check``."""
     parser.add_argument("records", metavar="RECORDS", nargs="*", help="files that tuners, benchmarks and agents wrote")
     parser.add_argument("--predictions", metavar="FILE", help="a profile_roofline.json to compare measured speedups with")
-    parser.add_argument("--device", metavar="NAME", help="the device of rows whose file names none: a product or a gfx")
-    parser.add_argument("--peaks", metavar="FILE", help="another peak table, or measured ceilings (with --device)")
+    parser.add_argument("--device", metavar="NAME", help="the device of rows whose file names none: a product, a gfx, cpu")
+    parser.add_argument(
+        "--peaks", metavar="FILE", help="another peak table, measured ceilings (with --device), or the JSON of peaks measure"
+    )
     parser.add_argument("--ledger", metavar="FILE", help="append predicted and measured speedups to this ledger")
     parser.add_argument("--format", metavar="NAME", help="read as this format, whatever the content is; list prints the names")
     parser.add_argument("--template", metavar="OP", help="print the header of a table of claims for this op")
@@ -240,7 +261,7 @@ def configure(parser: ArgumentParser) -> None:
         "--allow-unchecked", action="store_true", help="with --fail-on: warn about rows that it could not check"
     )
     parser.add_argument("--markdown", metavar="FILE", help="also write the summary to FILE")
-    parser.add_argument("--github", action="store_true", help="print GitHub annotations for the worst rows")
+    parser.add_argument("--github", action="store_true", help="print GitHub annotations: errors for what fails, else warnings")
     parser.add_argument("--json", action="store_true", help="print every row as one JSON document")
     parser.set_defaults(run=run)
 
@@ -274,6 +295,7 @@ def run(options: Namespace) -> int:
     tally, predicted = Tally(keep=options.json, gate=Summary(gates)), list[Row]()
     unreadable: list[str] = []
     for path in map(Path, options.records):
+        tally.file = str(path)
         try:
             for row in _check_file(path, checker, formats.get(options.format), installed):
                 tally.add(row)
@@ -367,13 +389,55 @@ def _installed_adapters() -> list[Adapter]:
 
 
 def _read_peaks(path: str | None, device: str | None) -> tuple[Table | None, Peaks | None]:
-    """Return the table, and the peaks of ``device`` under measured ceilings where ``path`` has them."""
+    """Return the table, and the peaks of ``device`` under measured ceilings where ``path`` has them.
+
+    The CPU has peaks by measured ceilings alone: those in ``path``, else the kept ones of this machine.
+    """
+    is_cpu = device is not None and device.lower() == CPU
+    if path is not None and (measured := _read_cpu_ceilings(path)) is not None:
+        if device is not None and not is_cpu:
+            raise ValueError(f"--peaks has the measured ceilings of a CPU, --device is {printable(device)}: use --device cpu")
+        return open_peaks().table, measured
     files = open_peaks(path)
     if files.overlay is None:
-        return files.table, None
+        return files.table, _kept_cpu_peaks() if is_cpu else None
     if device is None:
         raise ValueError("--peaks with measured ceilings needs --device")
     peaks, refused = files.resolve(device)
     for line in refused:
         print(printable(line), file=sys.stderr)
     return files.table, peaks
+
+
+def _read_cpu_ceilings(path: str) -> Peaks | None:
+    """Return the peaks of a CPU in what ``roofline peaks measure --json`` prints; None for another file.
+
+    Raises ValueError for a file that cannot be read, and for ceilings that cannot be right.
+    """
+    text = read_text(path)
+    if not text.lstrip().startswith("{"):
+        return None
+    data = parse_json(text, Path(path).name)
+    from ..ceilings.store import SCHEMA, Ceilings  # imports pydantic
+
+    if not isinstance(data, dict) or str(data.get("schema")).partition("/")[0] != SCHEMA.partition("/")[0]:
+        return None
+    try:
+        return Ceilings.from_json(data).peaks()
+    except ValueError as error:
+        raise ValueError(f"{printable(Path(path).name)}: {error}") from None
+
+
+def _kept_cpu_peaks() -> Peaks:
+    """Return the peaks of this machine's CPU by its kept ceilings. Raises ValueError where none are kept."""
+    from ..ceilings.machine import this_machine
+    from ..ceilings.store import load, path_of
+
+    machine = this_machine()
+    kept = load(path_of(machine), machine, lambda line: print(printable(line), file=sys.stderr))
+    if kept is None:
+        raise ValueError(
+            "--device cpu: the ceilings of this machine are not measured. Run roofline peaks measure, or give what its --json "
+            "prints to --peaks"
+        )
+    return kept.peaks()

@@ -10,9 +10,9 @@ from typing import Any
 from roofline_engine.roofline import ISOLATED_NOISE
 from roofline_engine.units import printable
 
-from ..gate import Summary
+from ..gate import SKIPS, Summary
 from ..records.source import REFUSED_CODES
-from ..row import Row
+from ..row import GateOutcome, Row
 from .columns import describe_overhead, duration
 
 #: Rows printed one by one: the worst, and of each kind of refusal and claim.
@@ -41,7 +41,9 @@ class Tally:
         self._keep = keep
         self._rows: list[dict[str, Any]] = []
         self._refused: list[dict[str, Any]] = []
-        self._worst: list[tuple[float, int, Row]] = []  # the worst first, by score and number
+        self._worst: list[tuple[float, int, str, Row]] = []  # the worst first, by score and number, with the file
+        self.file = ""  # the path of the file whose rows are added, as the user gave it
+        self._failed: list[tuple[int, str, Row, str]] = []  # the first rows that fail the run: number, file, row, reason
         self._overhead: list[tuple[float, int, Row]] = []
         self._examples: dict[tuple[str, str], list[Row]] = {}  # by "claim" or "refused", and kind
 
@@ -50,7 +52,9 @@ class Tally:
         self.total += 1
         gates = self.gate.gates
         if not gates.is_empty:
-            self.gate.add(row, f"{row.path} {row.nodeid}", gates.evaluate(row), _OF_A_KIND)
+            outcomes = gates.evaluate(row)
+            self.gate.add(row, f"{row.path} {row.nodeid}", outcomes, _OF_A_KIND)
+            self._keep_failed(row, outcomes)
         self.compared += row.refusal is None and row.check.utilisation is not None
         if self._keep:
             (self._rows if row.refusal is None else self._refused).append(row.to_checked_dict())
@@ -72,12 +76,26 @@ class Tally:
             self.causes[cause] += 1
         if status in _ALARMS:
             ratio = (row.check.utilisation or 0.0) / (row.check.limit or 1.0)
-            insort(self._worst, (1e9 * _ALARMS.index(status) - min(ratio, 1e8), self.total, row))
+            insort(self._worst, (1e9 * _ALARMS.index(status) - min(ratio, 1e8), self.total, self.file, row))
             del self._worst[_WORST:]
         overhead = row.overhead
         if overhead and overhead.graph_speedup > 1 + ISOLATED_NOISE:
             insort(self._overhead, (-overhead.share, self.total, row))
             del self._overhead[_OF_A_KIND:]
+
+    def _keep_failed(self, row: Row, outcomes: tuple[GateOutcome, ...]) -> None:
+        if len(self._failed) >= _WORST:
+            return
+        allowed = self.gate.gates.allow_unchecked
+        failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+        unchecked = [outcome for outcome in outcomes if outcome.status == "skipped" and outcome.code not in allowed]
+        if failed:
+            self._failed.append((self.total, self.file, row, failed[0].text))
+        elif unchecked:
+            code = unchecked[0].code
+            reason = f"unchecked by {unchecked[0].gate}: {SKIPS[code][0]} ({code})"
+            text = f"{reason}: {unchecked[0].text}" if unchecked[0].text else reason
+            self._failed.append((self.total, self.file, row, text))
 
     def _count(self, counter: Counter[str], what: str, kind: str, row: Row) -> None:
         counter[kind] += 1
@@ -185,13 +203,22 @@ class Tally:
         return "\n\n".join(parts) + "\n"
 
     def commands(self) -> Iterator[str]:
-        """Yield GitHub workflow commands for the worst rows."""
+        """Yield GitHub workflow commands: errors for rows that fail the gate, warnings for the other worst rows."""
         from .markdown import escaped, escaped_property
 
-        for *_, row in self._worst:
+        def command(level: str, file: str, row: Row, text: str) -> str:
+            line = f",line={row.line}" if row.line else ""
             title = escaped_property(f"roofline: {row.check.status}")
-            message = escaped(f"{_place(row)}: {row.check.message}")
-            yield f"::warning file={escaped_property(row.path)},title={title}::{message}"
+            return (
+                f"::{level} file={escaped_property(file)}{line},title={title}::{escaped(f'{_place(row)}: {printable(text)}')}"
+            )
+
+        for _, file, row, text in self._failed:
+            yield command("error", file, row, text)
+        failed = {number for number, *_ in self._failed}
+        for _, number, file, row in self._worst:
+            if number not in failed:
+                yield command("warning", file, row, row.check.message)
 
 
 def _place(row: Row) -> str:

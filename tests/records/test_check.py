@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.cli import main
 from pytest_roofline.records.check import Checker
 from pytest_roofline.records.source import RecordRow
 from pytest_roofline.row import Row
@@ -491,8 +492,56 @@ def test_the_worst_row_comes_first_with_a_way_to_confirm(rows: Path, tmp_path: P
     assert "3 rows" not in done.stdout
     assert done.stdout.startswith("5 rows: 2 not_checked, 1 beyond_roof; 2 refused")
     assert "to confirm: " in done.stdout
-    assert "::warning file=tuned.csv,title=roofline%3A beyond_roof::" in done.stdout
+    assert "::warning file=tuned.csv,line=3,title=roofline%3A beyond_roof::" in done.stdout
     assert "beyond_roof" in (tmp_path / "out.md").read_text()
+
+
+def test_github_gets_an_error_for_what_fails_and_a_warning_for_the_rest(rows: Path, tmp_path: Path) -> None:
+    """Rows 3 and 7 are 1.7 times the roof. Line 4 has no time, line 5 no peaks; ``claim`` fails line 6 alone."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    moved = rows.rename(folder / "tuned.csv")
+    lines = command("results/tuned.csv", "--github", "--fail-on", "beyond_roof", cwd=tmp_path).stdout.splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert [line.partition(",title")[0] for line in commands] == [
+        "::error file=results/tuned.csv,line=3",
+        "::error file=results/tuned.csv,line=4",
+        "::error file=results/tuned.csv,line=5",
+    ]
+    lines = command(moved, "--github", "--fail-on", "claim", "--allow-unchecked", cwd=tmp_path).stdout.splitlines()
+    commands = [line.partition(",title")[0] for line in lines if line.startswith("::")]
+    assert commands == [f"::error file={moved},line=6", f"::warning file={moved},line=3"]
+
+
+def test_a_cpu_has_the_peaks_that_peaks_measure_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 40 GB/s a copy of 2 GB takes 50 ms: 25 ms is beyond the roof. A row of a GPU keeps the GPU's roof."""
+    memory = {"name": "copy", "kind": "bandwidth", "level": "DRAM", "dtype": "fp64", "threads": 2, "unit": "B/s"}
+    memory.update(value=40e9, median=39e9, rounds=9, reproduced=9, method="numpy", working_set=None, cpu_share=1.0)
+    machine = {"cpu": "AMD EPYC", "arch": "x86_64", "cores": 2, "memory_bytes": 2**34, "cache_bytes": 2**25}
+    printed = {"peaks": {}, "schema": "roofline-ceilings/2", "method": "numpy", "date": "2026-01-01T00:00:00Z", "notes": []}
+    printed.update(clock_mhz=2000.0, call_s=3e-8, machine=machine, ceilings=[memory])
+    (tmp_path / "cpu.json").write_text(json.dumps(printed))
+    (tmp_path / "a.csv").write_text("name,op,bytes,device,ms\na,copy,2e9,,25\nb,copy,2e9,cpu,25\nc,copy,2e9,MI300X,25\n")
+    monkeypatch.chdir(tmp_path)
+
+    def check(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["roofline", "check", "a.csv", *arguments])
+        code = main()
+        out = capsys.readouterr()
+        return code, out.out + out.err
+
+    code, text = check("--peaks", "cpu.json", "--device", "cpu", "--fail-on", "beyond_roof")
+    assert (code, text.count("beyond_roof: a.csv")) == (1, 2)
+    assert "3 checked, 2 failed" in text
+    assert check("--peaks", "cpu.json")[1].count("beyond_roof: a.csv") == 2
+    assert "--device cpu" in check("--peaks", "cpu.json", "--device", "MI300X")[1]
+    (tmp_path / "cpu.json").write_text(json.dumps({**printed, "schema": "roofline-ceilings/0"}))
+    assert check("--peaks", "cpu.json")[0] == 2
+    monkeypatch.setenv("ROOFLINE_CACHE_DIR", str(tmp_path / "empty"))
+    code, text = check("--device", "cpu")
+    assert (code, "roofline peaks measure" in text) == (2, True)
 
 
 def test_a_row_that_a_cache_may_have_served_is_listed(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ _LIGER_OPS: Mapping[str, Callable[[_Params], dict[str, Any]]] = {
 # ``triton.testing.perf_report``: a row for each input, a column for each provider with the unit in parentheses, such as
 # ``Triton (TFLOPS)``. Intel's benchmarks of Triton for XPU have two columns for each provider, ``Triton-GB/s`` and
 # ``Triton-TFlops``, with -min, -max and -CV. Rates alone give no time, but 2 M N K over the rate of a GEMM is one. The first
-# provider that is a library or a framework is the baseline. Neither file names an op or a device, or, without a column of it, a dtype.
+# provider that is a library or a framework is the baseline. Neither file names an op or a device. A dtype needs a column.
 
 _IN_PARENTHESES = re.compile(r"(.+?) \((.+)\)")
 _INTEL = re.compile(r"(.+)-(GB/s|TFlops)(-min|-max)?", re.I)

@@ -340,14 +340,17 @@ def _validate(options: argparse.Namespace) -> int:
     from .files import read_json
     from .validate import validate
 
-    problems = validate(read_json(options.path))
-    for line in problems:
-        print(printable(line))
-    if problems:
-        print(f"{printable(options.path)}: {len(problems)} inconsistencies", file=sys.stderr)
-        return FAILED
-    print(f"{printable(options.path)}: consistent")
-    return DONE
+    status = DONE
+    for path, document in [(path, read_json(path)) for path in options.paths]:
+        problems = validate(document)
+        for line in problems:
+            print(printable(line))
+        if problems:
+            print(f"{printable(path)}: {len(problems)} inconsistencies", file=sys.stderr)
+            status = FAILED
+        else:
+            print(f"{printable(path)}: consistent")
+    return status
 
 
 def _table(options: argparse.Namespace) -> Table:
@@ -595,7 +598,7 @@ COMMANDS = (
     Command(
         "validate",
         "check the arithmetic and the closed sets of an artifact",
-        _arguments(_validate, {"ARTIFACT": "a profile_roofline.json"}),
+        _arguments(_validate, {"ARTIFACT ...": "a profile_roofline.json"}),
         "runs/today/profile_roofline.json",
         EXITS_OF_A_CHECK,
     ),

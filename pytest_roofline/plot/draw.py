@@ -215,7 +215,7 @@ def _name(chart: Chart, layout: Layout, text: Text) -> dict[str, Any]:
         "sloped": isinstance(text.roof, Bandwidth),
     }
     if text.kernel is not None:
-        return {**row, "k": text.kernel, "level": text.words.lower()}
+        return {**row, "k": text.kernel, "level": text.level}
     if not isinstance(text.roof, Bandwidth):
         row["right"] = round(plane.frame.x + plane.frame.w - text.x, 1)
     return row

@@ -182,6 +182,7 @@ class Text(NamedTuple):
     angle: float = 0.0  # degrees
     roof: Bandwidth | Ceiling | None = None  # gives its color
     kernel: int | None = None  # index in Chart.kernels, of a memory level
+    level: str = ""
 
 
 def slope_ends(chart: Chart, one: Bandwidth, plane: Plane) -> tuple[float, float]:
@@ -279,7 +280,10 @@ def place_compute_bound(chart: Chart, plane: Plane) -> tuple[Text, ...]:
 
 
 def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Text, ...]:
-    """Place the memory levels below kernels' points, above them on a collision, nowhere without room."""
+    """Place the memory levels below kernels' points, above them on a collision, nowhere without room.
+
+    Of several levels, the one that binds is marked.
+    """
     if len(chart.levels) < 2:
         return ()
     levels: list[Text] = []
@@ -287,13 +291,15 @@ def place_levels(chart: Chart, plane: Plane, sizes: Sequence[float]) -> tuple[Te
     for at, (one, size) in enumerate(zip(chart.kernels[:_TAGGED], sizes)):
         middle = plane.py(one.rate)
         for level, intensity in sorted((spot for spot in one.spots if spot[0]), key=lambda spot: spot[1]):
-            wide = text_width(level.upper(), SMALL)
+            binds = len(one.spots) > 1 and level == one.spots[0][0]
+            words = f"{level.upper()} binds" if binds else level.upper()
+            wide = text_width(words, SMALL)
             x = plane.px(intensity) - wide / 2
             places = (Box(x, middle + size / 2 + 1, wide, 13), Box(x, middle - size / 2 - 14, wide, 13))
             free = (box for box in places if not any(box.hits(other) for other in (*discs, *(one.box for one in levels))))
             box = next(free, None)
             if box is not None:
-                levels.append(Text(level.upper(), box.x + box.w / 2, box.y + box.h - 3, box, "center", SMALL, kernel=at))
+                levels.append(Text(words, box.x + box.w / 2, box.y + box.h - 3, box, "center", kernel=at, level=level))
     return tuple(levels)
 
 

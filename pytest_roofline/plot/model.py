@@ -79,6 +79,7 @@ class Kernel:
     interval: str = ""
     roof_limits: bool = True  # False when a cache or the launch limits it instead
     alias: str = ""  # label that stays distinct from the labels of similar names
+    by_level: tuple[tuple[str, float], ...] = ()  # (level, fraction of the roof at its intensity), where levels are counted
     only_roof: str = ""  # "memory" or "compute" when the other limit is unknown: the percent names this roof, no headroom
 
     @property
@@ -89,6 +90,12 @@ class Kernel:
     def roof(self) -> float | None:
         """The attainable rate at its intensity."""
         return attainable_rate(self.intensity, self.bytes_s, self.flops_s)
+
+    @property
+    def roof_word(self) -> str:
+        """The roof of its percent: that of the level which binds, where it is not main memory."""
+        level = self.spots[0][0]
+        return f"{level.upper()} roof" if level and level not in MAIN_MEMORY and self.axis == "memory" else "roof"
 
     @property
     def is_ranked(self) -> bool:
@@ -102,6 +109,8 @@ class Kernel:
             return "unknown"
         if self.only_roof:
             return f"{percent(self.fraction)} of the {self.only_roof} roof alone"
+        if self.roof_word != "roof":
+            return f"{percent(self.fraction)} of the {self.roof_word}"
         return percent(self.fraction) if self.roof_limits else f"{percent(self.fraction)} of the {self.axis or 'known'} roof"
 
     @property
@@ -136,7 +145,8 @@ class Kernel:
         if self.only_roof:
             other = "memory" if self.only_roof == "compute" else "compute"
             return (self.label_name, f"{percent(self.fraction)} of {self.only_roof} roof", f"{other} roof unknown")
-        second = percent(self.fraction) if terse else f"{percent(self.fraction)} of roof"
+        word = self.roof_word
+        second = percent(self.fraction) if terse and word == "roof" else f"{percent(self.fraction)} of {word}"
         if not self.roof_limits:
             second = f"{percent(self.fraction)} of {self.axis or 'known'} roof"
         if self.has_headroom:
@@ -282,13 +292,8 @@ class Roofs:
         Of several memory levels, the one that attains least at its own intensity binds and comes first.
         """
         flops_s, lower = self._compute_roof(kernel.dtype)
-        spots = kernel.spots
-        if len(spots) > 1:
-
-            def attained(spot: tuple[str, float]) -> float:
-                return attainable_rate(spot[1], self._fastest.get(spot[0]), flops_s) or math.inf
-
-            spots = tuple(sorted(spots, key=attained))
+        attained = {spot: attainable_rate(spot[1], self._fastest.get(spot[0]), flops_s) or math.inf for spot in kernel.spots}
+        spots = tuple(sorted(attained, key=lambda spot: attained[spot]))
         (level, intensity), rate = spots[0], kernel.rate
         bytes_s = self._fastest.get(level)
         roof = attainable_rate(intensity, bytes_s, flops_s)
@@ -297,6 +302,7 @@ class Roofs:
             kernel,
             spots=spots,
             fraction=rate / roof if roof else None,
+            by_level=tuple((spot[0], rate / attained[spot]) for spot in spots) if len(spots) > 1 else (),
             bytes_s=bytes_s,
             flops_s=flops_s,
             only_roof="" if roof is None or (bytes_s and flops_s) else "memory" if bytes_s else "compute",

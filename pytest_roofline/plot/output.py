@@ -14,7 +14,7 @@ from roofline_engine.files import read_json, read_text, write_whole
 from roofline_engine.units import printable
 
 from .model import Chart
-from .sources import read_document, read_rows, table_chart
+from .sources import read_ceilings, read_document, read_rows, table_chart
 
 #: How to install the renderers, in one line.
 EXTRA = "the figure needs the extra 'plot': pip install 'pytest-roofline[plot]'"
@@ -188,7 +188,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--ceilings",
         metavar="FILE",
-        help="output of roofline peaks measure --json: adds caches and lower ceilings to a report's roofs",
+        help="adds caches and lower ceilings to a report's roofs: output of roofline peaks measure --json, rocprof-compute's "
+        "roofline.csv, or JSON with bandwidths and ceilings",
     )
     parser.add_argument("--device", metavar="NAME", help="draw the rows of this device (default: the device with most rows)")
     parser.add_argument("--title", metavar="TEXT", help="replaces the generated title")
@@ -205,7 +206,7 @@ def run(options: Namespace) -> int:
         suffix_of(path)
     require_extra()
     label = printable(os.path.basename(options.path))
-    ceilings = read_json(options.ceilings) if options.ceilings else None
+    ceilings = read_ceilings(options.ceilings) if options.ceilings else None
     chart = read_document(read_json(options.path), label, options.device, options.title, ceilings)
     for path in options.output:
         write(chart, path)

@@ -117,7 +117,7 @@
       PLACED.forEach((name) => { data[name] = placed[name].filter(ofKernel); });
       data.lines = data.lines.filter((row) => !level || row.kind !== 'levels');
       data.names = placed.names.filter((row) => row.k === undefined ||
-        (shown[row.k] && (!level || row.text === level)));
+        (shown[row.k] && (!level || row.level.toUpperCase() === level)));
       return data;
     }
     function redraw() {

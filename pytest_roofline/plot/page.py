@@ -15,7 +15,7 @@ from roofline_engine.fields import FIELDS
 
 from . import draw, style, vega
 from .layout import Entry, Layout, Size, arrange
-from .model import Chart, times
+from .model import Chart, percent, times
 
 #: The page loads nothing from the network, whatever a name contains. Vega compiles functions from text.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -36,6 +36,8 @@ _WORDS = {
     "t_unit_ms": "time of a unit",
     "bytes_est": "bytes",
     "flops_est": "FLOPs",
+    "l1_traffic": "traffic of L1",
+    "l2_traffic": "traffic of L2",
     "achieved_bw_bytes_s": "achieved bandwidth",
     "achieved_flops": "achieved rate",
     "hbm_util": "of memory peak",
@@ -158,6 +160,9 @@ def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
     columns = {key: [values[row] for row in rows] for key, values in chart.columns.items()}
     own = {
         "roof that binds": [one.axis for one in kernels],
+        "percent by level": [
+            ", ".join(f"{level.upper()} {percent(part)}" for level, part in one.by_level) or None for one in kernels
+        ],
         "up to": [times(one.headroom) if one.headroom else None for one in kernels],
     }
     order = sorted(range(len(rows)), key=lambda at: (-(kernels[at].share or 0.0), kernels[at].fraction or 2.0, at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +13,16 @@ from typing import Any, NamedTuple
 
 from roofline_engine.check import COMPARABLE
 from roofline_engine.fields import FIELDS, HEADROOM_CLASSES
+from roofline_engine.files import read_json, read_text
 from roofline_engine.peaks import CPU
-from roofline_engine.roofline import attainable_rate, lower_ceiling, roof_axis_at
+from roofline_engine.roofline import attainable_rate, bound, lower_ceiling, point, roof_axis_at
 from roofline_engine.units import finite, number, parse_dtype, printable, quantity, unit_of
 
 from ..ceilings.store import LEVELS, SCHEMA, Ceilings
 from ..report.columns import LONGEST, distinct_labels, row_names, shorten
 from .model import (
     LONGEST_LABEL,
+    MAIN_MEMORY,
     ROUNDING,
     WIDE,
     Bandwidth,
@@ -45,7 +48,7 @@ def read_document(
 ) -> Chart:
     """Return the chart of a parsed report, artifact, plain table, or record of a CPU's ceilings.
 
-    ceilings: such a record, whose caches and lower ceilings are drawn with the roofs of a report's rows.
+    ceilings: such a record, or an object with ``ceilings`` and ``bandwidths``, drawn with the roofs of a report's rows.
 
     Raises:
         ValueError: for a document of an unknown kind, in one line that names ``label``.
@@ -79,15 +82,18 @@ class MeasuredRoofs(NamedTuple):
 
     bandwidths: tuple[Bandwidth, ...]
     ceilings: tuple[Ceiling, ...]
-    note: str
+    note: str = ""
+    is_cpu: bool = False
 
 
 def measured_roofs(document: Any, label: str) -> MeasuredRoofs:
-    """Return the roofs in a record of ``roofline peaks measure``, with all threads.
+    """Return the roofs in a record of ``roofline peaks measure``, with all threads, or those of a plain table.
 
     Raises:
         ValueError: for another document, in one line that names ``label``.
     """
+    if isinstance(document, Mapping) and "schema" not in document and {"bandwidths", "ceilings"} & set(document):
+        return MeasuredRoofs(_table_bandwidths(document, label), _table_ceilings(document, label))
     try:
         record = Ceilings.from_json(document)
     except ValueError as error:
@@ -106,7 +112,49 @@ def measured_roofs(document: Any, label: str) -> MeasuredRoofs:
             name = f"{item.dtype} {_CEILING_NAMES[item.name]}"
             meaning = meaning_of(name)
             ceilings.append(Ceiling(name=name, flops_s=item.value, dtype=item.dtype, basis="measured", meaning=meaning))
-    return MeasuredRoofs(tuple(bandwidths), tuple(ceilings), record.peaks().note)
+    return MeasuredRoofs(tuple(bandwidths), tuple(ceilings), record.peaks().note, is_cpu=True)
+
+
+#: The columns of rocprof-compute's roofline.csv: GB/s of a level, and GFLOP/s by dtype.
+_EMPIRICAL_LEVELS = {"HBMBw": "hbm", "MALLBw": "mall", "L2Bw": "l2", "L1Bw": "l1"}
+_EMPIRICAL_DTYPES = {
+    **{"FP32Flops": ("fp32", "vector"), "FP64Flops": ("fp64", "vector"), "MFMAF64Flops": ("fp64", "matrix")},
+    **{"MFMABF16Flops": ("bf16", "matrix"), "MFMAF16Flops": ("fp16", "matrix"), "MFMAF32Flops": ("fp32", "matrix")},
+    **{"MFMAF8Flops": ("fp8", "matrix"), "MFMAI8Ops": ("int8", "matrix")},
+}
+
+
+def read_ceilings(path: str) -> Any:
+    """Read a file of ceilings: JSON, or the roofline.csv that rocprof-compute measures.
+
+    Of several devices in the CSV, each ceiling is that of the fastest.
+
+    Raises:
+        ValueError, OSError: for another file, in one line.
+    """
+    text = read_text(path)
+    head, rows = text.partition("\n")[0].split(","), list(csv.DictReader(text.splitlines()))
+    if not set(_EMPIRICAL_LEVELS) & set(head):
+        return read_json(path)
+    where = printable(path)
+
+    def fastest(column: str) -> float:
+        cells = [(row[column], f"{where}: line {line}: {column}") for line, row in enumerate(rows, 2) if row[column]]
+        return max((number(cell, place, minimum=0) for cell, place in cells), default=0.0)
+
+    rates = {column: fastest(column) for column in (*_EMPIRICAL_LEVELS, *_EMPIRICAL_DTYPES) if column in head}
+    return {
+        "bandwidths": [
+            {"name": f"{level.upper()}, measured", "level": level, "gbs": rates[column], "basis": "measured"}
+            for column, level in _EMPIRICAL_LEVELS.items()
+            if rates.get(column)
+        ],
+        "ceilings": [
+            {"name": f"{dtype} {unit}, measured", "gflops": rates[column], "dtype": dtype, "unit": unit, "basis": "measured"}
+            for column, (dtype, unit) in _EMPIRICAL_DTYPES.items()
+            if rates.get(column)
+        ],
+    }
 
 
 def machine_chart(document: Any, label: str, title: str | None) -> Chart:
@@ -126,10 +174,11 @@ def _add_lower_limits(
     machine: MeasuredRoofs, bandwidths: tuple[Bandwidth, ...], ceilings: tuple[Ceiling, ...], dtypes: Iterable[str]
 ) -> tuple[tuple[Bandwidth, ...], tuple[Ceiling, ...]]:
     """Add what ``machine`` has below the roofs that judged the rows. Those roofs stay the roofs."""
-    memory = max((one.bytes_s for one in bandwidths), default=None)
+    memory = max((one.bytes_s for one in bandwidths if one.level in MAIN_MEMORY), default=None)
     tops = {one.dtype: one.flops_s for one in reversed(ceilings)}
-    main = LEVELS[-1].lower()
-    slopes = [one for one in machine.bandwidths if one.level != main or memory is None or one.bytes_s < _BELOW * memory]
+    slopes = [
+        one for one in machine.bandwidths if one.level not in MAIN_MEMORY or memory is None or one.bytes_s < _BELOW * memory
+    ]
     used = set(dtypes)
     flat = [one for one in machine.ceilings if one.dtype in used and one.flops_s < _BELOW * tops.get(one.dtype, 0.0)]
     return (*bandwidths, *slopes), tuple(sorted((*ceilings, *flat), key=lambda one: -one.flops_s))
@@ -150,9 +199,7 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
     Raises:
         ValueError: for an invalid roof, in one line.
     """
-    ceilings = tuple(_table_ceiling(one, f"{label}: ceilings[{at}]") for at, one in _objects(roofs, "ceilings", label))
-    bandwidths = tuple(_table_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in _objects(roofs, "bandwidths", label))
-    ceilings, bandwidths = tuple(dict.fromkeys(ceilings)), tuple(dict.fromkeys(bandwidths))  # duplicates are one limit
+    ceilings, bandwidths = _table_ceilings(roofs, label), _table_bandwidths(roofs, label)
     machine = Roofs(bandwidths, ceilings)
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
@@ -185,6 +232,17 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
         excluded=tuple(sorted(excluded, key=lambda one: one.row)),
         columns=_table_columns(rows),
     )
+
+
+def _table_ceilings(roofs: Mapping[str, Any], label: str) -> tuple[Ceiling, ...]:
+    """Return the ceilings of a table; duplicates are one limit."""
+    items = _objects(roofs, "ceilings", label)
+    return tuple(dict.fromkeys(_table_ceiling(one, f"{label}: ceilings[{at}]") for at, one in items))
+
+
+def _table_bandwidths(roofs: Mapping[str, Any], label: str) -> tuple[Bandwidth, ...]:
+    items = _objects(roofs, "bandwidths", label)
+    return tuple(dict.fromkeys(_table_bandwidth(one, f"{label}: bandwidths[{at}]") for at, one in items))
 
 
 def _distinct_names(whole: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -381,8 +439,13 @@ def report_chart(
     entries = [one if isinstance(one, Mapping) else {} for one in document["entries"]]
     name, peaks = _select_device(document, entries, label, device)
     bandwidths = _report_bandwidths(peaks)
+    if machine is not None and machine.is_cpu and peaks.get("product") != CPU:
+        raise ValueError(f"{label}: --ceilings is of a CPU, these rows are of another device")
+    caches = {one.level: one for one in machine.bandwidths if one.level not in MAIN_MEMORY} if machine is not None else {}
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
+    levels: dict[Bandwidth, None] = {}
+    exceeded: Counter[str] = Counter()
     roofs: dict[tuple[str, str], None] = {}
     unique = row_names(nodeid for entry in entries if isinstance(nodeid := entry.get("nodeid"), str))
     whole: dict[str, set[str]] = {}
@@ -407,12 +470,26 @@ def report_chart(
         if isinstance(kernel, Excluded):
             excluded.append(kernel)
             continue
-        kernels.append(kernel[0])
+        drawn, over = _with_levels(kernel[0], entry, caches)
+        exceeded.update(over)
+        kernels.append(drawn)
+        if entry.get("roof_level") and drawn.bytes_s:
+            name = f"{_word(entry, 'roof_level')}, measured"
+            levels[Bandwidth(name=name, bytes_s=drawn.bytes_s, level=drawn.spots[0][0], basis="measured")] = None
         roofs.update(dict.fromkeys(kernel[1]))
     ceilings = _report_ceilings(peaks, roofs)
+    bandwidths = (*bandwidths, *levels)
+    notes = [shorten(str(peaks["note"]), 400)] if peaks.get("note") else []
+    counted = {level for entry in entries for level in _TRAFFIC if _positive(entry, _TRAFFIC[level])}
+    if counted - set(caches):
+        words = ", ".join(level.upper() for level in sorted(counted - set(caches)))
+        notes.append(f"{words}: counted, not drawn: its bandwidth is unknown. Give measured bandwidths with --ceilings")
+    for level, rows in sorted(exceeded.items()):
+        text = (
+            f"{level.upper()}: not drawn for {rows} of the kernels: their rate is over its roof, so count or bandwidth is wrong"
+        )
+        notes.append(text)
     if machine is not None:
-        if peaks.get("product") != CPU:
-            raise ValueError(f"{label}: --ceilings is for the rows of a CPU, these rows are of another device")
         bandwidths, ceilings = _add_lower_limits(machine, bandwidths, ceilings, [dtype for _, dtype in roofs])
     kernels = [_with_lower_ceiling(one, ceilings) for one in kernels]
     if any(one.share is None for one in kernels):
@@ -424,7 +501,7 @@ def report_chart(
         ceilings=ceilings,
         kernels=tuple(kernels),
         excluded=tuple(excluded),
-        notes=(shorten(str(peaks["note"]), 400),) if peaks.get("note") else (),
+        notes=tuple(notes),
         columns=_report_columns(entries),
     )
 
@@ -549,7 +626,9 @@ def _report_kernel(
     flops_s = _compute_roof(entry, peaks)
     peak = _find_peak(flops_s, entry, peaks) if flops_s else None
     flops_s = peak[2] if peak else flops_s
-    bytes_s = _positive(peaks, "hbm_bw_bytes_s")
+    level, bytes_s = "", _positive(peaks, "hbm_bw_bytes_s")
+    if entry.get("roof_level") and raw and axis == "memory":  # judged by the bandwidth of a cache
+        level, bytes_s = _word(entry, "roof_level").lower(), (_positive(entry, "achieved_bw_bytes_s") or 0.0) / raw or None
     share = _finite(entry, "pct_gpu_time")
     fraction = _positive(entry, "roofline_pct")
     roof = attainable_rate(intensity, bytes_s, flops_s) if flops_s or axis != "compute" else None
@@ -563,7 +642,7 @@ def _report_kernel(
         name=name,
         alias=alias,
         rate=rate,
-        spots=(("", intensity),),
+        spots=((level, intensity),),
         fraction=fraction,
         bytes_s=bytes_s,
         flops_s=flops_s,
@@ -580,6 +659,38 @@ def _report_kernel(
         roof_limits=_is_limited_by_roof(entry, reason),
     )
     return kernel, [(peak[0], peak[1])] if peak else []
+
+
+#: The levels of memory that counters give, with their fields.
+_TRAFFIC = {"l1": "l1_traffic", "l2": "l2_traffic"}
+
+
+def _with_levels(kernel: Kernel, entry: Mapping[str, Any], caches: Mapping[str, Bandwidth]) -> tuple[Kernel, Sequence[str]]:
+    """Return the kernel with a point for each counted level of known bandwidth, and the levels whose roof the rate exceeds.
+
+    The level that attains least binds: its roof is then the kernel's.
+    """
+    flops = _positive(entry, "flops_est")
+    counted = {level: _positive(entry, field) for level, field in _TRAFFIC.items()}
+    spots = {level: flops / nbytes for level, nbytes in counted.items() if level in caches and flops and nbytes}
+    roofs = {level: attainable_rate(x, caches[level].bytes_s, kernel.flops_s) or math.inf for level, x in spots.items()}
+    over = [level for level, roof in roofs.items() if kernel.rate > ROUNDING * roof]
+    roofs = {level: roof for level, roof in roofs.items() if level not in over and is_drawable(spots[level])}
+    if not roofs or kernel.roof is None:
+        return kernel, over
+    roofs["hbm"], spots["hbm"] = kernel.roof, kernel.intensity
+    order = sorted(roofs, key=lambda level: roofs[level])
+    placed = replace(
+        kernel,
+        spots=tuple((level, spots[level]) for level in order),
+        by_level=tuple((level, kernel.rate / roofs[level]) for level in order),
+    )
+    if order[0] == "hbm":
+        return placed, over
+    bytes_s = caches[order[0]].bytes_s
+    judged = point(kernel.rate / placed.intensity, kernel.rate, 1.0, bytes_s, kernel.flops_s)
+    axis = roof_axis_at(placed.intensity, bytes_s, kernel.flops_s)
+    return replace(placed, bytes_s=bytes_s, fraction=placed.by_level[0][1], axis=axis, bound=bound(judged)), over
 
 
 def _row_basis(entry: Mapping[str, Any]) -> str:

@@ -187,6 +187,8 @@ class Entry(NamedTuple):
     bytes_est: float | None = None
     flops_est: float | None = None
     byte_models: tuple[ByteModel, ...] = ()
+    l1_traffic: float | None = None
+    l2_traffic: float | None = None
     achieved_bw_bytes_s: float | None = None
     achieved_flops: float | None = None
     hbm_util: float | None = None
@@ -254,6 +256,8 @@ FIELDS: dict[str, Field] = {
     "bytes_est": Field("bytes of one unit over the memory roof", unit="B", fmt=".4g"),
     "flops_est": Field("FLOPs of one unit", unit="FLOP", fmt=".4g"),
     "byte_models": Field("every candidate for the bytes, feasible or not"),
+    "l1_traffic": Field("counted bytes of one unit through the L1 caches; no upper bounds", unit="B", fmt=".4g"),
+    "l2_traffic": Field("counted bytes of one unit through the L2", unit="B", fmt=".4g"),
     "achieved_bw_bytes_s": Field("bytes_est / t_unit", unit="B/s", fmt=".4g"),
     "achieved_flops": Field("flops_est / t_unit", unit="FLOP/s", fmt=".4g"),
     "hbm_util": Field("achieved bandwidth / peak bandwidth", fmt=".3f"),

@@ -63,6 +63,16 @@ def test_counters_replace_bytes_and_flops(run: Run) -> None:
     assert artifact["degraded"] == []
 
 
+def test_the_traffic_of_the_caches_is_kept_where_it_is_exact(run: Run) -> None:
+    """gfx942 has lines of 128 bytes; each write is 64. L1 lookups are counted as whole lines: only a limit."""
+    caches = {"TCP_TCC_READ_REQ": 5_000_000, "TCP_TCC_WRITE_REQ": 20_000, "TCP_TOTAL_CACHE_ACCESSES": 9_000_000}
+    (only,) = judged(run, {**GOOD, **caches})["entries"]
+    assert (only["l2_traffic"], only["l1_traffic"]) == (128 * 5_000_000 + 64 * 20_000, None)
+    assert only["bytes_est"] == COUNTED
+    (plain,) = judged(run, GOOD)["entries"]
+    assert plain["l2_traffic"] is None
+
+
 def test_one_counter_of_two_gives_a_mixed_stage(run: Run) -> None:
     (only,) = judged(run, {"FETCH_SIZE": FETCH_KIB, "WRITE_SIZE": WRITE_KIB})["entries"]
     assert (only["stage"], only["confidence"], only["measurement_basis"]) == ("C", "high", "mixed")

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pytest_roofline.ceilings.store import Ceiling, Ceilings
 from pytest_roofline.plot import style
 from pytest_roofline.plot.layout import NARROW, WIDE, Box, Layout, Size, arrange
 from pytest_roofline.plot.model import Chart, percent
-from pytest_roofline.plot.sources import read_document
+from pytest_roofline.plot.sources import measured_roofs, read_ceilings, read_document
 from pytest_roofline.report.columns import shorten
 from support.figures import BANDWIDTH, GPU, NASTY, PEAK, SEVEN, SEVEN_OF_ROOF, V100, many
 from support.profiles import GEMM, MI300X, Run, gemm_row, worked_example
@@ -381,7 +382,7 @@ def test_measured_cpu_ceilings_complete_a_report() -> None:
     alone = model(record)
     assert len(alone.ceilings) == 3
     assert alone.kernels == ()
-    with pytest.raises(ValueError, match="--ceilings is for the rows of a CPU"):
+    with pytest.raises(ValueError, match="--ceilings is of a CPU"):
         model({**report, "devices": {"cpu": {**record["peaks"], "product": "mi300x"}}}, ceilings=record)
     with pytest.raises(ValueError, match="not a record of roofline peaks measure: schema is None"):
         model(report, ceilings={})
@@ -425,6 +426,67 @@ def test_every_document_error_is_one_line(run: Run) -> None:
     assert drawn > 200
     assert len(refused) > 50
     assert not [line for line in refused if "\n" in line]
+
+
+# Levels of memory in a report.
+
+#: 1 TFLOP/s at 1 FLOP/B of main memory, half of 2 TB/s; in the same second 4 TB pass the L2.
+COUNTED = {
+    **{"name": "k", "modeled": True, "t_unit_ms": 1000.0, "flops_est": 1e12, "achieved_flops": 1e12, "roof_axis": "memory"},
+    **{"arithmetic_intensity": 1.0, "ridge_point": 10.0, "roofline_pct": 0.5, "l2_traffic": 4e12, "headroom_class": "moderate"},
+}
+GPU_PEAKS = {"hbm_bw_bytes_s": 2e12, "vector": {"fp32": 2e13}, "source": "table", "confidence": "high", "product": "gpu"}
+
+
+def counted(gbs: float) -> Chart:
+    """The row with an L2 of ``gbs`` GB/s: 4 TB of traffic in a second."""
+    record = {"entries": [COUNTED], "peaks": GPU_PEAKS}
+    return model(record, ceilings={"bandwidths": [{"name": "L2", "level": "L2", "gbs": gbs, "basis": "measured"}]})
+
+
+def test_a_counted_level_has_a_point_and_the_binding_one_is_marked() -> None:
+    for gbs, first, part in ((16_000, "hbm", 0.5), (5_000, "l2", 0.8)):  # 4 of 16 TB/s is 25 %, 4 of 5 is 80 %
+        made = counted(gbs)
+        (one,) = made.kernels
+        assert dict(one.spots) == {"hbm": 1.0, "l2": 0.25}  # 1e12 FLOP / 4e12 B
+        assert one.spots[0][0] == first
+        assert one.fraction == pytest.approx(part)
+        assert dict(one.by_level) == pytest.approx({"hbm": 0.5, "l2": 4_000 / gbs})
+        assert [text.words for text in arrange(made, []).levels if text.words.endswith("binds")] == [f"{first.upper()} binds"]
+    assert one.label()[1] == "80.0% of L2 roof, up to 1.2x"
+
+
+def test_a_level_that_cannot_be_drawn_is_in_the_notes() -> None:
+    (note,) = counted(3_000).notes  # 4 TB/s through 3
+    assert note == "L2: not drawn for 1 of the kernels: their rate is over its roof, so count or bandwidth is wrong"
+    (note,) = model({"entries": [COUNTED], "peaks": GPU_PEAKS}).notes
+    assert note == "L2: counted, not drawn: its bandwidth is unknown. Give measured bandwidths with --ceilings"
+
+
+def test_a_row_judged_by_a_cache_is_drawn_under_the_roof_of_that_cache() -> None:
+    """4 TFLOP/s at 1 FLOP/B is twice the roof of memory, and 80 % of an L2 of 5 TB/s."""
+    cached = {**COUNTED, "achieved_flops": 4e12, "achieved_bw_bytes_s": 4e12, "roofline_pct": 0.8, "roofline_pct_raw": 0.8}
+    made = model(
+        {"entries": [{**cached, "roof_level": "L2", "l2_traffic": None}], "peaks": {**GPU_PEAKS, "source": "measured"}}
+    )
+    (one,) = made.kernels
+    assert (one.fraction, one.spots) == (0.8, (("l2", 1.0),))
+    assert one.roof == pytest.approx(5e12)
+    assert [(line.level, line.bytes_s) for line in made.bandwidths] == [("memory", 2e12), ("l2", pytest.approx(5e12))]
+    assert made.excluded == ()
+
+
+def test_rocprof_compute_ceilings_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "roofline.csv"
+    path.write_text(
+        "device,HBMBw,L2Bw,L1Bw,LDSBw,FP32Flops,MFMABF16Flops\n0,1388,5018,9226,17717,20941,170483\n1,1389,5029,,1,1,1\n"
+    )
+    roofs = measured_roofs(read_ceilings(str(path)), "roofline.csv")
+    assert [(one.level, one.bytes_s) for one in roofs.bandwidths] == [("hbm", 1389e9), ("l2", 5029e9), ("l1", 9226e9)]
+    assert [(one.dtype, one.flops_s) for one in roofs.ceilings] == [("fp32", 20941e9), ("bf16", 170483e9)]
+    path.write_text("device,HBMBw,L2Bw\n0,fast,1\n")
+    with pytest.raises(ValueError, match="line 2: HBMBw"):
+        read_ceilings(str(path))
 
 
 # On paper.

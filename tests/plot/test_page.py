@@ -379,12 +379,12 @@ def test_filters_hide_points_labels_and_rows(opened: Any) -> None:
 def test_a_level_shows_only_its_own_points(opened: Any) -> None:
     page = opened("v100")  # 2085.8 of 2.58 x 828.758 GFLOP/s: memory binds first, so the label's percent is of that level
     assert len(page.page.locator("#drawing svg .points path").all()) == 3
-    assert {"97.5% of roof", "L1", "L2", "HBM"} <= set(page.texts())
+    assert {"97.5% of roof", "L1", "L2", "HBM binds"} <= set(page.texts())
     assert not page.page.locator("#dtype").is_visible()
-    for level, labelled in (("L1", False), ("HBM", True)):
+    for level, text, labelled in (("L1", "L1", False), ("HBM", "HBM binds", True)):
         page.page.select_option("#level", level)
         assert len(page.page.locator("#drawing svg .points path").all()) == 1
-        assert {text for text in page.texts() if text in ("L1", "L2", "HBM")} == {level}
+        assert {one for one in page.texts() if one in ("L1", "L2", "HBM binds")} == {text}
         assert ("97.5% of roof" in page.texts()) == labelled
 
 

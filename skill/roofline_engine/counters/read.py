@@ -252,7 +252,9 @@ class CounterSet:
         notes = [_figure_note("bytes", "B", "re-reads", for_bytes, nbytes, work.bytes)]
         notes += map(note, traffic.modeled if traffic else ())
         notes.append(_figure_note("FLOPs", "FLOP", "padding or recomputation is in it", for_flops, flops, work.flops))
-        return by_counters._replace(measurement_basis=basis), [*notes, *_other_notes(entry, matches)]
+        l1, l2 = (_level_traffic(level, for_bytes, entry.launches_per_unit) for level in ("l1", "l2"))
+        by_counters = by_counters._replace(measurement_basis=basis, l1_traffic=l1, l2_traffic=l2)
+        return by_counters, [*notes, *_other_notes(entry, matches)]
 
     def assess_unmodeled(self, entry: Entry, peaks: Peaks, *, swing: float) -> tuple[Entry, list[Note]] | None:
         """Assess an entry without a work model by its counts alone; None where no file has usable ones.
@@ -473,6 +475,14 @@ def _count_traffic(counts: KernelCounts, work: Work, units: float) -> _Traffic:
             short = f"the {quantity(counted, 'B')} that were counted leave out what a cache holds"
             modeled.append(f"bytes {what}: the model's {quantity(must, 'B')}, since {short}")
     return _Traffic(total, tuple(modeled))
+
+
+def _level_traffic(level: str, match: _Match | None, units: float) -> float | None:
+    """Return the bytes of one unit through a cache; None where the count is missing or only a limit."""
+    if match is None or any(problem.figure == level for problem in match.counts.problems):
+        return None
+    nbytes = match.counts.bytes.get(level)
+    return None if nbytes is None else nbytes * units
 
 
 def _counted_work(work: Work, nbytes: float | None, flops: float | None) -> Work:

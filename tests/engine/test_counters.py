@@ -40,6 +40,11 @@ def test_b11_renderdoc_2037_fetch_size_is_in_kib() -> None:
     assert only(long_csv({"FETCH_SIZE": 1, "WRITE_SIZE": 0.5})).bytes["hbm"] == 1536
 
 
+def test_fetchsize_and_writesize_are_the_same_counters() -> None:
+    assert only(long_csv({"FetchSize": 1, "WriteSize": 0.5})).bytes["hbm"] == 1536
+    assert only(wide_csv({"FetchSize": 1, "WriteSize": 0.5})).bytes["hbm"] == 1536
+
+
 def test_k5_counters_are_averaged_per_dispatch_and_never_summed() -> None:
     kernel = only(
         long_csv({"FETCH_SIZE": 180, "WRITE_SIZE": 50, "ns": 4000}, {"FETCH_SIZE": 220, "WRITE_SIZE": 50, "ns": 8000})

@@ -222,8 +222,14 @@ def evaluate(label: str, source: str, dispatches: Sequence[Dispatch], tool: Tool
     return CounterFile(label, source, tool.gfx, kernels, condense(problems.lines), no_bytes=no_bytes)
 
 
+#: Derived metrics of rocprof and rocprof-compute, in KiB too (ROCm, MI200 performance counters, derived metrics: kilobytes
+#: fetched from and written to video memory).
+_ALIASES = {"FetchSize": "FETCH_SIZE", "WriteSize": "WRITE_SIZE"}
+
+
 def _canonical(name: str) -> str:
-    return name[: -len("_sum")] if name.endswith("_sum") else name
+    name = name[: -len("_sum")] if name.endswith("_sum") else name
+    return _ALIASES.get(name, name)
 
 
 def _long(table: Table, problems: Problems) -> list[Dispatch]:

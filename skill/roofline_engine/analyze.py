@@ -359,6 +359,10 @@ class _Reader:
             return None
         path = self._sources.topn
         is_csv = path.lower().endswith(".csv")
+        if not is_csv and not path.lower().endswith((".json", ".json.gz")) and not _starts_as_json(path):
+            label = printable(os.path.basename(path))
+            self._refuse(f"{label}: of no known format: expected the output of a profiler, or a Top-N as JSON or CSV")
+            return None
         topn = self._read(path, inputs.read_topn_csv, read_text) if is_csv else self._read(path, inputs.read_topn)
         self._refuse(*(topn.problems if topn else ()))
         return topn
@@ -372,6 +376,14 @@ class _Reader:
             elif counts[name] > 1:
                 self._refuse(f"{inputs.SHAPES_NAME}: {counts[name]} rows are named {printable(name)[:60]}: not used")
                 del shapes[name]
+
+
+def _starts_as_json(path: str) -> bool:
+    try:
+        with open_binary(path) as stream:
+            return stream.read(64).lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")[:1] in (b"{", b"[")
+    except (*READ_ERRORS, ValueError):
+        return True  # the reading names what is wrong
 
 
 def _parse_config(data: object, label: str) -> ModelConfig:

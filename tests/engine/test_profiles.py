@@ -253,6 +253,34 @@ def shapes(folder: Path, name: str) -> Path:
     return write(folder / "cases.json", json.dumps({name: [case]}))
 
 
+def test_nvtx_ranges_tell_prefill_from_decode(tmp_path: Path) -> None:
+    """One kernel in three launches: in a range of prefill, in decode inside of a longer range, and outside of both.
+
+    A second process has launches with the same numbers, and no range.
+    """
+    first, second = 7 << 24, 8 << 24
+    extra = (
+        "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER,"
+        " deviceId INTEGER, globalPid INTEGER, correlationId INTEGER, demangledName INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, globalTid INTEGER, correlationId INTEGER);"
+        "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT, textId INTEGER, globalTid INTEGER);"
+        "INSERT INTO StringIds VALUES (0, 'gemm'), (1, 'decode step');"
+        f"INSERT INTO NVTX_EVENTS VALUES (0, 100, 'prefill step', NULL, {first + 1}), (200, 900, 'serving', NULL, {first + 1}),"
+        f" (300, 400, NULL, 1, {first + 1}), (0, NULL, 'prefill', NULL, {second + 1});"
+    )
+    for number, (launched, start, length) in enumerate([(50, 1000, 10_000), (350, 20_000, 20_000), (850, 50_000, 30_000)]):
+        extra += f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({launched}, {first + 1}, {number});"
+        extra += f"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({launched}, {second + 1}, {number});"
+        extra += f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({start}, {start + length}, 0, {first}, {number}, 0);"
+    extra += f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0, 40000, 1, {second}, 0, 0);"
+    profile = read(write_nsys(tmp_path / "report.sqlite", extra=extra))
+    assert {unit.regime: (unit.times.calls, unit.times.total_us) for unit in profile.units} == {
+        "prefill": (1, 10.0),
+        "decode": (1, 20.0),
+        None: (2, 70.0),
+    }
+
+
 def test_a_database_is_never_written_beside_or_waited_for(tmp_path: Path) -> None:
     """Another program holds a lock and has rows in its write-ahead log: those are named, and no file is made."""
     path = write_nsys(tmp_path / "report.sqlite", (0, 10_000, "a"))

@@ -50,6 +50,7 @@ class _Source(NamedTuple):
     name: str  # a number, or the name itself
     device: str
     sizes: tuple[str, ...] = ()  # grid and block: three and three
+    regime: str = "NULL"  # prefill or decode
 
 
 class _Layout(NamedTuple):
@@ -174,32 +175,29 @@ def _name(layout: _Layout, value: Any) -> str:
 
 
 def _units(base: sqlite3.Connection, layout: _Layout) -> tuple[list[Unit], list[str]]:
-    durations: dict[str, _Durations] = defaultdict(_Durations)
-    uses: dict[str, dict[Any, list[float]]] = defaultdict(dict)
+    durations: dict[tuple[str, Any], _Durations] = defaultdict(_Durations)
+    uses: dict[tuple[str, Any], dict[Any, list[float]]] = defaultdict(dict)
     rows = used = 0
     for at, source in enumerate(layout.kernels):
         rows += base.execute(f"SELECT count(*) FROM {source.rows}").fetchone()[0]
-        length = f"({source.end} - {source.start})"
-        query = (
-            f"SELECT {source.name}, {length}, count(*) FROM {source.rows} WHERE {_times(source)} GROUP BY 1, 2 ORDER BY 1, 2"
-        )
-        for value, duration, count in base.execute(query):
+        length, where = f"({source.end} - {source.start})", f"FROM {source.rows} WHERE {_times(source)}"
+        query = f"SELECT {source.name}, {source.regime}, {length}, count(*) {where} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        for value, regime, duration, count in base.execute(query):
             used += count
-            durations[_name(layout, value)].add((at, value), duration, count)
+            durations[_name(layout, value), regime].add((at, value), duration, count)
         sizes = source.sizes or ("NULL",)
-        listed = ", ".join(sizes)
-        query = f"SELECT {source.name}, count(*), sum({length}), {listed} FROM {source.rows} WHERE {_times(source)}"
-        places = ", ".join(str(4 + place) for place in range(len(sizes)))
-        for value, count, total, *numbers in base.execute(f"{query} GROUP BY 1, {places}"):
-            use = uses[_name(layout, value)].setdefault(_shape(numbers, layout.grid_is_items), [0.0, 0.0])
+        places = ", ".join(str(5 + place) for place in range(len(sizes)))
+        query = f"SELECT {source.name}, {source.regime}, count(*), sum({length}), {', '.join(sizes)} {where}"
+        for value, regime, count, total, *numbers in base.execute(f"{query} GROUP BY 1, 2, {places}"):
+            use = uses[_name(layout, value), regime].setdefault(_shape(numbers, layout.grid_is_items), [0.0, 0.0])
             use[0] += count
             use[1] += total / 1e3
     units = []
-    for name, found in durations.items():
+    for (name, regime), found in durations.items():
         if is_copy(name):
             continue
-        kernels = [KernelUse(name, launches, total, *shape) for shape, (launches, total) in uses[name].items()]
-        units.append(Unit(tuple(sorted(kernels, key=lambda use: -use.total_us)), found.times()))
+        kernels = [KernelUse(name, launches, total, *shape) for shape, (launches, total) in uses[name, regime].items()]
+        units.append(Unit(tuple(sorted(kernels, key=lambda use: -use.total_us)), found.times(), regime=regime))
     units.sort(key=lambda unit: -unit.times.total_us)
     return units, [f"{rows - used} of {rows} kernels have no usable times: left out"] if rows > used else []
 
@@ -337,7 +335,8 @@ def _nsys(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) -> _L
         device = "deviceId" if "deviceId" in columns else "0"
         shape = tuple(f"{kind}{axis}" for kind in ("grid", "block") for axis in "XYZ")
         sizes = shape if set(shape).issubset(columns) else ()
-        kernels = (_Source(_quoted(table), '"start"', '"end"', _quoted(name), device, sizes),)
+        found = _Source(_quoted(table), '"start"', '"end"', _quoted(name), device, sizes)
+        kernels = (_with_regimes(base, tables, table, found),)
         strings = next((found for found in ("StringIds", "StringTable") if found in tables), None)
         if strings:
             key = "id" if "id" in tables[strings] else "_id_"
@@ -350,6 +349,56 @@ def _nsys(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) -> _L
         if found in tables and {"start", "end"}.issubset(tables[found])
     )
     return _Layout("nsys SQLite export", kernels, copies, names, _nsys_devices(base, tables))
+
+
+def _with_regimes(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]], table: str, source: _Source) -> _Source:
+    """Return the kernels with the regime that the NVTX range around their launch names, where ranges name one."""
+    from .torch_trace import read_range
+
+    ranges, runtime, columns = (tables.get(name, ()) for name in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", table))
+    needed = ("start", "end", "globalTid"), ("start", "globalTid", "correlationId"), ("correlationId",)
+    if not all(set(wanted).issubset(have) for wanted, have in zip(needed, (ranges, runtime, columns))):
+        return source
+    names = [*(["n.text"] if "text" in ranges else []), *(["s.value"] if "textId" in ranges and "StringIds" in tables else [])]
+    strings = "LEFT JOIN StringIds s ON s.id = n.textId" if "s.value" in names else ""
+    query = f"SELECT n.globalTid, n.start, n.end, coalesce({', '.join(['NULL', *names, 'NULL'])}) FROM NVTX_EVENTS n {strings}"
+    spans: dict[Any, list[tuple[int, int, str]]] = defaultdict(list)
+    for thread, start, end, label in base.execute(f"{query} WHERE typeof(n.start) = 'integer' AND typeof(n.end) = 'integer'"):
+        facts = read_range(label) if isinstance(label, str) else None
+        if facts is not None and facts.regime is not None:
+            spans[thread].append((start, end, facts.regime))
+    if not spans:
+        return source
+    # The upper bits of both numbers are of the process (Nsight Systems, "Serialized process and thread identifiers").
+    has_process = "globalPid" in columns
+    process = "globalTid / 16777216" if has_process else "0"
+    base.execute("CREATE TEMP TABLE launch (number INTEGER, process INTEGER, regime TEXT, PRIMARY KEY (number, process))")
+    for thread, found in spans.items():
+        rows = base.execute(
+            f"SELECT start, correlationId, {process} FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+            " WHERE globalTid = ? AND typeof(start) = 'integer' ORDER BY start",
+            (thread,),
+        )
+        base.executemany("INSERT OR REPLACE INTO temp.launch VALUES (?, ?, ?)", _inner_regimes(rows, sorted(found)))
+    on_process = f" AND l.process = {source.rows}.globalPid / 16777216" if has_process else ""
+    joined = f"{source.rows} LEFT JOIN temp.launch l ON l.number = {source.rows}.correlationId{on_process}"
+    return source._replace(rows=joined, regime="l.regime")
+
+
+def _inner_regimes(
+    launches: Iterable[tuple[int, int, int]], spans: Sequence[tuple[int, int, str]]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield number, process and regime of each launch within a range, the innermost one; both are in the order of starts."""
+    around: list[tuple[int, str]] = []  # ends and regimes of the ranges that are open
+    following = 0
+    for at, number, process in launches:
+        while following < len(spans) and spans[following][0] <= at:
+            around.append(spans[following][1:])
+            following += 1
+        while around and around[-1][0] < at:
+            around.pop()
+        if around:
+            yield number, process, around[-1][1]
 
 
 _NSYS_KERNELS = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL")

@@ -164,6 +164,8 @@ def read_key_averages(path: str) -> Profile:
     total = problems.attempt(_microseconds, footer[1], f"{label}: the total") if footer else None
     if total and listed < (1 - _ROUNDING) * total:
         problems.add(f"{label}: its kernels are {listed / total:.1%} of the total: the table is cut; shares are of the total")
+    if footer is None:
+        problems.add(f"{label}: the line 'Self CUDA time total' is missing: shares are of the rows that it has")
     whole = total if total and total > listed else None
     return Profile("torch key_averages table", label, tuple(units), problems=condense(problems.lines), total_us=whole)
 

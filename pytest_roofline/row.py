@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from roofline_engine.check import Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
+from roofline_engine.check import BEYOND, Baseline, Check, Finding, Measurement, Overhead, Prediction, launch_overhead
 from roofline_engine.fields import ByteModel, Entry, first_text, read_notes, to_dict
 from roofline_engine.ops import op_name
 from roofline_engine.units import number, parse_dtype, quantity
@@ -103,6 +103,46 @@ class Row:
         return next((outcome.text for outcome in self.gates if outcome.status == "failed"), None)
 
     @property
+    def arithmetic(self) -> str | None:
+        """The figures of the first gate that failed, so that a reader can work the result out again; None where none failed."""
+        outcome = next((one for one in self.gates if one.status == "failed"), None)
+        if outcome is None:
+            return None
+        if outcome.gate in ("regression", "exceeds_target"):
+            return self._work_out_speedup()
+        if outcome.gate in ("fail_under", "min_pct") and self.check.status != "beyond_roof":
+            return self._work_out_rate(
+                self.entry.roof_axis, self.entry.roofline_pct_raw, self.entry.bytes_est, self.entry.flops_est
+            )
+        if outcome.gate in ("beyond_roof", "fail_under", "min_pct"):
+            models = self.entry.byte_models
+            least = (min(one.bytes for one in models), min(one.flops for one in models)) if models else (None, None)
+            rate = self._work_out_rate(self.check.axis, self.check.utilisation, *(self.least or least))
+            most = f"{BEYOND * (self.check.limit or 1.0):.4g} is possible ({self.check.limit_basis})"
+            return None if rate is None else f"{rate}; {most}"
+        return None
+
+    def _work_out_rate(self, axis: str | None, ratio: float | None, nbytes: float | None, flops: float | None) -> str | None:
+        amount, unit = (nbytes, "B") if axis == "memory" else (flops, "FLOP")
+        t_s = None if self.measurement is None else self.measurement.t_s
+        if not (amount and ratio and t_s):
+            return None
+        rate = amount / t_s
+        peak = f"the peak of {self.entry.roof_level or axis}, {quantity(rate / ratio, f'{unit}/s')}"
+        return f"{amount:,.0f} {unit} / {t_s:.6g} s = {quantity(rate, f'{unit}/s')}, {ratio:.4g} times {peak}"
+
+    def _work_out_speedup(self) -> str | None:
+        check, before = self.check, None if self.baseline is None else self.baseline.t_s
+        if self.measurement is None or before is None or check.speedup is None:
+            return None
+        band = check.band or 0.0
+        attainable = check.attainable if self.prediction is None else self.prediction.attainable_speedup
+        limits = [f"less than 1 / (1 + {band:.4g}) = {1 / (1 + band):.4g} is a regression"]
+        if attainable is not None:
+            limits.append(f"more than {attainable:.4g} x (1 + {band:.4g}) = {attainable * (1 + band):.4g} exceeds the target")
+        return f"{before:.6g} s before / {self.measurement.t_s:.6g} s now = {check.speedup:.4g}; {', '.join(limits)}"
+
+    @property
     def is_allowed(self) -> bool:
         """Whether the allow list or an xfail mark allows the status of the check."""
         return any(one.gate == self.check.status and one.status == "allowed" for one in self.gates)
@@ -144,6 +184,7 @@ class Row:
             "prediction": _to_plain(self.prediction),
             "check": _to_plain(self.check),
             "failed": self.failed,
+            "arithmetic": self.arithmetic,
             "gates": [outcome._asdict() for outcome in self.gates],
             "path": self.path,
             "line": self.line,

@@ -148,6 +148,7 @@ def _row() -> type[BaseModel]:
         "work": (Work, ...),
         "check": (model("check"), ...),
         "failed": (str | None, None),
+        "arithmetic": (str | None, None),  # the figures of the gate that failed
         "gates": (list[model("gate")], []),  # type: ignore[misc]
         "path": (str, ""),
         "line": (int, 0),

@@ -180,6 +180,7 @@ class Chart:
     kernels: tuple[Kernel, ...]
     excluded: tuple[Excluded, ...] = ()
     notes: tuple[str, ...] = ()
+    failures: tuple[tuple[str, str, str], ...] = ()  # rows that failed a gate: name, reason, arithmetic
     columns: dict[str, list[Any]] = field(default_factory=dict)  # what picking shows: field -> one value per input row
 
     @property

@@ -139,7 +139,12 @@ def inert(script: str) -> str:
 
 
 def _listed(chart: Chart) -> str:
-    """Return the section with the excluded rows and the notes on the roofs."""
+    """Return the section with the rows that failed a gate, the excluded rows and the notes on the roofs."""
+    failed = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in chart.failures[:200])
+    if failed:
+        more = f" (the first 200 of {len(chart.failures)})" if len(chart.failures) > 200 else ""
+        head = "<thead><tr><th>row</th><th>why it failed</th><th>arithmetic</th></tr></thead>"
+        failed = f"<h2>Failed gates{more}</h2><table>{head}<tbody>{failed}</tbody></table>"
     rows = "".join(
         f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
         for one in chart.excluded[:200]
@@ -150,7 +155,7 @@ def _listed(chart: Chart) -> str:
         more = f" (the first 200 of {len(chart.excluded)})" if len(chart.excluded) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
         rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
-    return f'<section id="listed">{rows}{notes}</section>' if rows or notes else ""
+    return f'<section id="listed">{failed}{rows}{notes}</section>' if failed or rows or notes else ""
 
 
 def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:

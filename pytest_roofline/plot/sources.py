@@ -502,6 +502,11 @@ def report_chart(
         kernels=tuple(kernels),
         excluded=tuple(excluded),
         notes=tuple(notes),
+        failures=tuple(
+            (name, str(entry["failed"]), str(entry.get("arithmetic") or ""))
+            for name, entry in zip(names, entries)
+            if entry.get("failed")
+        ),
         columns=_report_columns(entries),
     )
 

@@ -34,6 +34,12 @@ def text(document: Document) -> str:
     alarms = [row for row in document.rows if (row.check.status in ALARMS and not row.is_allowed) or row.failed]
     if alarms:
         parts += ["## Checks", "\n".join(f"- {code(document.name(row))} {plain_text(_verdict(row))}" for row in alarms)]
+    worked = [(row, text) for row in alarms if (text := row.arithmetic) is not None]
+    if worked:
+        parts += [
+            "## Arithmetic of the failed rows",
+            "\n".join(f"- {code(document.name(row))} {plain_text(text)}" for row, text in worked),
+        ]
     if document.gate.is_needed:
         parts += ["## Gate", "\n".join(f"- {plain_text(line)}" for line in document.gate.lines())]
     if len(measured) > 1 and any(row.entry.rankable for row in measured):

@@ -490,3 +490,38 @@ def test_a_time_that_no_kernel_takes_is_refused_at_the_call(project: Project, t_
     ran = project.run("--roofline-fail-on=beyond_roof")
     assert f"ValueError: t_s is {t_s!r}, expected a time from 1e-15 to 1e+09 s" in ran.out
     assert "fault" not in ran.out
+
+
+def test_the_reports_work_out_what_failed(project: Project) -> None:
+    """A reader of the job summary can redo each result by hand."""
+    project.write(
+        test_a="""
+        import pytest
+
+        # 2 x 65536 x 8192 x 2 B = 2,147,483,648 B. In 12 us that is 1.79e14 B/s, 22.37 times 8e12 B/s.
+        @pytest.mark.roofline(op="copy", rows=65536, cols=8192, dtype="bf16", device="MI355X")
+        def test_fast(roofline):
+            roofline.record(12e-6, clock="device-event", cache="cold")
+
+        # In 537 us: 4e12 B/s, half of the peak. 268 us before are 0.499 of 537 us.
+        @pytest.mark.roofline(op="copy", rows=65536, cols=8192, dtype="bf16", device="MI355X")
+        def test_slow(roofline):
+            roofline.record(537e-6, clock="device-event", cache="cold")
+
+        @pytest.mark.roofline(op="copy", rows=65536, cols=8192, dtype="bf16", device="MI355X")
+        def test_slower(roofline):
+            roofline.record(537e-6, clock="device-event", cache="cold")
+        """
+    )
+    project.json("before.json", {"benchmarks": [{"fullname": "test_a.py::test_slower", "stats": {"median": 268e-6}}]})
+    gates = ("--roofline-fail-on=beyond_roof,regression", "--roofline-fail-under=60", "--roofline-allow-unchecked")
+    ran = project.run(*gates, "--roofline-baseline=before.json", "--roofline-report=md:r.md", "--roofline-report=html:r.html")
+    expected = {
+        "test_fast": "2,147,483,648 B / 1.2e-05 s = 179 TB/s, 22.37 times the peak of memory, 8 TB/s; ",
+        "test_slow": "2,147,483,648 B / 0.000537 s = 3.999 TB/s, 0.4999 times the peak of memory, 8 TB/s",
+        "test_slower": "0.000268 s before / 0.000537 s now = 0.4991; less than 1 / (1 + 0.034) = 0.9671 is a regression",
+    }
+    for name, text in expected.items():
+        assert ran.rows[name]["arithmetic"].startswith(text)
+        for report in ("r.md", "r.html"):
+            assert text in (project.path / report).read_text(encoding="utf-8")

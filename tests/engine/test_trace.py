@@ -315,6 +315,8 @@ def test_a_ragged_batch_of_unknown_lengths_has_both_ends_in_its_range() -> None:
     )
     pairs = [2 * 150 * 151 / 2, 200 * 201 / 2 + 100 * 101 / 2]
     assert found["flops_range"] == tuple(4 * 4 * 64 * number for number in pairs)
+    own = case("aten::_flash_attention_forward", q, q, q, lengths, lengths, "200", "200", "0.", "True", "False", "0.1")
+    assert own["flops_range"] == found["flops_range"]
 
 
 def test_a_generated_kernel_counts_its_arguments_and_has_no_class(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..fields import note
 from ..ops.matmul import positions_met
+from . import serving
 from .call import (
     UNKNOWN,
     UNKNOWN_MASK,
@@ -296,15 +297,29 @@ def _by_rows(call: Call) -> Call:
     return Call(call.name, values, call.reads, call.writes)
 
 
-def kernel_attention(build: Builder) -> Builder:
-    """Model FlashAttention's and xFormers' own operations: a batch of equal sequences; ragged batches are unknown here."""
+def _without_batch(tensor: Any) -> Any:
+    """Return the rows of a ragged batch, which xFormers puts into a batch of one."""
+    return TensorFacts(tensor.shape[1:], str(tensor.dtype), tensor.stride()[1:]) if tensor.dim() == 4 else tensor
+
+
+def kernel_attention(build: Builder, build_ragged: Builder) -> Builder:
+    """Model FlashAttention's and xFormers' own operations, over equal sequences or a ragged batch."""
 
     def build_by_rows(call: Call) -> OpSpec:
-        if call["query"].dim() != 4:
-            return UNKNOWN._replace(notes=(note("the lengths of its sequences are not recorded"),))
-        if any(is_tensor(call.get(name)) for name in ("cum_seq_q", "cu_seqlens_q")):
-            return UNKNOWN._replace(notes=(note("the lengths of its sequences are not recorded"),))
-        return build(_by_rows(call))._replace(charged=())
+        lengths = call.get("cum_seq_q", call.get("cu_seqlens_q"))
+        if not is_tensor(lengths):
+            return build(_by_rows(call))._replace(charged=())
+        values = {short: call.get(name) for short, name in (("q", "query"), ("k", "key"), ("v", "value"))}
+        values.update(
+            {name: _without_batch(tensor) for name, tensor in values.items()},
+            cu_seqlens_q=lengths,
+            max_q=call.get("max_q", call.get("max_seqlen_q")),
+            max_k=call.get("max_k", call.get("max_seqlen_k")),
+            causal=bool(call.get("is_causal") or call.get("custom_mask_type")),
+            window_left=call.get("window_size_left"),
+            window_right=call.get("window_size_right"),
+        )
+        return build_ragged(Call(call.name, values, call.reads, call.writes))
 
     return build_by_rows
 
@@ -491,8 +506,14 @@ TABLE: dict[str, Builders] = {
     "convolution_backward": convolution_backward,
     **{f"{FUSED}_{name}": attention for name in (*_SDPA, "attention_math")},
     **{f"{FUSED}_{name}_backward": attention_backward for name in _SDPA},
-    **dict.fromkeys(("_flash_attention_forward", "_efficient_attention_forward"), kernel_attention(attention)),
-    **dict.fromkeys(("_flash_attention_backward", "_efficient_attention_backward"), kernel_attention(attention_backward)),
+    **dict.fromkeys(
+        ("_flash_attention_forward", "_efficient_attention_forward"),
+        kernel_attention(attention, serving.attention),
+    ),
+    **dict.fromkeys(
+        ("_flash_attention_backward", "_efficient_attention_backward"),
+        kernel_attention(attention_backward, serving.attention_backward),
+    ),
     **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax"), softmax),
     "native_layer_norm": norm("layernorm", "weight", "bias"),
     "_fused_rms_norm": norm("rmsnorm", "weight"),

@@ -34,6 +34,8 @@ _FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 _BEYOND = 1e6
 #: The angle of a line of slope one, for the text along it.
 _ANGLE = "-atan2(height / log(ydom[1] / ydom[0]), width / log(xdom[1] / xdom[0])) * 180 / PI"
+#: The direction of a line from an earlier place to a later one.
+_WAY = "atan2(scale('x', datum.x2) - scale('x', datum.x), scale('y', datum.y) - scale('y', datum.y2)) * 180 / PI"
 #: The color of the ring around the picked kernel, and of notes.
 _PICKED = "#C2410C"
 _X, _Y = {"scale": "x", "field": "x"}, {"scale": "y", "field": "y"}
@@ -73,7 +75,7 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
             _axis("x", "bottom", f"arithmetic intensity (FLOP per byte of {traffic})"),
             _axis("y", "left", f"attained performance ({layout.unit[1]})"),
         ],
-        "marks": [*_plot(len(chart.kernels)), *([] if size.bare else _around(layout))],
+        "marks": [*_plot(len(chart.kernels), bool(chart.changes)), *([] if size.bare else _around(layout))],
     }
 
 
@@ -224,8 +226,8 @@ def _name(chart: Chart, layout: Layout, text: Text) -> dict[str, Any]:
 # The marks.
 
 
-def _plot(count: int) -> list[dict[str, Any]]:
-    """Return the frame with everything in it, clipped to it."""
+def _plot(count: int, has_changes: bool) -> list[dict[str, Any]]:
+    """Return the frame with everything in it, clipped to it. has_changes: whether lines have the direction of a change."""
     halo = _fixed(stroke=style.PAPER, strokeWidth=3, strokeJoin="round")
     name = {
         "x": [{"test": "isValid(datum.right)", "signal": "width - datum.right"}, _X],
@@ -256,6 +258,13 @@ def _plot(count: int) -> list[dict[str, Any]]:
         "strokeOpacity": {"signal": "datum.kind == 'range' ? 0.45 : 1"},
     }
     baseline = {**{"x": _X, "y": _Y}, **_fixed(size=32, fill=style.PAPER, stroke=style.FAINT, strokeWidth=1)}
+    way = {
+        "x": {"signal": "(scale('x', datum.x) + scale('x', datum.x2)) / 2"},
+        "y": {"signal": "(scale('y', datum.y) + scale('y', datum.y2)) / 2"},
+        "angle": {"signal": _WAY},
+        "size": {"signal": "datum.kind == 'before' ? 30 : 0"},
+        **_fixed(shape="triangle-up", fill=style.FAINT),
+    }
     tip = {**_ENDS, **_fixed(stroke=style.FAINT, strokeWidth=1, strokeDash=[1, 2.5])}
     head = {
         "x": _X,
@@ -278,6 +287,7 @@ def _plot(count: int) -> list[dict[str, Any]]:
         _mark("rule", "arrows", tip),
         _mark("symbol", "arrows", head),
         _mark("rule", "lines", line),
+        *([_mark("symbol", "lines", way)] if has_changes else []),
         _mark("symbol", "lines", {**baseline, "opacity": {"signal": "datum.kind == 'before' ? 1 : 0"}}),
         {**_mark("symbol", "kernels", kernel), "name": "points", "aria": True},
         *([_mark("symbol", "kernels", edge)] if count <= CROWD else []),

@@ -472,7 +472,7 @@ def _drawn_marks(chart: Chart, plane: Plane, sizes: Sequence[float], order: Sequ
         one = chart.kernels[at]
         for _, x in one.spots:
             yield plane.disc(x, one.rate, sizes[at])
-        for x, rate in (*(one.range_ends or ()), *([one.before] if one.before else [])):
+        for x, rate in (*(one.range_ends or ()), *one.earlier):
             yield plane.disc(x, rate, 8.0)
 
 
@@ -593,8 +593,8 @@ def kernel_lines(chart: Chart, layout: Layout) -> list[Line]:
         if len(one.spots) > 1:
             xs = sorted(x for _, x in one.spots)
             add("levels", at, (xs[0], one.rate), (xs[-1], one.rate))
-        if one.before is not None:
-            add("before", at, one.before, place)
+        for start, end in zip(one.earlier, (*one.earlier[1:], place)):
+            add("before", at, start, end)
         if one.range_ends is not None:
             add("range", at, *one.range_ends)
         if at in layout.arrows and one.arrow_tip is not None:
@@ -614,7 +614,7 @@ def unit_of(rates: Iterable[float]) -> tuple[float, str]:
 
 def domain(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the domains of intensity and rate: every point, every ridge, and some of each limit beyond them."""
-    ends = [end for one in chart.kernels for end in (*(one.range_ends or ()), *([one.before] if one.before else []))]
+    ends = [end for one in chart.kernels for end in (*(one.range_ends or ()), *one.earlier)]
     xs = [x for one in chart.kernels for _, x in one.spots] + [x for x, _ in ends]
     ys = [one.rate for one in chart.kernels] + [rate for _, rate in ends]
     tops = [one.flops_s for one in chart.ceilings]

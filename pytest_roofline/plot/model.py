@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from roofline_engine.roofline import attainable_rate, bound, lower_ceiling, point, ridge, roof_axis_at
 from roofline_engine.units import quantity
@@ -73,11 +73,14 @@ class Kernel:
     share: float | None = None  # of the time, percent
     dtype: str | None = None
     lower_ceiling: Ceiling | None = None  # the lower ceiling that explains the rate
-    before: tuple[float, float] | None = None  # intensity and rate of the baseline
+    earlier: tuple[tuple[float, float], ...] = ()  # intensity and rate of its baseline, or in earlier runs, the oldest first
+    change: float | None = None  # how much faster it is than in the first of several runs
+    fraction_before: float | None = None  # of its roof in that run
     range_ends: tuple[tuple[float, float], tuple[float, float]] | None = None  # of its range, when wide
     basis: str = ""
     interval: str = ""
     roof_limits: bool = True  # False when a cache or the launch limits it instead
+    key: str = ""  # the whole name, by which runs are compared
     alias: str = ""  # label that stays distinct from the labels of similar names
     by_level: tuple[tuple[str, float], ...] = ()  # (level, fraction of the roof at its intensity), where levels are counted
     only_roof: str = ""  # "memory" or "compute" when the other limit is unknown: the percent names this roof, no headroom
@@ -120,8 +123,8 @@ class Kernel:
 
     @property
     def has_headroom(self) -> bool:
-        """Whether the headroom is large enough to show."""
-        return self.headroom is not None and self.headroom >= WORTH_AN_ARROW
+        """Whether the headroom is large enough to show, and no change is shown instead."""
+        return self.change is None and self.headroom is not None and self.headroom >= WORTH_AN_ARROW
 
     @property
     def arrow_tip(self) -> float | None:
@@ -149,6 +152,9 @@ class Kernel:
         second = percent(self.fraction) if terse and word == "roof" else f"{percent(self.fraction)} of {word}"
         if not self.roof_limits:
             second = f"{percent(self.fraction)} of {self.axis or 'known'} roof"
+        if self.change is not None:
+            second = f"{percent(self.fraction_before)} → {second}" if self.fraction_before is not None else second
+            second += f", {factor_text(self.change)}"
         if self.has_headroom:
             second += f", up to {times(self.headroom or 1)}"
         lines = [self.label_name, second]
@@ -169,6 +175,16 @@ class Excluded:
     why: str
 
 
+class Change(NamedTuple):
+    """What happened to one kernel between the first and the last of several runs."""
+
+    name: str
+    fraction_before: float | None  # of the roof
+    fraction: float | None
+    factor: float | None  # how much faster; None in one run alone
+    word: str  # faster, slower, within the noise of reruns, new, or only in a run
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """Everything that a renderer draws."""
@@ -181,6 +197,8 @@ class Chart:
     excluded: tuple[Excluded, ...] = ()
     notes: tuple[str, ...] = ()
     failures: tuple[tuple[str, str, str], ...] = ()  # rows that failed a gate: name, reason, arithmetic
+    changes: tuple[Change, ...] = ()  # of several runs, the largest slowdown first
+    since: str = ""  # the first of several runs
     columns: dict[str, list[Any]] = field(default_factory=dict)  # what picking shows: field -> one value per input row
 
     @property
@@ -239,6 +257,13 @@ def readable(code: str) -> str:
 def percent(fraction: float) -> str:
     value = 100 * fraction
     return f"{value:.1f}%" if value >= 0.095 else f"{value:.2g}%"
+
+
+def factor_text(factor: float | None) -> str:
+    """Return a change as a factor of at least 1, with its direction; nothing for a kernel of one run alone."""
+    if factor is None:
+        return ""
+    return f"{times(factor)} faster" if factor >= 1 else f"{times(1 / factor)} slower"
 
 
 def times(factor: float) -> str:
@@ -364,12 +389,16 @@ def _with_explanation(kernel: Kernel) -> str:
 def make_subtitle(kernels: Sequence[Kernel], excluded: Sequence[Excluded], basis: str) -> str:
     """Return the line under the title: the number of kernels, their median, the number of excluded rows, and the basis."""
     fractions = [one.fraction for one in kernels if one.fraction is not None and one.is_ranked]
-    number = f"{len(kernels)} kernel{'' if len(kernels) == 1 else 's'}"
+    number = count_kernels(len(kernels))
     if len(fractions) > 1:
         of = "" if len(fractions) == len(kernels) else f", {len(fractions)} of them under a roof that binds"
         number += f"{of}, median {percent(median(fractions))} of the roof"
     rest = [f"{len(excluded)} listed, not drawn"] if excluded else []
     return "; ".join([number, *rest, *([basis] if basis else [])])
+
+
+def count_kernels(count: int) -> str:
+    return f"{count} kernel{'' if count == 1 else 's'}"
 
 
 def split_impossible(kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[Excluded]]:

@@ -6,13 +6,14 @@ import html as escaping
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from roofline_engine.files import read_json, read_text, write_whole
 from roofline_engine.units import printable
 
+from .changes import compare
 from .model import Chart
 from .sources import read_ceilings, read_document, read_rows, table_chart
 
@@ -182,7 +183,8 @@ def write(chart: Chart, path: str, kind: str | None = None) -> None:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline plot``."""
-    parser.add_argument("path", metavar="REPORT", help="a report, an artifact, a table in JSON, or measured ceilings alone")
+    what = "a report, an artifact, a table in JSON, or measured ceilings alone; with several, the changes from run to run"
+    parser.add_argument("paths", metavar="REPORT", nargs="+", help=what)
     suffixes = f"the file to write; ends in {', '.join(SUFFIXES)}; repeatable"
     parser.add_argument("-o", "--output", metavar="FILE", action="append", required=True, help=suffixes)
     parser.add_argument(
@@ -205,13 +207,21 @@ def run(options: Namespace) -> int:
     for path in options.output:
         suffix_of(path)
     require_extra()
-    label = printable(os.path.basename(options.path))
     ceilings = read_ceilings(options.ceilings) if options.ceilings else None
-    chart = read_document(read_json(options.path), label, options.device, options.title, ceilings)
+    runs = []
+    for path, label in zip(options.paths, _labels(options.paths)):
+        runs.append((label, read_document(read_json(path), label, options.device, options.title, ceilings)))
+    chart = runs[0][1] if len(runs) == 1 else compare(runs, options.title)
     for path in options.output:
         write(chart, path)
         print(f"wrote {printable(path)}")
     return 0
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """Return the names of the files, with their folders where two have one name."""
+    names = [os.path.basename(path) for path in paths]
+    return [printable(path if names.count(name) > 1 else name) for path, name in zip(paths, names)]
 
 
 # The figure in Python.

@@ -15,7 +15,7 @@ from roofline_engine.fields import FIELDS
 
 from . import draw, style, vega
 from .layout import Entry, Layout, Size, arrange
-from .model import Chart, percent, times
+from .model import Change, Chart, factor_text, percent, times
 
 #: The page loads nothing from the network, whatever a name contains. Vega compiles functions from text.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -29,6 +29,8 @@ _SIZES = {
 #: Data that is the same in every layout, and data that each places on its own.
 _SHARED = ("roofs", "ridges")
 _PLACED = ("lines", "arrows", "leaders", "names", "labels")
+#: Most changes in the table of several runs.
+_CHANGES = 500
 #: Words for the keys of an entry whose own words read badly.
 _WORDS = {
     "pct_gpu_time": "share of GPU time",
@@ -149,13 +151,27 @@ def _listed(chart: Chart) -> str:
         f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(one.kind)}</td><td>{html.escape(one.why)}</td></tr>"
         for one in chart.excluded[:200]
     )
+    changes = "".join(map(_change, chart.changes[:_CHANGES]))
+    if changes:
+        more = f" (the first {_CHANGES} of {len(chart.changes)})" if len(chart.changes) > _CHANGES else ""
+        titles = ("of roof before", "now", "speed")
+        head = f"<thead><tr><th>kernel</th>{''.join(f'<th class=number>{one}</th>' for one in titles)}<th></th></tr></thead>"
+        changes = f"<h2>Changes since {html.escape(chart.since)}{more}</h2><table>{head}<tbody>{changes}</tbody></table>"
     notes = "".join(f'<p class="faint">{html.escape(note)}</p>' for note in chart.notes)
     notes = f"<h2>Notes on the roofs</h2>{notes}" if notes else ""
     if rows:
         more = f" (the first 200 of {len(chart.excluded)})" if len(chart.excluded) > 200 else ""
         head = "<thead><tr><th>row</th><th>kind</th><th>why</th></tr></thead>"
         rows = f"<h2>Listed, not drawn{more}</h2><table>{head}<tbody>{rows}</tbody></table>"
-    return f'<section id="listed">{failed}{rows}{notes}</section>' if failed or rows or notes else ""
+    parts = f"{failed}{changes}{rows}{notes}"
+    return f'<section id="listed">{parts}</section>' if parts else ""
+
+
+def _change(one: Change) -> str:
+    """Return a row of the table of changes."""
+    parts = ("" if part is None else percent(part) for part in (one.fraction_before, one.fraction))
+    numbers = "".join(f'<td class="number">{text}</td>' for text in (*parts, factor_text(one.factor)))
+    return f"<tr><td>{html.escape(one.name)}</td>{numbers}<td>{html.escape(one.word)}</td></tr>"
 
 
 def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
@@ -168,6 +184,7 @@ def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
         "percent by level": [
             ", ".join(f"{level.upper()} {percent(part)}" for level, part in one.by_level) or None for one in kernels
         ],
+        f"since {chart.since}": [factor_text(one.change) or None for one in kernels],
         "up to": [times(one.headroom) if one.headroom else None for one in kernels],
     }
     order = sorted(range(len(rows)), key=lambda at: (-(kernels[at].share or 0.0), kernels[at].fraction or 2.0, at))

@@ -205,19 +205,19 @@ def table_chart(rows: Sequence[Mapping[str, Any]], roofs: Mapping[str, Any], lab
     excluded: list[Excluded] = []
     whole = [row_name(row.get("name"), at) if isinstance(row, Mapping) else "" for at, row in enumerate(rows)]
     names, labels = _distinct_names(whole)
-    for at, (row, name, alias) in enumerate(zip(rows, names, labels)):
+    for at, (row, key, name, alias) in enumerate(zip(rows, whole, names, labels)):
         if not isinstance(row, Mapping):
             why = f"is {type(row).__name__}, not an object"
             excluded.append(Excluded(row=at, name=f"row {at + 1}", kind="unusable", why=why))
             continue
         try:
-            kernel = _table_kernel(row, at, name, machine, alias)
+            kernel = _table_kernel(row, at, name, machine)
         except ValueError as error:
             kernel = Excluded(row=at, name=name, kind="unusable", why=str(error))
         if isinstance(kernel, Excluded):
             excluded.append(kernel)
         else:
-            kernels.append(machine.place(kernel))
+            kernels.append(machine.place(replace(kernel, key=key, alias=alias)))
     kernels, impossible = split_impossible(kernels)
     if any(one.verdict != "none" for one in kernels):  # when some rows have a verdict, a row without one is unknown
         kernels = [replace(one, verdict="unknown") if one.verdict == "none" else one for one in kernels]
@@ -317,7 +317,7 @@ def _table_dtype(value: object) -> str | None:
     return dtype.peak or dtype.name
 
 
-def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alias: str) -> Kernel | Excluded:
+def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs) -> Kernel | Excluded:
     rate = _si_value(row, "flop_rate", "")
     bandwidth = _si_value(row, "bandwidth", "")
     spots = _table_spots(row, roofs.bandwidths)
@@ -347,13 +347,12 @@ def _table_kernel(row: Mapping[str, Any], at: int, name: str, roofs: Roofs, alia
     return Kernel(
         row=at,
         name=name,
-        alias=alias,
         rate=rate,
         spots=spots,
         share=None if _is_missing(share) else float(number(share, "share", minimum=0)),
         dtype=_table_dtype(row.get("dtype")),
         verdict=str(verdict) if verdict in HEADROOM_CLASSES else "none",
-        before=baseline,
+        earlier=(baseline,) if baseline else (),
         basis=shorten(str(row.get("measurement_basis") or row.get("basis") or ""), 40),
     )
 
@@ -466,13 +465,13 @@ def report_chart(
             why = f"runs on {shorten(str(other), 40)}; select it with --device"
             excluded.append(Excluded(row=at, name=row, kind="other device", why=why))
             continue
-        kernel = _report_kernel(entry, at, row, peaks, alias)
+        kernel = _report_kernel(entry, at, row, peaks)
         if isinstance(kernel, Excluded):
             excluded.append(kernel)
             continue
         drawn, over = _with_levels(kernel[0], entry, caches)
         exceeded.update(over)
-        kernels.append(drawn)
+        kernels.append(replace(drawn, key=str(entry.get("nodeid") or entry.get("name") or ""), alias=alias))
         if entry.get("roof_level") and drawn.bytes_s:
             name = f"{_word(entry, 'roof_level')}, measured"
             levels[Bandwidth(name=name, bytes_s=drawn.bytes_s, level=drawn.spots[0][0], basis="measured")] = None
@@ -604,7 +603,7 @@ def _find_peak(rate: float, entry: Mapping[str, Any], peaks: Mapping[str, Any]) 
 
 
 def _report_kernel(
-    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any], alias: str
+    entry: Mapping[str, Any], at: int, name: str, peaks: Mapping[str, Any]
 ) -> tuple[Kernel, list[tuple[str, str]]] | Excluded:
     def exclude(kind: str, why: str) -> Excluded:
         return Excluded(row=at, name=name, kind=kind, why=why)
@@ -645,7 +644,6 @@ def _report_kernel(
     kernel = Kernel(
         row=at,
         name=name,
-        alias=alias,
         rate=rate,
         spots=((level, intensity),),
         fraction=fraction,
@@ -657,7 +655,7 @@ def _report_kernel(
         reason=reason,
         share=share if share is not None and share >= 0 else None,
         dtype=peak[1] if peak and entry.get("dtype") else None,
-        before=_baseline(entry, intensity, rate),
+        earlier=_baseline(entry, intensity, rate),
         range_ends=_range_ends(entry, intensity, rate),
         basis=_row_basis(entry),
         interval=_interval(entry),
@@ -711,13 +709,13 @@ def _is_limited_by_roof(entry: Mapping[str, Any], reason: str) -> bool:
     return reason == "no_target" or (reason not in _OTHER_LIMITS and headroom_known)
 
 
-def _baseline(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[float, float] | None:
+def _baseline(entry: Mapping[str, Any], intensity: float, rate: float) -> tuple[tuple[float, float], ...]:
     baseline, measurement = entry.get("baseline"), entry.get("measurement")
     if not (isinstance(baseline, Mapping) and isinstance(measurement, Mapping)) or baseline.get("kind") not in COMPARABLE:
-        return None
+        return ()
     before_s, now_s = _positive(baseline, "t_s"), _positive(measurement, "t_s")
     before = rate * now_s / before_s if before_s and now_s else 0.0
-    return (intensity, before) if is_drawable(before) else None
+    return ((intensity, before),) if is_drawable(before) else ()
 
 
 def _range_ends(

@@ -87,7 +87,7 @@ def legend(chart: Chart) -> list[Entry]:
     marks = (
         ("arrow", "headroom to the roof", any(one.arrow_tip is not None for one in kernels)),
         ("range", "range of the figure", any(one.range_ends is not None for one in kernels)),
-        ("before", "the baseline", any(one.before is not None for one in kernels)),
+        ("before", f"in {chart.since}" if chart.since else "the baseline", any(one.earlier for one in kernels)),
         ("area", "area: share of the time", len({one.share for one in kernels if one.share}) > 1),
     )
     return entries + [Entry("mark", text, FAINT, shape) for shape, text, is_drawn in marks if is_drawn]

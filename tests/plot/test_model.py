@@ -326,10 +326,10 @@ def test_a_baseline_of_the_same_kind_is_the_earlier_point() -> None:
     }
     peaks = {"hbm_bw_bytes_s": 2e12}
     (one,) = model({"entries": [entry], "peaks": peaks}).kernels
-    assert one.before == (1.0, 5e11)
+    assert one.earlier == ((1.0, 5e11),)
     assert one.range_ends == ((1.0, pytest.approx(8e11)), (1.0, pytest.approx(1e12 / 0.9)))
     (other,) = model({"entries": [{**entry, "baseline": {"kind": "eager", "t_s": 2e-3}}], "peaks": peaks}).kernels
-    assert other.before is None
+    assert other.earlier == ()
 
 
 def measured_cpu() -> dict[str, Any]:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
+
 from roofline_engine.check import CACHES, CLOCKS, Baseline, Measurement
 from roofline_engine.units import number, seconds
 
 from .declare import Declaration, merge, read_declaration
 from .timing.devices import device_kind, reachable_values, untouched_bytes
-from .values import plain
+from .values import plain, raised
 
 if TYPE_CHECKING:
     from .capture.trace import CapturedWork
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: What a function, or pytest inside it, may raise in a repeated call.
+_OF_A_REPEAT = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 IN_HYPOTHESIS = "roofline.measure does not time the examples of a Hypothesis test. Measure in a test of one example"
 
 
@@ -29,11 +33,12 @@ class Sample:
     """One measurement of a test."""
 
     declaration: Declaration | None  # what the fixture had declared by then
-    measurement: Measurement | None  # None for a benchmark that took no time
+    measurement: Measurement | None  # None for a benchmark that took no time, and for a call that cannot be repeated
     baseline: Baseline | None = None
     device_kind: str | None = None  # where the arrays are: cpu or gpu
     captured: CapturedWork | None = None  # the work of one more call, where nothing declares it
     untouched: float = 0.0  # bytes of its arrays that lie on pages which nothing wrote
+    untimed: str = ""  # why the call has no time
 
 
 class Recorder:
@@ -71,9 +76,14 @@ class Recorder:
         if _is_in_hypothesis():
             self.untimed = IN_HYPOTHESIS
             return fn(*args, **kwargs)
-        from .timing import measure
+        from .timing.measurement import start
 
-        value, measurement = measure(fn, *args, settings=self._settings(), **kwargs)
+        value, repeat = start(fn, args, kwargs, self._settings())
+        try:
+            measurement = repeat()
+        except _OF_A_REPEAT as error:
+            self._add_untimed(error)
+            return value
         self._add(measurement, None, (value, args, kwargs), self._capture(fn, args, kwargs, value, measurement), fn)
         return value
 
@@ -84,9 +94,14 @@ class Recorder:
         if _is_in_hypothesis():
             self.untimed = IN_HYPOTHESIS
             return candidate(*args, **kwargs)
-        from .timing import compare
+        from .timing.measurement import start_comparison
 
-        result = compare(baseline, candidate, *args, settings=self._settings(), **kwargs)
+        value, repeat = start_comparison(baseline, candidate, args, kwargs, self._settings())
+        try:
+            result = repeat()
+        except _OF_A_REPEAT as error:
+            self._add_untimed(error)
+            return value
         before = result.baseline
         self._add(
             result.candidate,
@@ -145,6 +160,13 @@ class Recorder:
             reason = f"not captured: one more call would take {measurement.t_s:.3g} s"
             return count_arguments(CapturedWork("", reason=reason), args, kwargs, reachable_values(fn), value)
         return capture_timed(fn, args, kwargs, value)
+
+    def _add_untimed(self, error: BaseException) -> None:
+        """Add a sample without a time. Without ``--roofline`` the test makes the first call alone, and that one passed."""
+        if isinstance(error, pytest.exit.Exception):
+            raise error
+        untimed = f"a repeated call raised {raised(error)}. Give roofline.measure a function that can be called many times"
+        self.samples.append(Sample(self.declaration, None, untimed=untimed))
 
     def _add(
         self,

@@ -42,6 +42,10 @@ SKIPS = {
     "args_only": ("only the traffic of its arguments is known", DECLARE_WORK),
     "no_device": ("the device is unknown", "Set device= in the marker, or --roofline-device"),
     "no_roof": ("the peaks of the row's device are unknown", "Use --roofline-peaks"),
+    "no_least": (
+        "no run of it must read or compute anything, so no time is impossible",
+        "Write to its operands once before, as with fill(0), or time other data",
+    ),
     "unchecked_axis": ("one of its two roofs is unknown", "Use --roofline-peaks with that peak"),
     "no_percent": ("the row has no reliable percent of the roof", "-vv shows why"),
     "low_confidence": ("the gate would fail the row, but the row has low confidence", "-vv shows why"),
@@ -165,6 +169,10 @@ def _missing_roof(row: Row) -> tuple[str, str]:
     if not row.entry.modeled:
         reason = row.reason or row.check.message
         return "no_work_model", "" if reason == NO_WORK else reason
+    least = row.least or (row.entry.bytes_est, row.entry.flops_est)
+    if not any(least):
+        codes = ("untouched_pages", "data_dependent")
+        return "no_least", next((item.text for item in row.entry.notes if item.code in codes), "")
     unknown = next((item.text for item in row.entry.notes if item.code == "no_device"), "")
     return ("no_device" if row.device is None else "no_roof"), unknown
 

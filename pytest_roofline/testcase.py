@@ -126,7 +126,9 @@ class Cases:
             nodeid = item.nodeid if is_alone else f"{item.nodeid}#{number}"
             # A declaration between two measurements belongs to the second.
             by_then = fixture_call if sample.declaration is None and is_alone else sample.declaration
-            cases.append(self._case(item, nodeid, *self._declaration(item, by_then, sample.captured), sample))
+            cases.append(
+                self._case(item, nodeid, *self._declaration(item, by_then, sample.captured), sample, untimed=sample.untimed)
+            )
         return cases
 
     def _benchmark_sample(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -68,12 +68,25 @@ def measure(fn: Callable[..., T], /, *args: Any, settings: Settings | None = Non
     A call that takes over ``LONG_CALL_S`` is repeated once. An exception of ``fn`` is not caught. The calls share their
     arguments: a function that changes them changes them often.
     """
-    settings, begin = settings or Settings(), time.perf_counter()
+    value, repeat = start(fn, args, kwargs, settings or Settings())
+    return value, repeat()
+
+
+def start(
+    fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings
+) -> tuple[T, Callable[[], Measurement]]:
+    """Call ``fn(*args, **kwargs)`` once; return its value, and a function that repeats the call and returns its time."""
+    begin = time.perf_counter()
     value = fn(*args, **kwargs)
-    setup = choose(places(args, kwargs, reachable_values(fn), value), settings)
-    setup.clock.synchronize()
-    (measurement,), _ = run(setup, [partial(fn, *args, **kwargs)], settings, first_s=time.perf_counter() - begin)
-    return value, measurement
+
+    def repeat() -> Measurement:
+        setup = choose(places(args, kwargs, reachable_values(fn), value), settings)
+        setup.clock.synchronize()
+        first_s = time.perf_counter() - begin
+        (measurement,), _ = run(setup, [partial(fn, *args, **kwargs)], settings, first_s=first_s)
+        return measurement
+
+    return value, repeat
 
 
 def compare(
@@ -89,16 +102,33 @@ def compare(
     The candidate is called once more at the end and its value is that call's: a buffer that both functions write then holds
     what the candidate wrote.
     """
-    settings, begin = settings or Settings(), time.perf_counter()
-    values = [candidate(*args, **kwargs), baseline(*args, **kwargs)]
-    setup = choose(places(args, kwargs, reachable_values(baseline), reachable_values(candidate), values), settings)
-    del values
-    setup.clock.synchronize()
-    first_s = (time.perf_counter() - begin) / 2
-    calls: list[Call] = [partial(baseline, *args, **kwargs), partial(candidate, *args, **kwargs)]
-    (before, after), samples = run(setup, calls, settings, first_s=first_s)
-    speedup = Speedup(*_median_first(samples.ratios), len(samples.ratios))
-    return Comparison(candidate(*args, **kwargs), before, after, speedup)
+    _, repeat = start_comparison(baseline, candidate, args, kwargs, settings or Settings())
+    return repeat()
+
+
+def start_comparison(
+    baseline: Callable[..., Any],
+    candidate: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    settings: Settings,
+) -> tuple[Any, Callable[[], Comparison]]:
+    """Call the candidate once; return its value, and a function that times both and returns what ``compare`` does."""
+    begin = time.perf_counter()
+    value = candidate(*args, **kwargs)
+
+    def repeat() -> Comparison:
+        values = [value, baseline(*args, **kwargs)]
+        setup = choose(places(args, kwargs, reachable_values(baseline), reachable_values(candidate), values), settings)
+        del values
+        setup.clock.synchronize()
+        first_s = (time.perf_counter() - begin) / 2
+        calls: list[Call] = [partial(baseline, *args, **kwargs), partial(candidate, *args, **kwargs)]
+        (before, after), samples = run(setup, calls, settings, first_s=first_s)
+        speedup = Speedup(*_median_first(samples.ratios), len(samples.ratios))
+        return Comparison(candidate(*args, **kwargs), before, after, speedup)
+
+    return value, repeat
 
 
 def _median_first(values: list[float]) -> tuple[float, float, float]:

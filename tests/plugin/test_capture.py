@@ -524,10 +524,13 @@ def test_recorded_rates_have_priority_over_parameter_names(project: Project) -> 
 
 
 ARGUMENTS = """
+    import mmap
     import numpy as np
 
     X = np.random.default_rng(0).random(1 << 16)  # 524288 B
-    FRESH = np.zeros(1 << 22)
+    MEMORY = mmap.mmap(-1, 1 << 25, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    MEMORY.madvise(mmap.MADV_NOHUGEPAGE)  # Linux may give memory to pages that it can join to a huge one, in the background
+    FRESH = np.frombuffer(MEMORY)
 
     def test_sort(benchmark):
         benchmark(np.sort, X)
@@ -577,6 +580,8 @@ def test_a_function_that_need_not_read_its_operands_is_not_beyond_the_roof(proje
     early, fresh = ran.rows["test_early"], ran.rows["test_fresh"]
     assert early["work"]["coverage"] == fresh["work"]["coverage"] == "range"
     assert early["work"]["least"] == [0.0, 0.0]  # its pages are zeros that nothing wrote, too
+    assert [(gate["status"], gate["code"]) for gate in early["gates"]] == [("skipped", "no_least")]
+    assert [gate["status"] for gate in fresh["gates"]] == ["passed"]
     assert fresh["work"]["least"][0] < 0.1 * fresh["bytes_est"] == 0.1 * 8 * 2**22
     assert "untouched_pages" in fresh["note_codes"]
 

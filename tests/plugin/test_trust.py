@@ -407,6 +407,56 @@ def test_examples_of_hypothesis_are_not_timed(project: Project) -> None:
     assert "roofline.measure does not time the examples of a Hypothesis test" in ran.out
 
 
+ONLY_ONCE = """
+    import pytest
+
+    def test_measure(roofline):
+        assert roofline.measure(next, iter([7])) == 7
+
+    def test_fail(roofline):
+        calls = []
+        def once():
+            calls.append(1)
+            if len(calls) > 1:
+                pytest.fail("a second call")
+            return 7
+        assert roofline.measure(once) == 7
+
+    def test_compare(roofline):
+        assert roofline.compare(lambda: 1 / 0, lambda: 7) == 7
+
+    def test_second_of_two(roofline):
+        roofline.measure(lambda: 7)
+        assert roofline.measure(next, iter([7])) == 7
+"""
+
+
+def test_a_function_that_can_be_called_only_once_is_not_timed_and_does_not_fail(project: Project) -> None:
+    """Without the flag ``measure`` is one call, which passes."""
+    project.write(test_a=ONLY_ONCE)
+    assert project.run().counts == {"passed": 4}
+    ran = project.run("--roofline-fail-on=beyond_roof")
+    assert (ran.counts, ran.code) == ({"passed": 4}, 1)
+    for name in ("test_measure", "test_fail", "test_compare", "test_second_of_two#2"):
+        assert ran.rows[name]["measurement"] is None
+        (outcome,) = ran.rows[name]["gates"]
+        assert (outcome["status"], outcome["code"]) == ("skipped", "no_time")
+        assert outcome["text"].startswith("a repeated call raised ")
+
+
+def test_pytest_exit_in_a_repeated_call_ends_the_session(project: Project) -> None:
+    project.write(
+        test_a="""
+        import pytest
+
+        def test_it(roofline):
+            calls = []
+            roofline.measure(lambda: calls and pytest.exit("enough") or calls.append(1))
+        """
+    )
+    assert project.spawn().code == 2
+
+
 def test_annotations_work_on_a_terminal_without_unicode(project: Project) -> None:
     project.write(
         test_a=HEAD

@@ -367,9 +367,12 @@ def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed:
     source = open_source(path)
     size = os.path.getsize(path)
     with source, progress(path.name, size if size >= _LONG else None) as tick:
-        adapter = chosen or choose(source.sample(), installed)
+        sample = source.sample()
+        adapter = chosen or choose(sample, installed)
         if adapter is None:
-            raise RefusedError(f"{source.label}: unknown format. roofline check list prints the known ones")
+            is_near = "op" in sample.columns or sample.columns >= {"m", "n", "k"}
+            hint = "; a table of claims needs a time with its unit, such as time_us" if is_near else ""
+            raise RefusedError(f"{source.label}: unknown format. roofline check list prints the known ones{hint}")
         for at, row in enumerate(checker.check(source.label, adapter.read(source))):
             if tick is not None and at % _TICK == 0:
                 tick(source.position())

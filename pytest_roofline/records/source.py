@@ -91,8 +91,8 @@ class Sample:
 
     @cached_property
     def first(self) -> str:
-        """Return the first line that is not blank."""
-        return next((line for line in self.text.splitlines() if line.strip()), "")
+        """Return the first line that is neither blank nor a comment."""
+        return next((line for line in self.text.splitlines() if not is_comment(line)), "")
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -238,6 +238,11 @@ def outline(text: str) -> frozenset[str]:
                 value += "." + key[:80]
                 paths.add(value)
     return frozenset(paths)
+
+
+def is_comment(line: str) -> bool:
+    """Return whether a line above a header is blank or a comment."""
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def separator(header: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from roofline_engine.check import Claim
 from roofline_engine.units import UNITS, half_digit, is_time, number, parse_dtype, printable, whole
 
-from .source import RecordRow, RefusedError, Sample, Source, bare_row, separator, split_header
+from .source import RecordRow, RefusedError, Sample, Source, bare_row, is_comment, separator, split_header
 
 #: No format has more columns.
 _MOST_COLUMNS = 2_000
@@ -177,7 +177,7 @@ def table_of(rows: Sequence[Mapping[str, object]], label: str) -> Table:
 def read_csv(source: Source) -> Table:
     """Return the table of a CSV or Markdown file; the header shows the separator. Raises RefusedError without a header."""
     lines = source.lines()
-    above, header = next(((at, line) for at, line in enumerate(lines, 1) if line.strip()), (0, ""))
+    above, header = next(((at, line) for at, line in enumerate(lines, 1) if not is_comment(line)), (0, ""))
     names = [printable(name) for name in split_header(header.replace("\0", _REPLACED))]
     if len(names) < 2:
         raise RefusedError(f"{source.label}: no header line with columns, expected a CSV file")
@@ -227,6 +227,16 @@ def _problem(fields: Fields, width: int, has_nul: bool, mark: str) -> str:
     if fields[0].startswith("#"):
         return f"a comment, not a row: {printable(mark.join(fields))[:_SHOWN]}"
     return f"{len(fields)} fields, the header has {width}"
+
+
+_MEASURED = re.compile(r"([-+.\w]*[\d.a-z]??)\s*([a-z\u00b5\u03bc]+(?:/s)?)", re.I)
+
+
+def split_unit(text: str) -> tuple[str, float | None]:
+    """Return the number in a cell such as ``7.412 ms`` or ``90.5 GB/s``, and its unit in s or B/s; None without a unit."""
+    match = _MEASURED.fullmatch(text.strip())
+    unit = UNITS.get(match[2].lower()) if match and match[1] else None
+    return (match[1], unit.factor) if match and unit is not None else (text.strip(), None)
 
 
 # Values of a cell. Each function takes the text and the column's name, and raises ValueError with both.

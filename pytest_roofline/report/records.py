@@ -32,6 +32,7 @@ class Tally:
         self.total = 0
         self.compared = 0  # rows that were compared with a roof
         self.counts: Counter[str] = Counter()  # rows by status
+        self.within = 0  # rows that are not_checked for want of a prediction, and within the roof
         self.causes: Counter[str] = Counter()
         self.claims: Counter[str] = Counter()  # rows with a mismatch, by its cause
         self.reasons: Counter[str] = Counter()  # refused rows by kind of reason
@@ -64,6 +65,7 @@ class Tally:
             cause = row.refusal.cause
         else:
             self.counts[status] += 1
+            self.within += status == "not_checked" and row.check.utilisation is not None
             if row.check.utilisation is None and row.check.message:
                 is_new = row.check.message not in self.unchecked and len(self.unchecked) >= _MOST_REASONS
                 self._count(self.unchecked, "unchecked", "other reasons" if is_new else row.check.message, row)
@@ -133,13 +135,19 @@ class Tally:
 
     def statuses(self) -> list[list[str]]:
         """Return the rows of the table of counts, the header first."""
-        rows = [["status", "rows"], *[[status, str(count)] for status, count in self.counts.most_common()]]
+        rows = [["status", "rows"], *[[status, str(count)] for status, count in self._shown_counts()]]
         return [*rows, ["refused", str(sum(self.reasons.values()))]] if self.reasons else rows
+
+    def _shown_counts(self) -> list[tuple[str, int]]:
+        """Return the counts by status; rows without a prediction are within the roof where they were compared with it."""
+        counts = Counter(self.counts)
+        counts.update({"within the roof": self.within, "not_checked": -self.within})
+        return [(status, count) for status, count in counts.most_common() if count]
 
     def lines(self) -> Iterator[str]:
         """Yield the summary for a terminal."""
         refused = sum(self.reasons.values())
-        counts = ", ".join(f"{count} {status}" for status, count in self.counts.most_common())
+        counts = ", ".join(f"{count} {status}" for status, count in self._shown_counts())
         yield f"{self.total} {'row' if self.total == 1 else 'rows'}: {counts or 'none usable'}" + (
             f"; {refused} refused" if refused else ""
         )

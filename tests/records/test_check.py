@@ -490,7 +490,7 @@ def test_the_worst_row_comes_first_with_a_way_to_confirm(rows: Path, tmp_path: P
     done = command(rows, "--markdown", "out.md", "--github", cwd=tmp_path)
     assert done.returncode == 0
     assert "3 rows" not in done.stdout
-    assert done.stdout.startswith("5 rows: 2 not_checked, 1 beyond_roof; 2 refused")
+    assert done.stdout.startswith("5 rows: 2 within the roof, 1 beyond_roof; 2 refused")
     assert "to confirm: " in done.stdout
     assert f"::warning file={rows},line=3,title=roofline%3A beyond_roof::" in done.stdout
     assert "beyond_roof" in (tmp_path / "out.md").read_text()

@@ -857,6 +857,28 @@ def test_a_claims_time_is_read_in_the_usual_spellings(column: str, cell: str) ->
     assert (built(record).flops, built(record).bytes) == (CLAIM_FLOPS, CLAIM_BYTES)
 
 
+def test_a_column_without_a_unit_takes_it_from_its_cells() -> None:
+    good, bare, empty = read("op,M,N,K,dtype,time\n" + "".join(f"gemm,8,8,8,bf16,{cell}\n" for cell in ("0.25 ms", "250", "")))
+    assert good.t_s == pytest.approx(250e-6)
+    assert "time_us" in bare.refused
+    assert "time is empty" in empty.refused
+    assert one("op,M,N,K,dtype,time,time_us\ngemm,8,8,8,bf16,x,250\n").t_s == pytest.approx(250e-6)
+
+
+def test_comments_above_the_header_are_skipped() -> None:
+    record = one("# my results\n\n#second\n" + CLAIM.format("us", "250"))
+    assert (record.t_s, record.row) == (pytest.approx(250e-6), "line 5")
+
+
+@pytest.mark.parametrize(("op", "meant"), [("matmul", "gemm"), ("rms_norm", "rmsnorm"), ("rmsnrom", "rmsnorm")])
+def test_another_name_of_an_op_is_suggested(op: str, meant: str) -> None:
+    assert f"{meant}?" in one(f"op,rows,cols,dtype,us\n{op},8,8,bf16,9\n").no_work
+
+
+def test_thousands_of_a_size_are_refused_by_name() -> None:
+    assert "separator" in one('op,M,N,K,dtype,us\ngemm,"4,096",8,8,bf16,9\n').refused
+
+
 def test_a_median_is_taken_before_a_mean_and_two_of_a_kind_are_refused() -> None:
     assert one(CLAIM.format("mean_us,median_us,min_us", "300,250,240")).t_s == pytest.approx(250e-6)
     with pytest.raises(RefusedError, match="us and time_us"):

@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from roofline_engine.check import Mistake
-from roofline_engine.units import UNITS, half_digit, number, quantity
+from roofline_engine.units import half_digit, number, quantity
 
 from ... import declare
 from ...declare import Declaration
 from ...row import declaration_in
 from ...timing.plugins import of_benchmark_json
 from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source
-from ..table import TIMES, Fields, Table, TableFormat, clean, duration
+from ..table import TIMES, Fields, Table, TableFormat, clean, duration, split_unit
 from ..values import (
     NO_FLOPS,
     build_row,
@@ -293,17 +293,14 @@ _NVBENCH_COLUMNS = {
 }
 _SKIPPED, _BANDWIDTH, _AFTER_AXES = "skipped", "globalmem bw", ("skipped", "samples", "cpu time", "gpu time")
 _SECONDS, _BYTES_S, _NVBENCH_BYTES = " (sec)", " (bytes/sec)", " (bytes)"
-_CELL = re.compile(r"([-+.\dea-z]+?)\s*([a-z]+(?:/s)?)", re.I)
 _BENCHMARK_TITLE = re.compile(r"## ([^\[].*)")
 _DEVICE_TITLE = re.compile(r"### \[\d+\] (.+)")
 _NVBENCH_START = re.compile(r"^(?:\|.*\| *(?:GPU|CPU) Time +\||## \[\d+\] `)", re.M)
 
 
 def _split_cell(text: str) -> tuple[str, float]:
-    """Return the number in a cell such as ``7.412 ms`` or ``90.5 GB/s``, and its unit in s or B/s; 1 without a unit."""
-    match = _CELL.fullmatch(text.strip())
-    unit = UNITS.get(match[2].lower()) if match else None
-    return (match[1], unit.factor) if match and unit is not None else (text.strip(), 1.0)
+    number_, unit = split_unit(text)
+    return number_, 1.0 if unit is None else unit  # CSV counts in seconds and bytes/sec
 
 
 def _read_nvbench_csv(table: Table) -> Iterator[RecordRow]:

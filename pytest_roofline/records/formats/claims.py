@@ -14,12 +14,13 @@ from math import inf
 from typing import Any, NamedTuple
 
 from roofline_engine.check import BASELINE_KINDS, CACHES, CLOCKS, Claim
+from roofline_engine.kernels import classify
 from roofline_engine.ops import OPS, op_name
 from roofline_engine.units import half_digit, printable
 from roofline_engine.work import REQUIRED
 
 from ..source import RecordRow, RefusedError
-from ..table import RATES, TIMES, Column, Fields, Table, TableFormat, claim, clean, dtype, duration, real, size
+from ..table import RATES, TIMES, Column, Fields, Table, TableFormat, claim, clean, dtype, duration, real, size, split_unit
 from ..values import NO_FLOPS
 from .aiter import mistakes_of
 
@@ -40,19 +41,24 @@ _TIME_WORDS = {
     **dict.fromkeys(("mean", "avg", "average"), 1),
     **dict.fromkeys(("min", "best"), 2),
 }
+#: Words of a column whose cells have the unit.
+_LAST = 9  # the rank of such a column
+_BARE_TIMES = {"time", "latency", "duration", "runtime", "elapsed"}
 #: Words beside the unit of a rate that stand for the rate of a row.
 _RATE_WORDS = {"achieved", "effective", "measured", "bandwidth", "bw", "throughput", "memory", "compute", "mem"}
 _WORDS = re.compile(r"[^\s()\[\],;:=_]+")
 _NUMBERS = re.compile(r"\d+")
 #: A list of sizes in one cell: ``3x3``, ``[3, 3]``, ``3*3``.
 _LIST = re.compile(r"[\[(]?\s*\d+(?:\s*[x*,;\u00d7\s]\s*\d+)+\s*[\])]?", re.I)
+#: One number with separators, which is refused: ``4,096``.
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
 
 
 class _TimeColumn(NamedTuple):
     """A column of a time."""
 
     name: str
-    unit: float  # seconds of one
+    unit: float | None  # seconds of one; None: each cell has its unit
     rank: int  # the lowest is taken
     baseline: str | None  # the kind of baseline whose time it is; None for the time of the row
 
@@ -70,14 +76,16 @@ def _split_unit(name: str, units: Mapping[str, Any]) -> tuple[list[str], Any]:
 def _time_column(name: str) -> _TimeColumn | None:
     """Return what a column of a time holds; None for another column. A column ``s`` is a size."""
     words, unit = _split_unit(name, TIMES)
-    if unit is None or name.lower() == "s":
+    if name.lower() == "s":
         return None
+    words = _WORDS.findall(name.lower()) if unit is None else words
     baseline = _BASELINES.get(words[0]) if words else None
     if baseline is not None:
         baseline, words = baseline or words[0], words[1:]
-    if not all(word in _TIME_WORDS for word in words):
+    if not all(word in _TIME_WORDS for word in words) or (unit is None and _BARE_TIMES.isdisjoint(words)):
         return None
-    return _TimeColumn(name, unit, max((_TIME_WORDS[word] for word in words), default=0), baseline)
+    rank = max((_TIME_WORDS[word] for word in words), default=0)
+    return _TimeColumn(name, unit, rank if unit is not None else _LAST, baseline)
 
 
 def _rate_column(name: str) -> tuple[str, float] | None:
@@ -111,11 +119,12 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
     work_of = _work_reader(table, find["shape"], {*map(table.find, (*_NAMES, *_DEVICES))} - {None})
 
     def row(where: str, fields: Fields) -> Iterable[RecordRow]:
-        t_s, refused, rounding = None, "", 0.0
+        t_s, refused, rounding, is_one = None, "", 0.0, False
         if time is not None:
-            text = fields[table.place(time.name)]
-            t_s, refused = duration(text, time.name, time.unit)
-            rounding = half_digit(text, t_s / time.unit) if t_s else 0.0
+            text, unit = _time_cell(fields[table.place(time.name)], time)
+            t_s, refused = duration(text, time.name, unit)
+            rounding = half_digit(text, t_s / unit) if t_s else 0.0
+            is_one = t_s == unit
         printed_digits = rounding
         claims = [item for at, axis, base in rates if (item := claim(fields[at], axis, base, rounding)) is not None]
         work, no_work = work_of(fields)
@@ -127,12 +136,13 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
         if values["baseline_kind"] not in BASELINE_KINDS:
             raise ValueError(f"baseline_kind is {fields[kind or 0][:40]!r}, expected one of {', '.join(BASELINE_KINDS)}")
         if baseline is not None and fields[at := table.place(baseline.name)].strip():
-            values["baseline_t_s"], wrong = duration(fields[at], baseline.name, baseline.unit)
+            text, unit = _time_cell(fields[at], baseline)
+            values["baseline_t_s"], wrong = duration(text, baseline.name, unit)
             if wrong:
                 raise ValueError(wrong)
             if values["baseline_kind"] == "unknown":
                 values["baseline_kind"] = baseline.baseline
-            rounding += half_digit(fields[at], values["baseline_t_s"] / baseline.unit)
+            rounding += half_digit(text, values["baseline_t_s"] / unit)
         printed = _speedup(fields[speedup], table.names[speedup]) if speedup is not None else None
         if printed is not None and "baseline_t_s" in values:
             text = fields[speedup or 0].strip().rstrip("xX")
@@ -149,7 +159,7 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
             no_work=no_work,
             t_s=t_s,
             rounding=printed_digits,
-            placeholder_time=time is not None and t_s == time.unit,
+            placeholder_time=is_one,
             claims=tuple(claims),
             known_mistakes=_mistakes(work),
             refused=refused,
@@ -160,6 +170,17 @@ def _read_claims(table: Table) -> Iterator[RecordRow]:
         )
 
     return table.records(row)
+
+
+def _time_cell(text: str, column: _TimeColumn) -> tuple[str, float]:
+    """Return the number of a time and its unit in seconds. Raises ValueError for a cell without the unit that it needs."""
+    if column.unit is not None or not text.strip():
+        return text, column.unit or 1.0
+    number, unit = split_unit(text)
+    if unit is None:
+        shown = text.strip()[:20]
+        raise ValueError(f"{column.name} is {shown!r}: the unit is missing. Write {shown} us, or name the column time_us")
+    return number, unit
 
 
 def _times(table: Table) -> tuple[_TimeColumn | None, _TimeColumn | None]:
@@ -202,7 +223,8 @@ def _work_reader(table: Table, shape: int | None, taken: set[int | None]) -> Cal
         op = op_name(fields[op_at].strip().lower()) if op_at is not None else ""
         op = op or ("gemm" if has_sizes else "")
         if op and op not in OPS and bytes_at is None:
-            near = get_close_matches(op, OPS, n=1)
+            known = classify(op).op  # kernels have other names for an op: matmul, rms_norm
+            near = [known] if known in OPS else get_close_matches(op, OPS, n=1)
             return None, f"op {printable(op)[:40]!r} has no work model{f'. Did you mean {near[0]}?' if near else ''}"
         work: dict[str, Any] = {"op": op}
         if op in OPS:
@@ -237,6 +259,10 @@ def _value(text: str, name: str) -> Any:
         return dtype(text, name)
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if _THOUSANDS.fullmatch(text):
+        raise ValueError(
+            f"{name} is {text[:40]!r}: leave out the separator of thousands; a list of sizes is {text.replace(',', 'x')}"
+        )
     if _LIST.fullmatch(text):
         return [int(number) for number in _NUMBERS.findall(text)]
     try:

@@ -76,7 +76,7 @@ class Report:
             from .profiles.output import profile_fields
 
             ranks = self.ranks.fields() if self.ranks is not None else {}
-            return {**self._fields(), **profile_fields(self.profile, self.ops), **ranks}
+            return {**self._fields(), **profile_fields(self.profile, self.ops, self.remarks), **ranks}
         return self._fields()
 
     def _fields(self) -> dict[str, object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import errno
 import io
+import itertools
 import json
 import math
 import os
@@ -297,32 +298,49 @@ class Table(NamedTuple):
         return next((self.header.index(name) for name in names if name in self.header), None)
 
 
-def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]) -> Table:
-    """Read the table in ``text``, after whatever a tool printed before it and without its ``==PROF==`` lines.
+class TableReader:
+    """The rows of a table one by one, each with its line number; ``problems`` has a line for each that was left out.
 
-    A row that is not as wide as the header is named and left out, never shifted or filled.
+    What a tool printed before the header is skipped, and so are its ``==PROF==`` lines. A row that is not as wide as the header
+    is named and left out, never shifted or filled.
 
     Raises ValueError when no line is a header.
     """
-    lines = text.splitlines(keepends=True)
-    begin = next((at for at, line in enumerate(lines, 1) if is_header(_cells(line))), None)
-    if begin is None:
-        raise ValueError(f"{label}: no line is a header of a known format")
-    header = _cells(lines[begin - 1])
-    rows, problems = [], []
-    reader = csv.reader(line if not line.startswith("==") else "\n" for line in lines[begin:])
-    try:
-        for cells in reader:
-            if not any(cell.strip() for cell in cells) and len(cells) < len(header):
-                continue  # a blank line; a row of blank cells may be ncu's units
-            at = begin + reader.line_num
-            if len(cells) != len(header):
-                problems.append(f"{label}: line {at} has {len(cells)} cells, expected {len(header)}: left out")
-                continue
-            rows.append((at, tuple(cells)))
-    except csv.Error as error:
-        raise ValueError(f"{label}: line {begin + reader.line_num}: {error}") from None
-    return Table(label, tuple(header), tuple(rows), tuple(problems))
+
+    def __init__(self, text: str, label: str, is_header: Callable[[Sequence[str]], bool]) -> None:
+        self.label = label
+        self._lines = text.splitlines(keepends=True)
+        begin = next((at for at, line in enumerate(self._lines, 1) if is_header(_cells(line))), None)
+        if begin is None:
+            raise ValueError(f"{label}: no line is a header of a known format")
+        self._begin = begin
+        self.header = tuple(_cells(self._lines[begin - 1]))
+        self.problems: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        begin, width = self._begin, len(self.header)
+        reader = csv.reader(line if not line.startswith("==") else "\n" for line in itertools.islice(self._lines, begin, None))
+        try:
+            for cells in reader:
+                if not any(cell.strip() for cell in cells) and len(cells) < width:
+                    continue  # a blank line; a row of blank cells may be ncu's units
+                at = begin + reader.line_num
+                if len(cells) != width:
+                    self.problems.append(f"{self.label}: line {at} has {len(cells)} cells, expected {width}: left out")
+                    continue
+                yield at, tuple(cells)
+        except csv.Error as error:
+            raise ValueError(f"{self.label}: line {begin + reader.line_num}: {error}") from None
+
+
+def read_table(text: str, label: str, is_header: Callable[[Sequence[str]], bool]) -> Table:
+    """Read the table in ``text`` as a whole; ``TableReader`` says which rows are left out.
+
+    Raises ValueError when no line is a header.
+    """
+    reader = TableReader(text, label, is_header)
+    rows = tuple(reader)
+    return Table(label, reader.header, rows, tuple(reader.problems))
 
 
 def _cells(line: str) -> list[str]:

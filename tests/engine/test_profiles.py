@@ -507,6 +507,7 @@ def test_a_trace_of_torch_wins_over_a_database_of_the_same_run(tmp_path: Path) -
     write_nsys(run / "report.sqlite", (0, 10_000, "gemm_kernel"))
     report = analyze(run)
     assert (report["source"]["format"], report["entries"][0]["framework_op"]) == ("torch profiler trace", "aten::mm")
+    assert "report.sqlite (profiler database)" in report["source"]["remarks"][1]
 
 
 def test_a_folder_without_a_profile(tmp_path: Path) -> None:
@@ -514,6 +515,23 @@ def test_a_folder_without_a_profile(tmp_path: Path) -> None:
     done = run_tool("analyze", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "the output of a profiler" in done.err
+
+
+def test_a_folder_with_a_report_alone_says_how_to_export_it(tmp_path: Path) -> None:
+    (tmp_path / "a.nsys-rep").write_bytes(b"\x00\x01")
+    done = run_tool("analyze", tmp_path)
+    assert done.code == 2
+    assert "nsys export --type sqlite -o a.sqlite a.nsys-rep" in done.err
+
+
+def test_copies_come_from_the_file_beside_the_kernels(tmp_path: Path) -> None:
+    """A kernel of 10 us, then a copy of 30 us of which the device sees all."""
+    path = write(tmp_path / "7_kernel_trace.csv", KERNEL_TRACE_2024 + dispatch(1, "a", 0, 10_000))
+    head = '"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    write(tmp_path / "7_memory_copy_trace.csv", head + '"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE",0,1,4,10000,40000\n')
+    profile = read(path)
+    assert [unit.name for unit in profile.units] == ["a"]
+    assert (profile.timelines[0].span_us, profile.timelines[0].exposed_copy_us) == (40.0, 30.0)
 
 
 def test_profile_prepares_a_run_from_any_format(tmp_path: Path) -> None:

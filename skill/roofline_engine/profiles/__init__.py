@@ -185,6 +185,8 @@ def find_reader(path: str) -> Reader | Refusal | None:
 
 #: Endings of profiles; other files are not opened.
 _ENDINGS = (".json", ".json.gz", ".csv", ".csv.gz", ".db", ".sqlite", ".sqlite3", ".txt")
+#: Endings of reports that the vendor's tool alone reads.
+_REPORTS = (".nsys-rep", ".qdrep", ".ncu-rep", ".pftrace", ".perfetto-trace")
 _OURS = (ARTIFACT_NAME, ENV_NAME, CONFIG_NAME, SHAPES_NAME)
 #: Profilers write into a folder by host, and in it into one by process.
 _LEVELS = 2
@@ -207,11 +209,20 @@ def find_profiles(folder: str) -> FoundProfiles | None:
     """Return the profiles to read in a folder, or in the folders in it where it has none; None without any.
 
     Profiles of other formats are of the same run, so they are named and left out: nothing is added up twice.
+
+    Raises:
+        ValueError: where the folder has only a report that the vendor's tool exports, with the command.
     """
+    reports: list[str] = []
     for paths in _levels(folder):
         groups = _group(paths)
         if groups:
             return _choose(groups)
+        reports += [path for path in paths if path.lower().endswith(_REPORTS)]
+    for path in reports:
+        reader = find_reader(path)
+        if isinstance(reader, Refusal):
+            reader.read(path)
     return None
 
 
@@ -230,7 +241,7 @@ def _levels(folder: str) -> Iterator[list[str]]:
                 path = os.path.join(place, name)
                 if os.path.isdir(path) and not os.path.islink(path):
                     lower.append(path)
-                elif name.lower().endswith(_ENDINGS) and name not in _OURS and opened < _MOST_FILES:
+                elif name.lower().endswith(_ENDINGS + _REPORTS) and name not in _OURS and opened < _MOST_FILES:
                     opened += 1
                     files.append(path)
         yield files

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..counters.amd import as_object, objects, symbol_name
 from ..counters.read import read as read_counters
-from ..files import Problems, Table, condense, parse_json, read_table, read_text
+from ..files import Problems, Table, TableReader, condense, parse_json, read_table, read_text
 from ..inputs import amd_device, choose_device, times_of
 from ..kernels import classify, clean_name, is_copy
 from ..peaks import Device
@@ -128,16 +128,19 @@ def read_csv(path: str) -> Profile:
         ValueError: with one line that names the file and the reason.
     """
     label = printable(os.path.basename(path))
-    table = read_table(read_text(path), label, _is_header)
+    rows = TableReader(read_text(path), label, _is_header)
+    table = Table(label, rows.header, ())
     columns = _Columns(table)
     is_nsys = columns.times is not None
     amd = "rocprofv3 kernel trace" if table.column("Kind") is not None else "rocprof results"
     found = Collector(label, "nsys cuda_gpu_trace" if is_nsys else amd)
-    found.problems = Problems(table.problems)
-    for line, cells in table.rows:
+    for line, cells in rows:
         dispatch = found.problems.attempt(columns.read, line, cells)
         if dispatch is not None:
             found.add(dispatch)
+    found.problems.lines += rows.problems
+    if not is_nsys:
+        _add_copies(found, path)
     device = Device()
     if is_nsys:
         names = sorted({re.sub(r" \(\d+\)$", "", name) for name in found.devices} - {""})
@@ -145,6 +148,32 @@ def read_csv(path: str) -> Profile:
         if len(names) > 1:
             found.problems.add(f"{label}: kernels of several devices ({', '.join(names)}): the first is taken")
     return found.profile(device)
+
+
+def _add_copies(found: Collector, path: str) -> None:
+    """Add the copies that rocprofv3 writes to a file of their own beside the kernels."""
+    name = os.path.basename(path)
+    beside = os.path.join(os.path.dirname(path), name.replace("kernel_trace.csv", "memory_copy_trace.csv"))
+    if not name.endswith("kernel_trace.csv") or not os.path.isfile(beside):
+        return
+    label = printable(os.path.basename(beside))
+    table = found.problems.attempt(read_table, read_text(beside), label, lambda cells: "Direction" in cells)
+    if table is None:
+        return
+    ends = [table.column(f"{end}_Agent_Id") for end in ("Destination", "Source")]
+    start_at, end_at = table.column(*_START), table.column(*_END)
+    devices = set(found.devices)
+    for line, cells in table.rows:
+        device = next((cells[at].strip() for at in ends if at is not None and cells[at].strip() in devices), None)
+        if device is None or start_at is None or end_at is None:
+            continue
+        interval = [found.problems.attempt(_whole, cells[at], f"{label}: line {line}") for at in (start_at, end_at)]
+        if interval[0] is not None and interval[1] is not None:
+            found.add(_Dispatch("MEMORY_COPY_DEVICE", interval[0], interval[1], device, key=(str(line),)))
+
+
+def _whole(text: str, what: str) -> int:
+    return int(number(text.strip(), f"{what}: timestamp"))
 
 
 def _is_header(cells: Sequence[str]) -> bool:

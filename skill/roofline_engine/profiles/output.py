@@ -61,11 +61,11 @@ def is_outside(entry: Entry) -> bool:
     return classify(entry.name).op in ("collective", "memcpy")
 
 
-def profile_fields(profile: Profile, ops: Sequence[Op]) -> dict[str, object]:
-    """Return the fields that a profile adds to the artifact."""
+def profile_fields(profile: Profile, ops: Sequence[Op], remarks: Sequence[str] = ()) -> dict[str, object]:
+    """Return the fields that a profile adds to the artifact; remarks: which files of a folder were read, and which were not."""
     covered = cover(ops)
     return {
-        "source": {"format": profile.source, "file": profile.label, "rank": profile.rank},
+        "source": {"format": profile.source, "file": profile.label, "rank": profile.rank, "remarks": list(remarks)},
         "timeline": [timeline_fields(timeline) for timeline in profile.timelines],
         "coverage": {
             "verdict_pct": covered.verdict,

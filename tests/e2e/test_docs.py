@@ -36,6 +36,7 @@ PAGES = [
 #: All pages with commands but unmodified.md, whose run test_unmodified looks at.
 PLUGIN_PAGES = [
     "annotate",
+    "tutorial",
     "gate",
     "trace",
     "compare",

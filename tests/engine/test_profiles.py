@@ -441,6 +441,16 @@ def test_counters_without_times_say_what_to_collect(tmp_path: Path) -> None:
     assert "collect gpu__time_duration.sum" in refused(write(tmp_path / "ncu.csv", head + ncu_row("a", 1, 1, 5)))
 
 
+def test_counters_in_a_folder_are_used_whatever_their_name(tmp_path: Path) -> None:
+    """The kernel trace has the times, a CSV of ncu the bytes: 100 MB in 80 us are 80.4 % of an A100's bandwidth."""
+    run = tmp_path / "run"
+    run.mkdir()
+    write(run / "kernel_trace.csv", KERNEL_TRACE_2024 + dispatch(1, "silu_kernel", 0, 80_000))
+    write(run / "launches.csv", NCU + ncu_row("silu_kernel", 60, 40, 80, ffma=1e6))
+    (entry,) = analyze(run, "--device", "a100-sxm-40")["entries"]
+    assert (entry["stage"], entry["headroom_class"]) == ("C", "saturated")
+
+
 def test_a_folder_of_rocprof_compute_alone(tmp_path: Path) -> None:
     """8 MiB read and written in 16 us are 1.05 TB/s, 64 % of the 1.638 TB/s of an MI210: moderate for a copy.
 

@@ -275,6 +275,10 @@ class CounterSet:
             assessed = _assess_counted(entry._replace(stage="C"), work, peaks, swing)
             basis = f"no work model: bytes and FLOPs are counted, mean of {match.counts.dispatches} dispatches ({match.label})"
             notes = [note(basis), note("they are what the kernel moved and computed, which the op may not need", "remark")]
+            if match.counts.t_s and entry.t_ms and abs(match.counts.t_s * 1e3 / entry.t_ms - 1) <= _NOTED_TIME:
+                notes.append(
+                    note("counting may lock the clocks, so a launch may be faster than while it was counted", "remark")
+                )
             if not is_whole and assessed.headroom_class != "saturated" and assessed.unknown_reason != "infeasible":
                 rate = work.bytes / (entry.t_ms / 1e3) if entry.t_ms else 0.0
                 share = f", {assessed.hbm_util:.1%} of memory bandwidth" if assessed.hbm_util is not None else ""

@@ -270,6 +270,7 @@ def _choose(groups: dict[str, list[str]]) -> FoundProfiles:
     if _is_counted(name) and len(paths) > 1:  # passes over the same launches
         paths = sorted(paths, key=lambda path: os.path.basename(path) != "pmc_perf.csv")
         paths, counters = paths[:1], paths[1:]
+    counters += [path for other, files in others if _is_counted(other) for path in files]
     remarks = [f"read: {_names(paths)} ({name}{f', {len(paths)} files as ranks' if len(paths) > 1 else ''})"]
     left = [f"{_names(files)} ({other})" for other, files in others if not _is_counted(other)]
     if left:

@@ -371,7 +371,9 @@ def _check_file(path: Path, checker: Checker, chosen: Adapter | None, installed:
         adapter = chosen or choose(sample, installed)
         if adapter is None:
             is_near = "op" in sample.columns or sample.columns >= {"m", "n", "k"}
-            hint = "; a table of claims needs a time with its unit, such as time_us" if is_near else ""
+            hint = (
+                "; a table of claims needs a time with its unit, such as time_us, and may have baseline_us" if is_near else ""
+            )
             raise RefusedError(f"{source.label}: unknown format. roofline check list prints the known ones{hint}")
         for at, row in enumerate(checker.check(source.label, adapter.read(source))):
             if tick is not None and at % _TICK == 0:

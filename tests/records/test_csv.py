@@ -885,6 +885,15 @@ def test_a_median_is_taken_before_a_mean_and_two_of_a_kind_are_refused() -> None
         read(CLAIM.format("us,time_us", "300,250"))
 
 
+@pytest.mark.parametrize(
+    ("mine", "base", "kind"), [("optimized_us", "baseline_us", "unknown"), ("after_us", "before_us", "previous")]
+)
+def test_a_table_of_before_and_after_is_read(mine: str, base: str, kind: str) -> None:
+    record = one(CLAIM.format(f"{base},{mine}", "500,250"))
+    assert (record.t_s, record.baseline_t_s) == (pytest.approx(250e-6), pytest.approx(500e-6))
+    assert record.baseline_kind == kind
+
+
 @pytest.mark.parametrize("column", ["gpu", "device_name", "Hardware"])
 def test_a_claims_device_has_several_names(column: str) -> None:
     assert one(f"op,rows,cols,dtype,{column},us\nsoftmax,8,8,bf16,H100 SXM,9\n").device == "H100 SXM"

@@ -37,6 +37,7 @@ _BASELINES = {
 #: Words beside the unit of a time that stand for the time of a row, and their rank: a median is taken before a mean.
 _TIME_WORDS = {
     **dict.fromkeys(("time", "t", "latency", "duration", "runtime", "elapsed", "kernel", "gpu", "device", "measured"), 0),
+    **dict.fromkeys(("optimized", "new", "after", "candidate", "mine", "ours"), 0),
     **dict.fromkeys(("median", "p50"), 0),
     **dict.fromkeys(("mean", "avg", "average"), 1),
     **dict.fromkeys(("min", "best"), 2),

@@ -150,7 +150,7 @@ def test_results_json_of_rocprofv3(tmp_path: Path) -> None:
 
 
 def test_rocprof_of_the_first_generation(tmp_path: Path) -> None:
-    """CSV, the JSON beside it, whose array starts with a comma, and SQLite: two launches of 16 and 20 us in each."""
+    """CSV, the JSON beside it, whose numbers are text, and SQLite: two launches of 16 and 20 us in each."""
     text = '"Index","KernelName","gpu-id","queue-id","grd","wgr","BeginNs","EndNs","DurationNs"\n'
     text += '0,"copy.kd",2,0,1024,256,100,16100,16000\n1,"copy.kd",2,0,1024,256,20000,40000,20000\n'
     event = '{"ph":"X","pid":"6","tid":"0","name":"copy","ts":"0","dur":"16","args":'
@@ -162,7 +162,13 @@ def test_rocprof_of_the_first_generation(tmp_path: Path) -> None:
     base.executemany("INSERT INTO OPS VALUES (?, ?, 2, 0, 'copy', 1, 1)", [("100", "16100"), ("20000", "40000")])
     base.commit()
     base.close()
-    files = [write(tmp_path / "results.csv", text), write(tmp_path / "results.json", trace), tmp_path / "results.db"]
+    kernels = trace.replace("dev-id", "gpu-id").replace('"Name"', '"KernelName"')
+    files = [
+        write(tmp_path / "kernels.json", kernels),
+        write(tmp_path / "results.csv", text),
+        write(tmp_path / "results.json", trace),
+        tmp_path / "results.db",
+    ]
     for path in files:
         times = read(path).units[0].times
         assert (times.calls, times.total_us, times.median_us, times.max_us) == (2, 36.0, 18.0, 20.0), path.name

@@ -74,7 +74,7 @@ def _is_chrome_trace(name: str, start: bytes) -> bool:
 
 
 def _is_rocprof_trace(name: str, start: bytes) -> bool:
-    return b'"traceEvents"' in start and (b'"BeginNs"' in start or b'"CPU HIP API"' in start or b'"dev-id"' in start)
+    return b'"traceEvents"' in start and (b'"BeginNs"' in start or b"CPU HIP API" in start)
 
 
 def _is_database(name: str, start: bytes) -> bool:

@@ -334,15 +334,16 @@ def read_rocprof_json(path: str) -> Profile:
     """
     label = printable(os.path.basename(path))
     found = Collector(label, "rocprof JSON trace")
-    text = re.sub(r"\[\s*,|\{\}\s*,", lambda match: "[" if match[0][0] == "[" else "", read_text(path))
-    for event in objects(parse_json(text, label), "traceEvents"):
+    for event in objects(parse_json(read_text(path), label), "traceEvents"):
         args = as_object(event.get("args"))
-        if event.get("ph") != "X" or "dev-id" not in args or "BeginNs" not in args:
+        device = args.get("dev-id", args.get("gpu-id"))
+        if event.get("ph") != "X" or device is None or "BeginNs" not in args:
             continue
         interval = found.problems.attempt(_nanoseconds, args, f"{label}: {event.get('name')!r:.40}")
         if interval is not None:
-            key = (str(args.get("queue-id")), str(args.get("Index")))
-            found.add(_Dispatch(clean_name(str(args.get("Name", event.get("name")))), *interval, str(args["dev-id"]), key=key))
+            name = str(args.get("Name", args.get("KernelName", event.get("name"))))
+            key = (str(args.get("queue-id")), str(args.get("pid")))
+            found.add(_Dispatch(clean_name(name), *interval, str(device), key=key))
     return found.profile(Device())
 
 

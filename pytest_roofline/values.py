@@ -9,7 +9,7 @@ holds itself. A look at one asks its type and the methods of the builtin types, 
 
 from __future__ import annotations
 
-from collections import UserDict
+from collections import UserDict, deque
 from collections.abc import Iterator
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -39,6 +39,8 @@ def contents(value: Any, most: int) -> Iterator[Any] | None:
         return islice(tuple.__iter__(value), most)
     if is_kind(value, dict):
         return iter(tuple(islice(dict.values(value), most)))  # another thread may change it
+    if is_kind(value, deque):
+        return iter(tuple(islice(deque.__iter__(value), most)))
     if is_kind(value, (set, frozenset)):
         kind = set if is_kind(value, set) else frozenset
         return iter(tuple(islice(kind.__iter__(value), most)))

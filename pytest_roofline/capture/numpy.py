@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from roofline_engine.ops import work
 
 from ..timing.devices import loaded
 from ..values import attributes, contents, is_kind, raised
-from .restore import assign, present_items, replaced, restored_generators, unwrap_partial, variable_holders
+from .restore import assign, bind_call, present_items, replaced, restored_generators, unwrap_partial, variable_holders
 from .trace import CapturedWork, OpTrace, Region, Strided, resize, strided, total
 from .unseen import (
     DEPTH,
@@ -74,6 +75,7 @@ def capture(
     itself reaches, and what is made from them or by numpy's functions that make arrays.
     """
     np, (fn, args, kwargs) = loaded("numpy"), unwrap_partial(fn, args, kwargs or {})
+    fn = bind_call(fn)
     if np is None:
         return fn(*args, **kwargs), CapturedWork("numpy", reason="numpy is not imported")
     failure = ""
@@ -182,13 +184,13 @@ class _Watch:
         """Change every item of a container, in place except for tuples; a step into an object counts twice."""
         if depth <= 0:
             return value
-        change = partial(change, depth=depth - (1 if is_kind(value, (tuple, list, dict)) else 2))
+        change = partial(change, depth=depth - (1 if is_kind(value, (tuple, list, dict, deque)) else 2))
         if is_kind(value, tuple) and tuple.__len__(value) <= MOST_ITEMS:
             items = [change(item) for item in tuple.__iter__(value)]
             if any(new is not old for new, old in zip(items, tuple.__iter__(value))):
                 return type(value)._make(items) if hasattr(value, "_make") else tuple(items)
             return value
-        holder: Any = value if type(value) in (list, dict) else attributes(value)
+        holder: Any = value if type(value) in (list, dict, deque) else attributes(value)
         if holder is not None and len(holder) <= MOST_ITEMS and self._searched < MOST_OPERATIONS:
             for key in list(holder) if isinstance(holder, dict) else range(len(holder)):
                 self._searched += 1

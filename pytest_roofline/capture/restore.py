@@ -60,6 +60,14 @@ def unwrap_partial(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> t
     return fn, args, dict(kwargs)
 
 
+def bind_call(fn: Any) -> Any:
+    """Return the method that an object of a Python class with ``__call__`` runs; any other callable as it is."""
+    if is_kind(fn, (*_FUNCTIONS, type)):
+        return fn
+    method = next((vars(kind)["__call__"] for kind in type.mro(type(fn)) if "__call__" in vars(kind)), None)
+    return types.MethodType(method, fn) if type(method) is types.FunctionType else fn
+
+
 # Variables that a function reaches without being given them.
 
 

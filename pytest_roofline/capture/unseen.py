@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import islice
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from roofline_engine.fields import Note, note
@@ -113,11 +113,23 @@ def _items(value: Any) -> tuple[list[tuple[str, Any]], int]:
     inside = contents(value, MOST_VALUES)
     if inside is not None:
         return [(f"[{at}]", item) for at, item in enumerate(inside)], 1
-    members = attributes(value) or {}
+    members = {**_slots(value), **(attributes(value) or {})}
     if "_parameters" in members and "_modules" in members:  # of torch, which nests deeply
         inner = {key: members.get(key) for key in ("_parameters", "_buffers", "_modules")}
         return [(f".{key}", item) for each in inner.values() if type(each) is dict for key, item in each.items()], 0
     return [(f".{key}", item) for key, item in islice(members.items(), MOST_VALUES)], 2
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object that its classes keep in ``__slots__``."""
+    found = {}
+    for kind in type.mro(type(value)):
+        if "__slots__" in vars(kind):
+            for name, member in vars(kind).items():
+                with suppress(AttributeError):  # it has no value yet
+                    if type(member) is MemberDescriptorType:
+                        found[name] = member.__get__(value)
+    return found
 
 
 def find_native(fn: Any) -> str:

@@ -62,7 +62,7 @@ _ARRAYS = (("torch", "Tensor"), ("torch.nn", "Module"), ("jax", "Array"), ("cupy
 
 
 def reachable_values(fn: Any) -> tuple[object, ...]:
-    """Return the arguments of a partial, the closure, the globals that are named, the defaults, and the object of a method."""
+    """Return the arguments of a partial, the closure, the globals that are named, the defaults, the object that is called."""
     if is_kind(fn, functools.partial):
         return (*fn.args, *fn.keywords.values(), *reachable_values(fn.func))
     if is_kind(fn, (MethodType, BuiltinFunctionType, MethodWrapperType)):  # of an object, as ``array.sum``
@@ -70,7 +70,7 @@ def reachable_values(fn: Any) -> tuple[object, ...]:
     if type(fn) is FunctionType:
         named = (fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__)
         return (*map(_content, fn.__closure__ or ()), *(fn.__defaults__ or ()), *named)
-    return ()
+    return () if attributes(fn) is None else (fn,)
 
 
 def _content(cell: Any) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -203,6 +204,67 @@ def test_state_that_grows_is_unmodelled() -> None:
         found = captured(method, ROW)
         assert found.work is None
         assert "grows from call to call" in found.reason
+
+
+class Step:
+    """An object that is called, as a layer is."""
+
+    def __init__(self) -> None:
+        self.parts = [ROW.copy() for _ in range(6)]
+
+    def __call__(self, row: Any) -> Any:
+        self.parts.append(row * 2)
+        return sum(part.sum() for part in self.parts)
+
+
+def test_state_of_an_object_that_is_called_grows() -> None:
+    found = captured(Step(), ROW)
+    assert found.work is None
+    assert "grows from call to call" in found.reason
+
+
+class Weighted:
+    def __init__(self) -> None:
+        self.weights = ROW.copy()
+
+    def __call__(self, row: Any) -> Any:
+        return self.weights.sum() + row.sum()
+
+
+def test_arrays_of_an_object_that_is_called_and_of_a_deque_are_recorded() -> None:
+    rows = deque([ROW.copy(), ROW.copy()])
+    for fn in (Weighted(), lambda row: rows[0].sum() + row.sum()):
+        found = captured(fn, ROW)
+        assert found.work is not None
+        assert (found.work.coverage, found.work.bytes) == ("whole", 2 * ROW.nbytes)  # each row is read once
+    assert {type(row) for row in rows} == {np.ndarray}
+
+
+def test_a_window_of_rows_in_a_deque_is_recorded_and_put_back() -> None:
+    rows = deque([ROW.copy() for _ in range(3)], maxlen=3)
+
+    def push(row: Any) -> Any:
+        rows.append(row * 2)
+        return sum(part.sum() for part in rows)
+
+    found = captured(push, ROW)
+    assert found.work is not None
+    assert found.work.flops >= 4 * ROW.size - 3  # one product and three sums
+    assert {type(row) for row in rows} == {np.ndarray}
+
+
+class Slotted:
+    __slots__ = ("weights",)
+
+    def __init__(self) -> None:
+        self.weights = ROW.copy()
+
+    def run(self, row: Any) -> Any:
+        return self.weights.sum() + row.sum()
+
+
+def test_arrays_in_slots_are_not_recorded_and_that_is_said() -> None:
+    assert "nothing recorded used the object of class Slotted" in reasons(captured(Slotted().run, ROW))
 
 
 def test_state_that_is_replaced_does_not_grow() -> None:

@@ -123,7 +123,39 @@ EVERY = {
     "pytest-benchmark JSON": json.dumps(PYTEST),
     "google-benchmark JSON": json.dumps(GOOGLE),
     "nvbench JSON": json.dumps(nvbench()),
+    "JSON claims": json.dumps([{"op": "softmax", "rows": 8, "cols": 8, "dtype": "bf16", "us": 9}]),
 }
+
+
+CLAIM_ROWS = [
+    {"op": "gemm", "M": 64, "N": 32, "K": 16, "dtype": "bf16", "device": "MI300X", "us": 9.5, "baseline_us": 19, "note": None},
+    {
+        "op": "conv2d",
+        "batch": 8,
+        "in_channels": 4,
+        "out_channels": 4,
+        "input": [8, 8],
+        "kernel": [3, 3],
+        "dtype": "fp16",
+        "us": 9,
+    },
+]
+
+
+def test_claims_are_read_from_a_list_and_from_lines(tmp_path: Path) -> None:
+    lines = "\n".join(map(json.dumps, CLAIM_ROWS)) + "\n"
+    for content in (CLAIM_ROWS, lines):
+        name, (gemm, conv) = read(tmp_path, content)
+        assert (name, gemm.t_s, gemm.baseline_t_s) == ("JSON claims", pytest.approx(9.5e-6), pytest.approx(19e-6))
+        assert gemm.device == "MI300X"
+        assert gemm.work is not None
+        assert gemm.work["M"] == 64
+        assert conv.work is not None
+        assert (conv.work["kernel"], conv.refused) == ([3, 3], "")
+    with pytest.raises(RefusedError, match="line 2: not JSON"):
+        read(tmp_path, lines[:-5])
+    with pytest.raises(RefusedError, match="list of objects"):
+        read(tmp_path, [*CLAIM_ROWS, 3])
 
 
 # Telling formats apart

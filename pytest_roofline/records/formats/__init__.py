@@ -35,6 +35,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     aiter.TUNED_GEMM,
     triton.GEMM_SWEEP,
     claims.CLAIMS,
+    claims.JSON_CLAIMS,
     triton.PERF_REPORT,
     aiter.OP_TEST,
 )

@@ -19,9 +19,24 @@ from roofline_engine.ops import OPS, op_name
 from roofline_engine.units import half_digit, printable
 from roofline_engine.work import REQUIRED
 
-from ..source import RecordRow, RefusedError
-from ..table import RATES, TIMES, Column, Fields, Table, TableFormat, claim, clean, dtype, duration, real, size, split_unit
-from ..values import NO_FLOPS
+from ..source import DocumentFormat, RecordRow, RefusedError, Sample, Source, outline, parse
+from ..table import (
+    RATES,
+    TIMES,
+    Column,
+    Fields,
+    Table,
+    TableFormat,
+    claim,
+    clean,
+    dtype,
+    duration,
+    real,
+    size,
+    split_unit,
+    table_of,
+)
+from ..values import NO_FLOPS, check_work
 from .aiter import mistakes_of
 
 _NAMES = ("name", "kernel_name", "test", "case", "label", "id")
@@ -344,4 +359,36 @@ CLAIMS = TableFormat(
     _read_claims,
     "a time such as us or latency_ms; op with the parameters of its work model, shape, or bytes; device, dtype, name, "
     "baseline_us, speedup, GB/s, TFLOPS",
+)
+
+
+# The same as JSON: a list of objects, or an object a line, with the columns as keys.
+
+
+def _json_columns(sample: Sample) -> frozenset[str]:
+    is_list = sample.text.lstrip().startswith("[")
+    keys = sample.keys if is_list else outline(sample.first)
+    paths = (key.rpartition(".") for key in keys)
+    return frozenset(name.lower() for parent, _, name in paths if parent == ("[]" if is_list else ""))
+
+
+def _read_json_claims(source: Source) -> Iterator[RecordRow]:
+    if source.sample().text.lstrip().startswith("["):
+        rows = source.json()
+    else:
+        rows = [parse(line, f"{source.label}: line {at}") for at, line in enumerate(source.lines(), 1) if line.strip()]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise RefusedError(f"{source.label}: expected a list of objects, or an object a line")
+    known = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    for record in _read_claims(table_of(known, source.label)):
+        if record.work is not None:
+            record.work, record.no_work = check_work(record.work)
+        yield record
+
+
+JSON_CLAIMS = DocumentFormat(
+    "JSON claims",
+    lambda sample: _is_claims(_json_columns(sample)),
+    _read_json_claims,
+    "the columns of a table of claims as keys",
 )

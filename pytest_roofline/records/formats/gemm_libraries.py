@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from roofline_engine.check import Claim, Mistake
@@ -190,6 +191,7 @@ class _Bench:
         return work, ""
 
 
+@lru_cache(maxsize=256)
 def _rocm_dtype(text: str, column: str) -> str:
     """Return the dtype of a type of hipBLAS: ``bf16_r``; ``f8_fnuz_r`` and ``bf8_r`` are fp8."""
     name = text.lower().removesuffix("_r").removesuffix("_fnuz")

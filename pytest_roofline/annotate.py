@@ -17,7 +17,7 @@ from roofline_engine.peaks import CPU
 from roofline_engine.units import printable
 
 from . import declare
-from .baselines import is_this_machine, read_baselines, read_predictions
+from .baselines import WAIT_SHARE, is_this_machine, read_baselines, read_predictions
 from .config import TYPES, SettingsError, resolve
 from .declare import Declaration, first_declaration
 from .devices import AUTO, Devices
@@ -27,7 +27,7 @@ from .report import write_reports
 from .report.columns import short_name
 from .report.document import Document
 from .report.terminal import gate_lines, lines, title
-from .row import Refusal, declaration_in, read_part
+from .row import Refusal, declaration_in, read_field, read_part
 from .testcase import Case
 from .timing.plugins import of_benchmark_json
 
@@ -118,7 +118,7 @@ def _read_cases(
             continue
         counts[nodeid] += 1
         try:
-            measurement = of_benchmark_json(item)
+            measurement = of_benchmark_json(item)._replace(wait_share=read_field(float, item, WAIT_SHARE))
         except ValueError as error:
             reason = f"{label}: benchmark {at} ({printable(nodeid)[:60]}): {error}"
             yield _refused(f"{label}: benchmark {at}", reason, "time", problems)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from roofline_engine.check import Baseline, Prediction
+from roofline_engine.check import CONTENDED, WIDEST_BAND, Baseline, Prediction
 from roofline_engine.fields import ARTIFACT_VERSION, Entry
 from roofline_engine.files import read_json
 from roofline_engine.ops import op_name
@@ -32,6 +32,8 @@ _PREDICTED = (
     *("pct_gpu_time", "bytes_est", "flops_est"),
 )
 
+#: Where the JSON of pytest-benchmark has how long the threads of a run waited for a core.
+WAIT_SHARE = "extra_info.roofline.measurement.wait_share"
 _TESTS = re.compile(r"^(?:test|bench|benchmark)_+")
 #: What autotuners and compilers append to the name of a Triton kernel: block sizes and flags (aiter), how its arguments are
 #: specialized (``_0d1d2d3c``), the running number of a cache entry.
@@ -248,11 +250,11 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
         machine = data.get("machine")
         is_here = _is_this(machine if isinstance(machine, Mapping) else {})
         key, name, device = "entries", "nodeid", "device"
-        times = ("measurement.t_s", "measurement.q1_s", "measurement.q3_s")
+        times, wait = ("measurement.t_s", "measurement.q1_s", "measurement.q3_s"), "measurement.wait_share"
     elif "benchmarks" in data:
         is_here = is_this_machine(data.get("machine_info"))
         key, name, device = "benchmarks", "fullname", "extra_info.roofline.device"
-        times = ("stats.median", "stats.q1", "stats.q3")
+        times, wait = ("stats.median", "stats.q1", "stats.q3"), WAIT_SHARE
     else:
         raise ValueError(f"{label}: neither pytest-benchmark JSON (benchmarks) nor a report ({REPORT_SCHEMA})")
     kind, earlier = "previous" if is_here else "unknown", {}
@@ -270,6 +272,8 @@ def read_baselines(path: Path) -> dict[str, Earlier]:
             raise ValueError(f"{label}: {printable(nodeid)}: {quartiles}")
         if nodeid in earlier:
             raise ValueError(f"{label}: {printable(nodeid)}: is twice in {key}, expected one time for each test")
+        if (read_field(float, item, wait, where) or 0.0) > CONTENDED:
+            spread = max(spread, WIDEST_BAND)
         baseline = Baseline(kind, t_s=median, spread=max(0.0, spread), source=label)
         earlier[nodeid] = Earlier(baseline, read_field(str, item, device, where))
     return earlier

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from roofline_engine.check import CONTENDED
 from roofline_engine.files import read_json, to_json, write_whole
-from roofline_engine.units import printable, short_repr
+from roofline_engine.units import is_time, printable, short_repr
 
 from .ceilings.machine import this_machine
 from .row import REPORT_SCHEMA
@@ -203,9 +203,9 @@ def _connect(path: str) -> sqlite3.Connection:
     if index.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
         with index:
             index.executescript(
-                "DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS tests;"
+                "BEGIN IMMEDIATE; DROP TABLE IF EXISTS run; DROP TABLE IF EXISTS tests;"
                 "CREATE TABLE run (file TEXT PRIMARY KEY, stamp TEXT, number INTEGER, facts TEXT, tests TEXT, points BLOB);"
-                f"CREATE TABLE tests (key TEXT PRIMARY KEY, names TEXT); PRAGMA user_version = {_VERSION}"
+                f"CREATE TABLE tests (key TEXT PRIMARY KEY, names TEXT); PRAGMA user_version = {_VERSION}; COMMIT"
             )
     return index
 
@@ -227,7 +227,9 @@ def _update(index: sqlite3.Connection, folder: Path, files: Mapping[str, str], s
                 continue
             key = hashlib.sha256(names.encode()).hexdigest()
             index.execute("INSERT OR IGNORE INTO tests VALUES (?, ?)", [key, names])
-            index.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", [file, files[file], number, facts, key, points])
+            index.execute(
+                "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?)", [file, files[file], number, facts, key, points]
+            )
 
 
 def _index_row(path: Path) -> tuple[int, str, str, bytes]:
@@ -239,7 +241,7 @@ def _index_row(path: Path) -> tuple[int, str, str, bytes]:
     facts = {key: given[key] for key in Run._fields if key in given}
     gate = report.get("gate") or {}
     facts.update(created=report["created"], noise=float(report["noise"]), failed=int(gate.get("failed", 0)))
-    rows = [row for row in report["entries"] if row.get("measurement")]
+    rows = [row for row in report["entries"] if row.get("measurement") and is_time(row["measurement"]["t_s"])]
     columns: list[list[float]] = [[] for _ in Points._fields[1:-1]]
     failures = {}
     for at, row in enumerate(rows):

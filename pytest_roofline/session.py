@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+from roofline_engine.fields import has_note
 from roofline_engine.inputs import read_targets
 from roofline_engine.peaks import CPU, Peaks
 from roofline_engine.units import printable
@@ -525,6 +526,9 @@ class Reporter:
             return
         if not any(row.measurement is not None for row in self.document.rows):
             self.document.problems.append("run not saved: no row has a time")
+            return
+        if all(has_note(row.entry.notes, "shared_workers") for row in self.document.rows if row.measurement is not None):
+            self.document.problems.append("run not saved: other pytest-xdist workers ran at the same time. Measure with -n 0")
             return
         from .saved import save
 

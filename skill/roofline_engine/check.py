@@ -609,7 +609,9 @@ def check(
     prediction, the row's target over a live or previous baseline is the prediction.
     """
     speedup = _speedup(measurement, baseline)
-    spreads = (measurement.spread, measurement.rounding) if measurement else ()
+    spreads = [measurement.spread, measurement.rounding] if measurement else []
+    if measurement is not None and (measurement.wait_share or 0.0) > CONTENDED:  # the times are of the other programs, too
+        spreads.append(WIDEST_BAND)
     band = max(noise, *spreads, baseline.spread if baseline else 0.0)
     out = Check("not_checked", speedup=speedup, band=band)
     if speedup is not None and baseline is not None and baseline.kind in COMPARABLE:

@@ -241,3 +241,31 @@ def test_the_latest_of_a_name_on_this_machine_comes_first() -> None:
     ]
     assert saved.choose(runs, "a", Path()).number == 1
     assert saved.choose(runs, "b", Path()).number == 3
+
+
+def test_a_baseline_that_other_programs_disturbed_shows_no_small_change(project: Project) -> None:
+    """Its times are too long by an unknown factor: 1.5 times is noise, 3 times is not."""
+    run(project, 2e-3, "--roofline-save=main")
+    path = project.path / ".roofline" / "0001_main.json"
+    report = json.loads(path.read_text())
+    report["entries"][0]["measurement"]["wait_share"] = 0.5
+    path.write_text(json.dumps(report))
+    close = run(project, 3e-3, "--roofline-compare", GATE)
+    assert close.code == 1
+    assert "1 unchecked (wide_band 1)" in close.out
+    assert "1 failed" in run(project, 6e-3, "--roofline-compare", GATE).out
+
+
+def test_times_of_several_workers_are_not_saved(project: Project) -> None:
+    project.write(test_a="def test_x(roofline): roofline.measure(sum, [1])")
+    ran = project.spawn("--roofline-save", "-n", "2", plugins=("xdist",))
+    assert "run not saved: other pytest-xdist workers ran at the same time" in ran.out
+    assert files(project) == []
+
+
+def test_a_time_that_is_none_is_left_out(project: Project) -> None:
+    run(project, 2e-3, "--roofline-save=main")
+    run(project, 2e-3, "--roofline-save=main")
+    path = project.path / ".roofline" / "0001_main.json"
+    path.write_text(path.read_text().replace('"t_s": 0.002', '"t_s": 0.0'))
+    assert len(json.loads(history(project, "--json"))["lines"][0]["points"]) == 1

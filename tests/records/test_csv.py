@@ -974,10 +974,26 @@ def test_a_row_without_an_op_says_what_is_missing() -> None:
     assert "op" in record.no_work
 
 
-@pytest.mark.parametrize("op", ["gemm", "conv2d", "rmsnorm", "moe", "attn_decode"])
-def test_a_template_is_a_table_of_claims(op: str) -> None:
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_a_template_has_all_that_an_op_needs(op: str) -> None:
     header = template(op)
+    dims = int(op[4]) if op.startswith("conv") else 1
+    cells = {
+        "name": "x",
+        "op": op,
+        "dtype": "bf16",
+        "out_dtype": "fp8",
+        "us": "9",
+        "algorithm": "adam",
+        "input": "x".join("8" * dims),
+    }
+    cells.update(kernel="x".join("3" * dims), **dict.fromkeys(("device", "baseline_us", "speedup", "GB/s", "TFLOPS"), ""))
     assert adapter(header + "\n") == "table of claims"
-    assert set(OPS[op].required) <= set(header.split(","))
+    assert built(one(f"{header}\n{','.join(cells.get(name, '4') for name in header.split(','))}\n")).bytes > 0
+
+
+def test_a_template_of_an_unknown_op_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ValueError, match="Did you mean gemm"):
+        template("matmul")
     with pytest.raises(ValueError, match="gemm"):
         template("gem")

@@ -239,12 +239,12 @@ def _work_reader(table: Table, shape: int | None, taken: set[int | None]) -> Cal
         op = op_name(fields[op_at].strip().lower()) if op_at is not None else ""
         op = op or ("gemm" if has_sizes else "")
         if op and op not in OPS and bytes_at is None:
-            known = classify(op).op  # kernels have other names for an op: matmul, rms_norm
-            near = [known] if known in OPS else get_close_matches(op, OPS, n=1)
-            return None, f"op {printable(op)[:40]!r} has no work model{f'. Did you mean {near[0]}?' if near else ''}"
+            return None, _explain_op(op)
         work: dict[str, Any] = {"op": op}
         if op in OPS:
             work.update({name: _value(fields[at], name) for name, at in columns_of(op) if fields[at].strip()})
+            if op == "conv1d":  # its lists of sizes have one, which looks like a number
+                work.update({name: [work[name]] for name in ("input", "kernel") if isinstance(work.get(name), int)})
             if shape is not None and fields[shape].strip():
                 work.update(_sizes(fields[shape], op, table.names[shape]))
         has_model = op in OPS and all(name in work for name, default in OPS[op].parameters.items() if default is REQUIRED)
@@ -260,6 +260,13 @@ def _work_reader(table: Table, shape: int | None, taken: set[int | None]) -> Cal
         return (work, "") if op else (None, "the column op is missing: name the op of each row, such as gemm or rmsnorm")
 
     return read
+
+
+def _explain_op(op: str) -> str:
+    """Return that an op has no work model, and which one is probably meant: kernels have other names, such as matmul."""
+    known = classify(op).op
+    near = [known] if known in OPS else get_close_matches(op, OPS, n=1)
+    return f"op {printable(op)[:40]!r} has no work model{f'. Did you mean {near[0]}?' if near else ''}"
 
 
 def _is_free(name: str) -> bool:
@@ -338,6 +345,17 @@ def _text(place: int | None, fields: Fields) -> str:
     return "" if place is None else clean(fields[place])
 
 
+#: Sizes that an op takes in several ways, and the way that suits a table.
+_TEMPLATE_SIZES = {
+    "attn_prefill": ("batch", "seq_q", "seq_kv"),
+    "attn_backward": ("batch", "seq_q", "seq_kv"),
+    "attn_decode": ("seq_len",),
+    "mla_decode": ("seq_len",),
+    "quantize": ("out_dtype",),
+    "dequantize": ("out_dtype",),
+}
+
+
 def template(op: str) -> str:
     """Return the header of a table for one op.
 
@@ -346,10 +364,9 @@ def template(op: str) -> str:
     """
     name = op_name(op)
     if name not in OPS:
-        near = get_close_matches(name, OPS, n=1)
-        raise ValueError(f"op {printable(op)[:40]!r} has no work model. {f'Did you mean {near[0]}? ' if near else ''}"
-                         f"Choose one of {', '.join(sorted(OPS))}")  # fmt: skip
+        raise ValueError(f"{_explain_op(name)} Choose one of {', '.join(sorted(OPS))}")
     required = [parameter for parameter, default in OPS[name].parameters.items() if default is REQUIRED]
+    required += _TEMPLATE_SIZES.get(name, ())
     return ",".join(("name", "op", *required, "dtype", "device", "us", "baseline_us", "speedup", "GB/s", "TFLOPS"))
 
 

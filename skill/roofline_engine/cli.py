@@ -439,11 +439,11 @@ def _peaks_audit(options: argparse.Namespace) -> int:
 
 def _counters_show(options: argparse.Namespace) -> int:
     from .counters import read
-    from .files import read_text, to_json
+    from .files import is_database, read_text, to_json
     from .units import quantity
 
     label = printable(os.path.basename(options.path))
-    text = read_text(options.path)
+    text = "" if is_database(options.path) else read_text(options.path)
     if read.is_list_avail(text):
         available = read.list_avail(text, label)
         if options.json:

@@ -19,10 +19,13 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from contextlib import closing, contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from .units import printable, whole
+
+if TYPE_CHECKING:
+    import sqlite3
 
 ARTIFACT_NAME = "profile_roofline.json"
 REPORT_NAME = "profile_roofline.md"
@@ -359,6 +362,61 @@ def condense(problems: Iterable[str]) -> tuple[str, ...]:
         if first.setdefault(kind, line) != line:
             more[kind] = more.get(kind, 0) + 1
     return tuple(line + (f" (and {more[kind]} more such lines)" if kind in more else "") for kind, line in first.items())
+
+
+#: How an SQLite database starts.
+DATABASE_MAGIC = b"SQLite format 3\0"
+#: Seconds after which a database that makes SQLite work without an end is given up.
+_LONGEST_QUERY_S = 600.0
+#: Steps of SQLite's machine between two looks at the clock.
+_QUERY_STEPS = 10**6
+
+
+def is_database(path: str) -> bool:
+    """Return whether a file is an SQLite database."""
+    try:
+        with _open_regular(path) as stream:
+            return stream.read(len(DATABASE_MAGIC)) == DATABASE_MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def open_database(path: str) -> Iterator[sqlite3.Connection]:
+    """Open an SQLite database read-only and as immutable: no lock stops the reading, and nothing is written beside it.
+
+    Raises ValueError, which names the file, where it cannot be read, also in the block that uses it.
+    """
+    label = printable(os.path.basename(path))
+    require_readable(path)
+    if not is_database(path):
+        raise ValueError(f"{label}: a packed database: unpack it first")
+    from urllib.parse import quote  # few runs have a database
+
+    try:
+        import sqlite3
+    except ImportError:
+        raise ValueError(f"{label}: this Python has no sqlite3, which a database needs") from None
+    try:
+        uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as base:
+            base.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            limit = time.monotonic() + _LONGEST_QUERY_S
+            base.set_progress_handler(lambda: time.monotonic() > limit, _QUERY_STEPS)
+            yield base
+    except sqlite3.Error as error:
+        raise ValueError(f"{label}: {printable(str(error))}: expected the database of a profiler") from None
+
+
+def list_tables(base: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Return the tables of a database with their columns. Views are left out: a file could define them at will."""
+    names = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: tuple(row[1] for row in base.execute(f"PRAGMA table_info({quote_name(name)})")) for name in names}
+
+
+def quote_name(name: str) -> str:
+    """Return the name of a table or column as SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 #: Temporary files of ``write_whole``; a process that was killed leaves one.

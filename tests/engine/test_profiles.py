@@ -221,6 +221,26 @@ def test_rocpd(tmp_path: Path, with_timestamps: bool) -> None:
     assert profile.problems == ("run_results.db: 1 of 5 kernels have no usable times: left out",)
 
 
+def test_counters_of_a_rocpd_database(tmp_path: Path) -> None:
+    """Two launches of 80 us, each with 131,072 KiB read and as much written, counted in two halves: 3.36 TB/s of 5.3."""
+    path = write_rocpd(tmp_path / "run_results.db", [(1, 2, 0, 80_000), (1, 2, 100_000, 180_000)])
+    base = sqlite3.connect(path)
+    base.execute("ALTER TABLE rocpd_kernel_dispatch_00ab ADD COLUMN event_id INTEGER")
+    base.execute("UPDATE rocpd_kernel_dispatch_00ab SET event_id = rowid + 100")
+    base.execute("UPDATE rocpd_info_kernel_symbol_00ab SET display_name = 'copy_kernel'")
+    base.execute("CREATE TABLE rocpd_info_pmc_00ab (id INTEGER PRIMARY KEY, name TEXT, symbol TEXT)")
+    base.execute("INSERT INTO rocpd_info_pmc_00ab VALUES (1, 'FETCH_SIZE', 'FETCH_SIZE'), (2, 'WRITE_SIZE', 'WRITE_SIZE')")
+    base.execute("CREATE TABLE rocpd_pmc_event_00ab (event_id INTEGER, pmc_id INTEGER, value REAL)")
+    halves = [(event, counter, 65_536) for event in (101, 102) for counter in (1, 2) for _ in range(2)]
+    base.executemany("INSERT INTO rocpd_pmc_event_00ab VALUES (?, ?, ?)", halves)
+    base.commit()
+    base.close()
+    (entry,) = analyze(path)["entries"]
+    assert (entry["stage"], entry["headroom_class"], entry["bytes_est"]) == ("C", "moderate", 2 * 131_072 * 1024)
+    assert entry["roofline_pct"] == pytest.approx(2 * 131_072 * 1024 / 80e-6 / 5.3e12, rel=1e-3)
+    assert run_tool("counters", "show", path).out.startswith("run_results.db: rocpd counters, gfx942, 1 kernels")
+
+
 def write_nsys(path: Path, *kernels: tuple[int, int, str], extra: str = "") -> Path:
     base = sqlite3.connect(path)
     base.executescript(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..files import Problems, Table, condense, read_table
+from ..files import Problems, Table, condense, list_tables, open_database, quote_name, read_table
 from ..kernels import clean_name
 from ..units import number, printable
 from .base import CounterFile, Dispatch, DispatchGroup, KernelCounts, group_dispatches, read_duration
@@ -373,3 +373,62 @@ def overlap(spans: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
         union += max(0.0, end - max(start, reach))
         reach = max(reach, end)
     return total, union, (reach - min(start for start, _ in spans)) if spans else 0.0
+
+
+def join_rocpd_times(tables: Mapping[str, Sequence[str]], table: str, ending: str) -> tuple[str, str, str] | None:
+    """Return the rows of a table of rocpd as SQL, named ``k``, with their start and end in ns; None where it has no times.
+
+    The times are in the row, or in a table of timestamps (rocpd_tables.sql of ROCm/rocprofiler-sdk).
+    """
+    columns = tables.get(table + ending, ())
+    rows = f"{quote_name(table + ending)} k"
+    if "start" in columns and "end" in columns:
+        return rows, 'k."start"', 'k."end"'
+    if "start_id" in columns and f"rocpd_timestamp{ending}" in tables:
+        times = quote_name(f"rocpd_timestamp{ending}")
+        rows += f" JOIN {times} t0 ON t0.id = k.start_id JOIN {times} t1 ON t1.id = k.end_id"
+        return rows, "t0.value", "t1.value"
+    return None
+
+
+def from_database(path: str, label: str, tool: Tool, skip: int) -> CounterFile:
+    """Read the counters in a rocpd database. Raises ValueError when it holds none."""
+    problems = Problems()
+    dispatches: list[Dispatch] = []
+    archs: set[str] = set()
+    with open_database(path) as base:
+        tables = list_tables(base)
+        for name in tables:
+            match = re.fullmatch(r"rocpd_kernel_dispatch(\w*)", name)
+            ending = match[1] if match else ""
+            found = join_rocpd_times(tables, "rocpd_kernel_dispatch", ending) if match else None
+            needed = [f"rocpd_{kind}{ending}" for kind in ("pmc_event", "info_pmc", "info_kernel_symbol")]
+            if found is None or not all(table in tables for table in needed):
+                continue
+            rows, start, end = found
+            events, counters, symbols = map(quote_name, needed)
+            query = (
+                f"SELECT k.rowid, s.kernel_name, p.name, sum(e.value), {start}, {end}, k.grid_size_x, k.grid_size_y,"
+                f" k.grid_size_z FROM {rows} JOIN {events} e ON e.event_id = k.event_id JOIN {counters} p ON p.id = e.pmc_id"
+                f" JOIN {symbols} s ON s.id = k.kernel_id GROUP BY k.rowid, p.name ORDER BY k.rowid"
+            )
+            if "display_name" in tables[needed[2]]:
+                query = query.replace("s.kernel_name", "coalesce(s.display_name, s.kernel_name)")
+            last = None
+            values: dict[str, float] = {}
+            for at, kernel, counter, value, begin, finish, *grid in base.execute(query):
+                where = f"{label}: dispatch {at}"
+                if at != last:
+                    last, values = at, {}
+                    t_s = problems.attempt(read_duration, str(begin), str(finish), where)
+                    dispatches.append(Dispatch(clean_name(str(kernel)), values, t_s, "x".join(map(str, grid))))
+                count = problems.attempt(_value, str(value), f"{where}: {printable(str(counter))}")
+                if count is not None:
+                    values[_canonical(str(counter))] = count
+            agents = f"rocpd_info_agent{ending}"
+            if agents in tables:
+                archs |= {str(arch) for (arch,) in base.execute(f"SELECT name FROM {quote_name(agents)} WHERE type = 'GPU'")}
+    if tool.gfx is None and len(archs) == 1:
+        tool = tool._replace(gfx=next(iter(archs)))
+    file = evaluate(label, "rocpd counters", dispatches, tool, problems, skip)
+    return file._replace(archs=tuple(sorted(archs)))

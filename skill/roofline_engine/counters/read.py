@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..fields import ByteModel, Degradation, Entry, Note, note
-from ..files import parse_json, read_text
+from ..files import is_database, parse_json, read_text
 from ..inputs import Row, read_surroundings
 from ..kernels import UNMODELED, stem
 from ..ops import op_class
@@ -57,7 +57,11 @@ def read(path: str, gfx: str | None = None, rocm: str | None = None, skip: int =
     label = printable(os.path.basename(path))
     beside = read_surroundings(path)
     arch = gfx or (beside.archs[0] if len(beside.archs) == 1 else None)
-    file = parse(read_text(path), label, arch, rocm or beside.rocm_version, skip)
+    version = rocm or beside.rocm_version
+    if is_database(path):
+        file = amd.from_database(path, label, amd.Tool(arch, amd.version(version)), skip)
+    else:
+        file = parse(read_text(path), label, arch, version, skip)
     archs = file.archs or beside.archs
     if len(archs) > 1:
         raise ValueError(f"{label}: counted on {' and '.join(archs)}, and the dispatches do not say on which")

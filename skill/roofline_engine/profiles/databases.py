@@ -14,15 +14,13 @@ import heapq
 import math
 import os
 import re
-import time
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
-from ..files import require_readable
+from ..counters.amd import join_rocpd_times
+from ..files import list_tables, open_database, quote_name
 from ..inputs import Times, amd_device, choose_device
 from ..kernels import clean_name, is_copy
 from ..peaks import Device
@@ -33,12 +31,6 @@ from .timeline import COPY, merge_intervals
 
 if TYPE_CHECKING:
     import sqlite3
-
-MAGIC = b"SQLite format 3\0"
-#: Seconds after which a database that makes SQLite work without an end is given up.
-_LONGEST_S = 600.0
-#: Steps of SQLite's machine between two looks at the clock.
-_STEPS = 10**6
 
 
 class _Source(NamedTuple):
@@ -61,8 +53,8 @@ class _Layout(NamedTuple):
     copies: tuple[_Source, ...]
     names: Mapping[Any, str]  # of the numbers in ``_Source.name``; a name that is not in it stands for itself
     devices: Mapping[str, Device]  # by the value of ``_Source.device``
-    problems: tuple[str, ...] = ()
     grid_is_items: bool = False  # the grid is counted in work-items, not in blocks
+    is_counted: bool = False  # it has hardware counters
 
 
 def read(path: str) -> Profile:
@@ -72,38 +64,23 @@ def read(path: str) -> Profile:
         ValueError: with one line that names the file and the reason.
     """
     label = printable(os.path.basename(path))
-    require_readable(path)
-    try:
-        import sqlite3
-    except ImportError:
-        raise ValueError(f"{label}: this Python has no sqlite3, which a database needs") from None
-    with open(path, "rb") as stream:
-        if stream.read(len(MAGIC)) != MAGIC:
-            raise ValueError(f"{label}: a packed database: unpack it first")
     problems = []
     log = f"{path}-wal"
     if os.path.isfile(log) and os.path.getsize(log):
         problems.append(f"{label}: rows in {printable(os.path.basename(log))} are not read: close the program that writes it")
-    try:
-        uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(uri, uri=True)) as base:
-            base.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            limit = time.monotonic() + _LONGEST_S
-            base.set_progress_handler(lambda: time.monotonic() > limit, _STEPS)
-            return _read(base, label, problems)
-    except sqlite3.Error as error:
-        raise ValueError(f"{label}: {printable(str(error))}: expected the database of a profiler") from None
+    with open_database(path) as base:
+        return _read(base, label, problems)
 
 
 def _read(base: sqlite3.Connection, label: str, problems: list[str]) -> Profile:
-    tables = {name: _columns(base, name) for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = list_tables(base)
     layout = next((found for find in (_rocpd, _nsys, _rocprof) for found in [find(base, tables)] if found), None)
     if layout is None:
         raise ValueError(f"{label}: no table of kernels in it: expected rocpd, an export of nsys, or results of rocprof")
     if not layout.kernels:
         raise ValueError(f"{label}: {layout.source}: no table of kernels in it: were kernels traced?")
     units, lines = _units(base, layout)
-    problems += [f"{label}: {line}" for line in (*layout.problems, *lines)]
+    problems += [f"{label}: {line}" for line in lines]
     if not units:
         raise ValueError(f"{label}: it has no kernel" + (f": {lines[0]}" if lines else ""))
     timelines = list(_timelines(base, layout))
@@ -111,15 +88,7 @@ def _read(base: sqlite3.Connection, label: str, problems: list[str]) -> Profile:
     device, doubt = choose_device(used or dict(layout.devices))
     problems += [f"{label}: {line}" for line in doubt]
     measured = tuple(timeline for _, timeline in timelines)
-    return Profile(layout.source, label, tuple(units), device, measured, problems=tuple(problems))
-
-
-def _columns(base: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    return tuple(row[1] for row in base.execute(f"PRAGMA table_info({_quoted(table)})"))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return Profile(layout.source, label, tuple(units), device, measured, problems=tuple(problems), is_counted=layout.is_counted)
 
 
 # Adding up.
@@ -260,7 +229,7 @@ def _rocpd(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) -> _
         symbols = f"rocpd_info_kernel_symbol{ending}"
         if symbols in tables:
             wanted = [name for name in ("display_name", "kernel_name") if name in tables[symbols]]
-            for number, *spelled in base.execute(f"SELECT id, {', '.join(wanted)} FROM {_quoted(symbols)}"):
+            for number, *spelled in base.execute(f"SELECT id, {', '.join(wanted)} FROM {quote_name(symbols)}"):
                 names[f"{ending}:{number}"] = next((str(text) for text in spelled if text), f"kernel {number}")
         devices.update(_rocpd_devices(base, tables, f"rocpd_info_agent{ending}"))
         sizes = tuple(f"k.{kind}_size_{axis}" for kind in ("grid", "workgroup") for axis in "xyz")
@@ -273,30 +242,24 @@ def _rocpd(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) -> _
             on_gpu = f"CASE WHEN k.dst_agent_id IN ({ids}) THEN k.dst_agent_id"
             on_gpu += f" WHEN k.src_agent_id IN ({ids}) THEN k.src_agent_id END"
             copies.append(copied._replace(device=on_gpu))
-    counted = any(
-        base.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 1").fetchone()
+    is_counted = any(
+        base.execute(f"SELECT 1 FROM {quote_name(name)} LIMIT 1").fetchone()
         for name in tables
         if name.startswith("rocpd_pmc_event")
     )
-    lines = ("its hardware counters are not read: give those of --output-format csv with --counters",) if counted else ()
-    return _Layout("rocpd", tuple(kernels), tuple(copies), names, devices, lines, grid_is_items=True)
+    return _Layout("rocpd", tuple(kernels), tuple(copies), names, devices, grid_is_items=True, is_counted=is_counted)
 
 
 def _rocpd_rows(
     tables: Mapping[str, tuple[str, ...]], table: str, ending: str, device: str, device_of_track: str | None
 ) -> _Source | None:
-    columns = tables.get(table + ending, ())
-    rows = f"{_quoted(table + ending)} k"
-    if "start" in columns and "end" in columns:
-        start, end = 'k."start"', 'k."end"'
-    elif "start_id" in columns and f"rocpd_timestamp{ending}" in tables:
-        times = _quoted(f"rocpd_timestamp{ending}")
-        rows += f" JOIN {times} t0 ON t0.id = k.start_id JOIN {times} t1 ON t1.id = k.end_id"
-        start, end = "t0.value", "t1.value"
-    else:
+    found = join_rocpd_times(tables, table, ending)
+    if found is None:
         return None
+    rows, start, end = found
+    columns = tables[table + ending]
     if "agent_id" not in columns and device_of_track is not None and "track_id" in columns:
-        rows += f" LEFT JOIN {_quoted(f'rocpd_track{ending}')} t ON t.id = k.track_id"
+        rows += f" LEFT JOIN {quote_name(f'rocpd_track{ending}')} t ON t.id = k.track_id"
         device = device_of_track
     return _Source(rows, start, end, "NULL", device)
 
@@ -309,7 +272,7 @@ def _rocpd_devices(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...
 
     wanted = [name if name in tables[table] else "NULL" for name in ("id", "type", "name", "product_name", "extdata")]
     devices = {}
-    for number, kind, name, product, more in base.execute(f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"):
+    for number, kind, name, product, more in base.execute(f"SELECT {', '.join(wanted)} FROM {quote_name(table)}"):
         if kind != "GPU" or not isinstance(number, int):
             continue
         try:
@@ -335,16 +298,16 @@ def _nsys(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) -> _L
         device = "deviceId" if "deviceId" in columns else "0"
         shape = tuple(f"{kind}{axis}" for kind in ("grid", "block") for axis in "XYZ")
         sizes = shape if set(shape).issubset(columns) else ()
-        found = _Source(_quoted(table), '"start"', '"end"', _quoted(name), device, sizes)
+        found = _Source(quote_name(table), '"start"', '"end"', quote_name(name), device, sizes)
         kernels = (_with_regimes(base, tables, table, found),)
         strings = next((found for found in ("StringIds", "StringTable") if found in tables), None)
         if strings:
             key = "id" if "id" in tables[strings] else "_id_"
-            used = f"SELECT DISTINCT {_quoted(name)} FROM {_quoted(table)}"
-            query = f"SELECT {key}, value FROM {_quoted(strings)} WHERE {key} IN ({used})"
+            used = f"SELECT DISTINCT {quote_name(name)} FROM {quote_name(table)}"
+            query = f"SELECT {key}, value FROM {quote_name(strings)} WHERE {key} IN ({used})"
             names = {number: str(value) for number, value in base.execute(query)}
     copies = tuple(
-        _Source(_quoted(found), '"start"', '"end"', "NULL", "deviceId" if "deviceId" in tables[found] else "0")
+        _Source(quote_name(found), '"start"', '"end"', "NULL", "deviceId" if "deviceId" in tables[found] else "0")
         for found in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
         if found in tables and {"start", "end"}.issubset(tables[found])
     )
@@ -436,10 +399,10 @@ def _rocprof(base: sqlite3.Connection, tables: Mapping[str, tuple[str, ...]]) ->
         columns = tables.get(table, ())
         if not {name, "BeginNs", "EndNs"}.issubset(columns):
             continue
-        device = next((_quoted(column) for column in ("gpu-id", "dev-id") if column in columns), "0")
+        device = next((quote_name(column) for column in ("gpu-id", "dev-id") if column in columns), "0")
         # The columns have no type: a number may be kept as text.
         start, end = "CAST(BeginNs AS INTEGER)", "CAST(EndNs AS INTEGER)"
-        kernels = _Source(_quoted(table), start, end, _quoted(name), device)
+        kernels = _Source(quote_name(table), start, end, quote_name(name), device)
         copied = tables.get("COPY", ())
         copies = (
             (_Source('"COPY"', start, end, "NULL", device if device.strip('"') in copied else "0"),)

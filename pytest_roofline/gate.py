@@ -50,7 +50,7 @@ SKIPS = {
     "no_percent": ("the row has no reliable percent of the roof", "-vv shows why"),
     "low_confidence": ("the gate would fail the row, but the row has low confidence", "-vv shows why"),
     "shared_workers": ("other pytest-xdist workers ran at the same time", "Measure with -n 0"),
-    "no_baseline": ("the row has no baseline", "Use --roofline-baseline or baseline=True"),
+    "no_baseline": ("the row has no baseline", "Use --roofline-compare, --roofline-baseline or baseline=True"),
     "not_comparable": ("its baseline is of another kind, device or machine", "Measure the baseline here"),
     "wide_band": ("its times vary so much that twice the time is noise", "Measure on a quiet machine"),
     "no_prediction": ("nothing predicts its speedup", "Use --roofline-predictions or target_eff="),

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from pytest_roofline.history import Line, Point, write_page
 from pytest_roofline.plot import output
+from pytest_roofline.saved import Run
 from support.figures import GPU, NASTY, SEVEN, V100, many
 from support.profiles import worked_example
 
@@ -527,3 +529,37 @@ def test_the_legend_explains_every_mark(opened: Any) -> None:
     shown = opened("serving").page.locator("#legend").inner_text()
     for text in ("headroom to the roof", "range of the figure", "area: share of the time", "latency bound", "saturated"):
         assert text in shown
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_the_history_picks_sorts_and_searches(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
+    runs = [Run(Path("x"), number, "main", created="2026", noise=0.034, cpu="CPU", machine="m") for number in (1, 2, 3)]
+
+    def line(name: str, *times: float) -> Line:
+        return Line(name, "cpu", "m", [Point(at, t_s, t_s, t_s, t_s, 10, 0.5) for at, t_s in enumerate(times)])
+
+    lines = [line("test_a.py::test_steady", 1e-3, 1e-3), line(f"test_a.py::{NASTY}", 1e-3, 2e-3, 1e-3)]
+    write_page(str(tmp_path / "history.html"), runs, lines)
+    page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else errors.append(request.url)
+    )
+    page.goto((tmp_path / "history.html").as_uri())
+    page.wait_for_selector("#drawing svg")
+    names = page.locator("#body button")
+    assert names.all_inner_texts()[1] == "test_a.py::test_steady"  # the line with changes comes first, and is picked
+    assert "2x slower" in page.inner_text("#steps").replace("2.00x", "2x")
+    assert page.locator("#drawing svg [aria-roledescription=point]").count() == 6  # 3 times, 3 percents
+    names.nth(1).click()
+    page.wait_for_function("document.querySelectorAll('#drawing svg [aria-roledescription=point]').length === 4")
+    assert page.inner_text("#steps") == "No change beyond the noise."
+    page.click("[data-sort=runs]")
+    page.click("[data-sort=runs]")
+    assert names.all_inner_texts()[0] == "test_a.py::test_steady"  # 2 runs, then 3
+    assert page.get_attribute("th:has([data-sort=runs])", "aria-sort") == "ascending"
+    page.fill("#search", "STEADY")
+    assert names.count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert errors == []

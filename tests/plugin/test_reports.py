@@ -212,7 +212,7 @@ def test_a_gate_reports_a_missing_baseline(project: Project) -> None:
     project.write(test_a=STREAM.format(more=""))
     ran = project.run(GATE)
     assert ran.code == 1
-    reason = "the row has no baseline (no_baseline). Use --roofline-baseline or baseline=True"
+    reason = "the row has no baseline (no_baseline). Use --roofline-compare, --roofline-baseline or baseline=True"
     assert any(line.startswith(f"unchecked by regression, 1: {reason}") for line in ran.section)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html as escaping
 import os
 import re
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,17 +21,18 @@ from .sources import read_ceilings, read_document, read_rows, table_chart
 #: How to install the renderers, in one line.
 EXTRA = "the figure needs the extra 'plot': pip install 'pytest-roofline[plot]'"
 _RENDERERS = ("vl_convert", "narwhals")
+_TERMINAL = ("plotille",)
 
 
 class MissingExtraError(ValueError):
     """The extra ``plot`` is not installed."""
 
 
-def require_extra() -> None:
-    """Raise MissingExtraError, in one line, unless the extra ``plot`` is installed."""
+def require_extra(modules: Sequence[str] = _RENDERERS) -> None:
+    """Raise MissingExtraError, in one line, unless these modules of the extra ``plot`` are installed."""
     from importlib.util import find_spec
 
-    missing = [name for name in _RENDERERS if find_spec(name) is None]
+    missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{EXTRA} (not found: {', '.join(missing)})")
 
@@ -185,8 +187,8 @@ def configure(parser: ArgumentParser) -> None:
     """Add the options of ``roofline plot``."""
     what = "a report, an artifact, a table in JSON, or measured ceilings alone; with several, the changes from run to run"
     parser.add_argument("paths", metavar="REPORT", nargs="+", help=what)
-    suffixes = f"the file to write; ends in {', '.join(SUFFIXES)}; repeatable"
-    parser.add_argument("-o", "--output", metavar="FILE", action="append", required=True, help=suffixes)
+    suffixes = f"the file to write; ends in {', '.join(SUFFIXES)}; repeatable (default: draw in the terminal)"
+    parser.add_argument("-o", "--output", metavar="FILE", action="append", default=[], help=suffixes)
     parser.add_argument(
         "--ceilings",
         metavar="FILE",
@@ -199,14 +201,14 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write the figure to each file.
+    """Write the figure to each file, or draw it in the terminal.
 
     Raises:
         ValueError, OSError: for bad usage, an unreadable input and an unwritable output, in one line.
     """
     for path in options.output:
         suffix_of(path)
-    require_extra()
+    require_extra(_RENDERERS if options.output else _TERMINAL)
     ceilings = read_ceilings(options.ceilings) if options.ceilings else None
     runs = []
     for path, label in zip(options.paths, _labels(options.paths)):
@@ -215,7 +217,28 @@ def run(options: Namespace) -> int:
     for path in options.output:
         write(chart, path)
         print(f"wrote {printable(path)}")
+    if not options.output:
+        print(_terminal(chart), end="")
     return 0
+
+
+#: The braille characters, as an encoding without them shows them: a space, and a dot for any other.
+_PLAIN = {0x2800 + at: "." if at else " " for at in range(256)} | {ord(one): two for one, two in zip("│┤└─┬→…", "||+-+>~")}
+
+
+def _terminal(chart: Chart) -> str:
+    """Return the drawing for this terminal: at its size and in its encoding."""
+    from shutil import get_terminal_size
+
+    from .terminal import draw
+
+    size = get_terminal_size((100, 40))
+    text = draw(chart, max(50, min(size.columns, 140)), max(12, min(size.lines - 14, 30)))
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode("ascii", "replace").decode()
+    return text
 
 
 def _labels(paths: Sequence[str]) -> list[str]:

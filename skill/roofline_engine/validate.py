@@ -13,6 +13,7 @@ from .fields import CLOSED_SETS, JSON_TYPES, PEAK_CONFIDENCES, PEAK_SOURCES, STA
 from .ops import op_class
 from .peaks import DISPATCH_FLOOR_S, Peaks
 from .roofline import (
+    COVERAGE_REASONS,
     LATENCY_THRESHOLD,
     MODERATE_BAND,
     NO_NUMBERS,
@@ -183,7 +184,7 @@ class _EntryCheck:
         unclear = len(utilizations) < 2 or self.value("flops_est") is None
         if unclear or near or shown in (None, exact) or exact == "unknown" or self.entry.get("suspect"):
             return
-        if self.entry.get("unknown_reason") != "dispatch_bound":
+        if self.entry.get("unknown_reason") not in ("dispatch_bound", *COVERAGE_REASONS.values()):
             yield f"bound_type is {shown}, but the utilizations give {exact}"
 
     def _check_target(self) -> Iterator[str]:

@@ -564,3 +564,13 @@ def test_an_existing_artifact_is_kept_when_a_trace_cannot_be_read(tmp_path: Path
     path.write_text('{"traceEvents": []}')
     run_tool("analyze", path, "--out", tmp_path / "out")
     assert (tmp_path / "out" / "profile_roofline.json").read_text() == kept
+
+
+def test_an_artifact_with_argument_traffic_alone_is_consistent(tmp_path: Path) -> None:
+    """A generated kernel has no limiter, although its arguments have a share of the bandwidth."""
+    trace = TraceBuilder()
+    inputs = [((4096, 4096), "float"), ((4096, 4096), "float"), "16777216"]
+    trace.op("triton_poi_fused_add_0", inputs, [("triton_poi_fused_add_0", 100.0)])
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    assert report["entries"][0]["unknown_reason"] == "args_only"
+    assert run_tool("validate", tmp_path / "out" / "profile_roofline.json").code == 0

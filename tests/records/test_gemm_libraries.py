@@ -147,6 +147,14 @@ def test_the_rotating_buffer_decides_the_cache(rotating: int, cache: str) -> Non
     assert one(HIPBLASLT + hipblaslt(rotating=rotating)).cache == cache
 
 
+@pytest.mark.parametrize(
+    ("size", "count", "cache"), [(19, 26, "cold"), (19, 10, "unknown"), (0, 50, "unknown"), (1464, 1, "cold")]
+)
+def test_few_copies_of_small_operands_may_stay_in_a_cache(size: int, count: int, cache: str) -> None:
+    line = f"Rotating buffer 512 MiB. Needed Size: {size} MiB. Needed block count: {count} (Capped to max iters: {count})\n"
+    assert one(line + HIPBLASLT + hipblaslt(rotating=512)).cache == cache
+
+
 def test_a_tuned_file_names_its_device_in_the_row() -> None:
     head = "Git Version: abc\n    transA,transB,m,n,k,a_type,b_type,hipblaslt-Gflops,us,solution_index,gcnArchName,CUs\n"
     record = one(head + "    T,N,64,64,64,f16_r,f16_r,1,9,12,gfx942:sramecc+:xnack-,304\n")

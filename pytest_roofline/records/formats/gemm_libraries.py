@@ -109,7 +109,10 @@ _COMMAND = re.compile(r"\b(?:hipblaslt|rocblas|hipblas)-bench\b.*?(?:\s-r|\s--pr
 _KERNEL = re.compile(r"--(?:kernel|solution) name:\s*(\S+)", re.I)
 #: Precisions of rocBLAS in a letter.
 _LETTERS = {"s": "f32_r", "d": "f64_r", "h": "f16_r", "c": "f32_c", "z": "f64_c"}
-_COLD_MIB = 512
+#: The option from which a run is cold, and what the copies must add up to where the log says that: with few iterations there
+#: are fewer copies.
+_COLD_MIB, _COLD_COPIES_MIB = 512, 384
+_COPIES = re.compile(r"Needed Size: (\d+) MiB\. Needed block count: (\d+)")
 _GIB_S = ("memory", float(1 << 30))
 _GFLOP_S = RATES["gflops"]
 
@@ -119,6 +122,7 @@ class _Bench:
 
     def __init__(self) -> None:
         self.precision = ""  # of the command line
+        self._copies_mib: int | None = None  # of the operands that the next rows go through
         self._devices: dict[str, str] = {}  # by id
         self._target = "0"
 
@@ -128,6 +132,8 @@ class _Bench:
             self._devices[device[1]] = device[3] if device[2] == "AMD Radeon Graphics" else device[2]
         elif target := _TARGET.search(line):
             self._target = target[1]
+        elif copies := _COPIES.search(line):
+            self._copies_mib = int(copies[1]) * int(copies[2])
         elif command := _COMMAND.search(line):
             self.precision = command[1]
         kernel = _KERNEL.search(line)
@@ -156,7 +162,7 @@ class _Bench:
                 claims=_claims(cells, rates, timing.get("rounding", 0.0)),
                 known_mistakes=_addend_mistakes(work) if program == "hipblaslt" else (),
                 clock={"1": "device-event", "0": "host"}.get(cells.get("use_gpu_timer", ""), "unknown"),
-                cache=_cache(cells.get("rotating_buffer", "")),
+                cache=_cache(cells.get("rotating_buffer", ""), self._copies_mib),
                 **timing,
             )
 
@@ -211,12 +217,13 @@ def _shape_name(cells: Cells) -> str:
     return clean(f"{cells.get('transa', '')}{cells.get('transb', '')} {'x'.join(names)}".strip())
 
 
-def _cache(rotating: str) -> str:
-    """Return the cache of a run by the size of its rotating buffers in MiB."""
+def _cache(rotating: str, copies_mib: int | None) -> str:
+    """Return the cache of a run by the size of its rotating buffers in MiB, and by what the copies add up to."""
     if not rotating:
         return "unknown"
     mib = real(rotating, "rotating_buffer")
-    return "cold" if mib >= _COLD_MIB else "unknown" if mib else "warm"
+    is_cold = mib >= _COLD_MIB and (copies_mib is None or copies_mib >= _COLD_COPIES_MIB)
+    return "cold" if is_cold else "unknown" if mib else "warm"
 
 
 def _addend_mistakes(work: Mapping[str, Any] | None) -> tuple[Mistake, ...]:

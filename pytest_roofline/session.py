@@ -103,10 +103,11 @@ def _with_saved_run(config: pytest.Config, settings: Settings) -> Settings:
     Raises:
         pytest.UsageError: for a name that is a path, for two baselines, and for a run that a gate needs.
     """
+    arguments = [*config.invocation_params.args, *config.getini("addopts"), *os.environ.get("PYTEST_ADDOPTS", "").split()]
     for option in ("save", "compare"):
         name = getattr(settings, option)
-        given = f"--roofline-{option}={name}"
-        if name and (os.sep in name or "::" in name or (os.path.exists(name) and given not in config.invocation_params.args)):
+        is_path = name and (os.sep in name or "::" in name or os.path.exists(name))
+        if is_path and f"--roofline-{option}={name}" not in arguments:
             expected = f"To give a name write --roofline-{option}=NAME, and without a name put the option last"
             raise pytest.UsageError(f"roofline: --roofline-{option} took {printable(name)} as its name. {expected}")
     if settings.compare is None:

@@ -107,6 +107,16 @@ def test_a_path_after_the_option_is_not_its_name(project: Project, option: str) 
     assert f"{option} took test_a.py as its name. To give a name write {option}=NAME" in refused.out
 
 
+def test_a_name_after_the_equals_sign_may_look_like_a_path(project: Project) -> None:
+    """A branch has slashes."""
+    run(project, 2e-3, "--roofline-save=feature/x")
+    assert files(project) == ["0001_feature-x.json"]
+    edit(project, "0001_feature-x.json", branch="feature/x")
+    assert run(project, 4e-3, "--roofline-compare=feature/x", GATE).code == 1
+    project.toml('[tool.pytest.ini_options]\naddopts = ["--roofline-compare=feature/x"]')
+    assert run(project, 4e-3, GATE).code == 1
+
+
 def test_two_baselines_are_refused(project: Project) -> None:
     refused = run(project, 2e-3, "--roofline-compare", "--roofline-baseline=x.json")
     assert refused.code == pytest.ExitCode.USAGE_ERROR

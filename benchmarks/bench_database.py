@@ -1,4 +1,4 @@
-"""Time and memory of ``analyze`` on a database of rocprofv3 with many dispatches, as a ratio to one sum by SQLite alone.
+"""Time and memory of ``analyze`` on a database of rocprofv3 of many dispatches, as a ratio to a sum by SQLite alone.
 
 python benchmarks/bench_database.py [DISPATCHES]
 """
@@ -59,7 +59,7 @@ def main() -> None:
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
         size = path.stat().st_size >> 20
         print(
-            f"{count} dispatches, {size} MiB: {passed:.1f} s, {passed / alone:.1f} times one sum by SQLite, {memory} MiB at most"
+            f"{count} dispatches, {size} MiB: {passed:.1f} s, {passed / alone:.1f} times a sum by SQLite, {memory} MiB at most"
         )
 
 

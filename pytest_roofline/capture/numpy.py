@@ -268,6 +268,8 @@ class _Watch:
         reads, writes = self.arrays([given, named]), self.arrays(result if target is None else target)
         if name == "copyto" and reads and writes and _is_same(writes[0], reads[0]):
             return result  # numpy moves nothing
+        if name == "einsum" and any(self.np.may_share_memory(one, read) for one in writes for read in reads if target is None):
+            return self.result(result)  # a view, as of ij->ji
         if name == "copyto":
             used = self._part(masked_parts, given[2] if len(given) > 2 else named.get("where"), [*reads, *writes])
         if name in ("copyto", "copy", "concatenate", "where"):

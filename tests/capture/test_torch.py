@@ -757,6 +757,7 @@ def test_a_view_covers_exactly_its_elements(sizes: list[int], data: Any, torch: 
         (lambda t: (lambda x: x.to_sparse(), t.ones(4)),
          "the capture failed: aten._to_sparse on a tensor of the layout sparse_coo"),
         (lambda t: (lambda x: x.t(), t.ones(4, 4)), "no operation was recorded"),
+        (lambda t: (lambda x: x.copy_(x), t.ones(4, 4)), "no operation was recorded"),  # torch moves nothing
         (lambda t: (lambda: t.cond(t.tensor(True), lambda: t.ones(1), lambda: t.zeros(1), ()),),
          "no FLOP count for cond"),
     ],

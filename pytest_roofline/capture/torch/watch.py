@@ -93,6 +93,14 @@ def _is_input(value: Any) -> bool:
         return not (has_own_dispatch(value) or value.is_nested or not value.numel())
 
 
+def _is_onto_itself(target: Any, source: Any) -> bool:
+    """Return whether a copy is of memory to the same memory."""
+    try:
+        return bool(target.dtype == source.dtype and target.is_set_to(source) and target.is_neg() == source.is_neg())
+    except (RuntimeError, NotImplementedError):  # another layout
+        return False
+
+
 class Watch:
     """Records what runs under it in this thread and in the backward passes that it starts.
 
@@ -319,6 +327,8 @@ class Watch:
             if not schema.is_free and (schema.written or len(self._storages) > before):
                 self._steps.append(schema.name)
             return
+        if schema.name == "copy_" and _is_onto_itself(*args[:2]):
+            return  # torch moves nothing
         results = tensors_of(out)
         if schema.is_free or self._depth:
             # The arguments first: a storage that only a result has, the call has made.

@@ -238,7 +238,11 @@ def _index_row(path: Path) -> tuple[int, str, str, bytes]:
     if not isinstance(report, Mapping) or report.get("schema") != REPORT_SCHEMA or not isinstance(report.get("run"), Mapping):
         raise ValueError(f"expected a report ({REPORT_SCHEMA}) with run")
     given = report["run"]
-    facts = {key: given[key] for key in Run._fields if key in given}
+    number = given["number"]
+    facts: dict[str, Any] = {key: given[key] for key in Run._fields[2:] if isinstance(given.get(key), str)}
+    facts.update(number=number, is_dirty=given.get("is_dirty") is True)
+    if type(number) is not int or not 0 < number < 10**9 or not isinstance(given["name"], str):
+        raise ValueError("expected run.number, a whole number, and run.name")
     gate = report.get("gate") or {}
     facts.update(created=report["created"], noise=float(report["noise"]), failed=int(gate.get("failed", 0)))
     rows = [row for row in report["entries"] if row.get("measurement") and is_time(row["measurement"]["t_s"])]
@@ -255,7 +259,7 @@ def _index_row(path: Path) -> tuple[int, str, str, bytes]:
             failures[at] = ", ".join(kinds)
     names = json.dumps([[row["nodeid"], row.get("device") or ""] for row in rows])
     points = b"".join(array("d", column).tobytes() for column in columns) + json.dumps(failures).encode()
-    return int(facts["number"]), json.dumps(facts), names, points
+    return number, json.dumps(facts), names, points
 
 
 def _read_git(root: Path) -> dict[str, Any]:

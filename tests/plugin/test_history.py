@@ -279,3 +279,14 @@ def test_a_time_that_is_none_is_left_out(project: Project) -> None:
     path = project.path / ".roofline" / "0001_main.json"
     path.write_text(path.read_text().replace('"t_s": 0.002', '"t_s": 0.0'))
     assert len(json.loads(history(project, "--json"))["lines"][0]["points"]) == 1
+
+
+@pytest.mark.parametrize("facts", [{"number": 10**30}, {"number": "1"}, {"number": None}, {"name": ["x"]}, {"name": None}])
+def test_a_file_with_odd_facts_is_named_and_left_out(project: Project, facts: dict[str, Any]) -> None:
+    run(project, 2e-3, "--roofline-save=main")
+    run(project, 2e-3, "--roofline-save=main")
+    edit(project, "0001_main.json", path="x", **facts)
+    problems: list[str] = []
+    edit(project, "0002_main.json", commit=5, is_dirty="x", machine=None)
+    assert [one.describe() for one in saved.read_runs(project.path / ".roofline", problems.append)] == ["0002 main"]
+    assert problems == ["0001_main.json: not a saved run: expected run.number, a whole number, and run.name"]

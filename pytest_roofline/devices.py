@@ -25,7 +25,7 @@ class UnknownDeviceError(ValueError):
 
 
 #: Fields of ``Peaks`` that are a number, or a table of numbers by name; each is above 0 or unknown.
-_NUMBERS = ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes", "mall_bytes", "units", "dispatch_floor_s")
+_NUMBERS = ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes", "mall_bytes", "l2_bw_bytes_s", "units", "dispatch_floor_s")
 _TABLES = ("flops", "flops_max", "vector", "vector_max", "achievable")
 
 

@@ -47,7 +47,7 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
     size, frame = layout.size, layout.plane.frame
     (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
     xdom, ydom = [short(x0), short(x1)], [short(y0 / scale), short(y1 / scale)]
-    traffic = "traffic at each level" if len(chart.levels) > 1 else "DRAM traffic"
+    traffic = "at each level" if len(chart.levels) > 1 else "of DRAM traffic"
     return {
         "$schema": SCHEMA,
         "description": chart.title,
@@ -72,7 +72,7 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
         "data": [{"name": name, "values": rows} for name, rows in datasets(chart, layout).items()],
         "scales": [_scale("x", "xdom", "width"), _scale("y", "ydom", "height")],
         "axes": [
-            _axis("x", "bottom", f"arithmetic intensity (FLOP per byte of {traffic})"),
+            _axis("x", "bottom", f"arithmetic intensity (FLOP per byte {traffic})"),
             _axis("y", "left", f"attained performance ({layout.unit[1]})"),
         ],
         "marks": [*_plot(len(chart.kernels), bool(chart.changes)), *([] if size.bare else _around(layout))],

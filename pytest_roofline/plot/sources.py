@@ -441,6 +441,10 @@ def report_chart(
     if machine is not None and machine.is_cpu and peaks.get("product") != CPU:
         raise ValueError(f"{label}: --ceilings is of a CPU, these rows are of another device")
     caches = {one.level: one for one in machine.bandwidths if one.level not in MAIN_MEMORY} if machine is not None else {}
+    rated_l2 = _positive(peaks, "l2_bw_bytes_s")
+    if "l2" not in caches and rated_l2 and any(_positive(entry, _TRAFFIC["l2"]) for entry in entries):
+        caches["l2"] = Bandwidth(name="L2, rated", bytes_s=rated_l2, level="l2", basis="rated")
+        bandwidths = (*bandwidths, caches["l2"])
     kernels: list[Kernel] = []
     excluded: list[Excluded] = []
     levels: dict[Bandwidth, None] = {}

@@ -89,8 +89,8 @@ def _bottom(chart: Chart, plane: Plane) -> Iterator[str]:
             numbers[at : at + len(f"{value:g}")] = f"{value:g}"
     yield f"{'':>{_MARGIN}}└{''.join(axis)}"
     yield f"{'':>{_MARGIN}} {''.join(numbers)}"[: int(plane.frame.w) + _MARGIN + 1]
-    levels = "traffic at each level" if len(chart.levels) > 1 else "DRAM traffic"
-    yield f"{'':>{_MARGIN}} arithmetic intensity (FLOP per byte of {levels})"
+    levels = "at each level" if len(chart.levels) > 1 else "of DRAM traffic"
+    yield f"{'':>{_MARGIN}} arithmetic intensity (FLOP per byte {levels})"
 
 
 def _listed(chart: Chart, plane: Plane, letters: dict[int, str]) -> Iterator[str]:

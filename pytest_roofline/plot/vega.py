@@ -50,7 +50,7 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
     unit, plane = layout.unit[1], layout.plane
     x = _axis(
         "intensity",
-        "arithmetic intensity (FLOP per byte of " + ("traffic at each level)" if len(chart.levels) > 1 else "DRAM traffic)"),
+        "arithmetic intensity (FLOP per byte " + ("at each level)" if len(chart.levels) > 1 else "of DRAM traffic)"),
         plane.x,
     )
     y = _axis("rate", f"attained performance ({unit})", (plane.y[0] / layout.unit[0], plane.y[1] / layout.unit[0]))

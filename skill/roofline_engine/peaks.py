@@ -87,6 +87,7 @@ class Peaks(NamedTuple):
     targets: Mapping[tuple[str, str, str, str], Target] = {}  # by device, op, axis, dtype: observed here, from the user's file
     levels: tuple[Level, ...] = ()  # by the size of the operands, the smallest and fastest first
     note: str = ""
+    l2_bw_bytes_s: float | None = None  # of the L2, where published; for display
 
     def compute_axis(self, engine: str, dtype: str | None) -> tuple[str, float | None]:
         """Return the compute axis of ``dtype`` (``matrix.bf16``) and its peak FLOP/s; never the figure of another dtype.
@@ -146,6 +147,8 @@ class Peaks(NamedTuple):
         """Return the artifact's ``peaks`` object."""
         keys = ("product", "gfx", "hbm_bw_bytes_s", "flops", "vector", "l2_bytes", "mall_bytes", "source", "confidence", "note")
         out: dict[str, object] = {name: getattr(self, name) for name in keys}
+        if self.l2_bw_bytes_s:
+            out["l2_bw_bytes_s"] = self.l2_bw_bytes_s
         if self.low_axes:
             out["low_confidence_axes"] = list(self.low_axes)
         if self.levels:
@@ -379,6 +382,7 @@ def peaks_of_block(table: Table, block: Block, base: Block | None = None) -> Pea
         vector=vector,
         vector_max=vector_max,
         l2_bytes=base.maybe("l2_bytes"),
+        l2_bw_bytes_s=base.maybe("l2_bw_bytes_s"),
         mall_bytes=base.maybe("mall_bytes"),
         units=counts[0] if counts else None,
         source="table" if table.shipped else "user",
@@ -402,6 +406,8 @@ def _with_agreement(table: Table, peaks: Peaks, blocks: Sequence[Block], what: s
     products = [peaks_of_block(table, block) for block in blocks]
     peaks = _with_limits(peaks, [peaks, *products])
     shared = {axis for axis in peaks.sustained if all(axis in item.sustained for item in products if item.rated(axis))}
+    if any(item.l2_bw_bytes_s != peaks.l2_bw_bytes_s for item in products):
+        peaks = peaks._replace(l2_bw_bytes_s=None)
     peaks = peaks._replace(sustained={axis: max(item.sustained.get(axis, 0.0) for item in products) for axis in shared})
     low = []
     for axis in ("memory", *peaks.compute_axes):
@@ -447,7 +453,7 @@ def _scale_peaks(peaks: Peaks, compute: float, memory: float) -> Peaks:
     changes: dict[str, Any] = {}
     for name in ("flops", "flops_max", "vector", "vector_max", "sustained"):
         changes[name] = {dtype: rate * compute for dtype, rate in getattr(peaks, name).items()}
-    for name in ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes"):
+    for name in ("hbm_bw_bytes_s", "hbm_bw_limit_bytes_s", "l2_bytes", "l2_bw_bytes_s"):
         changes[name] = (getattr(peaks, name) or 0.0) * memory or None
     return peaks._replace(**changes)
 

@@ -275,6 +275,8 @@ def engine_clock(block: Block, engine: str) -> float | None:
 
 #: RDNA 3.5 has 51 KiB of L2 a CU, every other part more; one XCD's L2 over the CUs of MI300X is 13.
 _L2_PER_UNIT = 40 * 1024
+#: The L2's bandwidth over that of memory: 3.5 on V100, 3.5 to 4.6 on A100.
+_L2_OVER_MEMORY = (1.5, 10.0)
 #: H200 has 1.2 times the L2 of H100 on as many SMs; every other such pair is equal.
 _SIBLING_CACHE = 1.5
 #: The vector units' clock over the matrix clock: 1 to 1.155 (H200 NVL).
@@ -287,7 +289,7 @@ _KEYS = (
     *("mall_bytes", "clock_mhz", "rates"),
 )
 _ALLOWED = {
-    "product": (*_KEYS, "memory_bus", "product", "note", "waiver"),
+    "product": (*_KEYS, "memory_bus", "l2_bw_bytes_s", "product", "note", "waiver"),
     "default": ("default", "use", "hbm_bw_bytes_s", "note", "waiver"),
     "rates": ("rates", "note", "waiver"),
 }
@@ -371,7 +373,7 @@ class _Audit:
             if line.key in keys and line.key != "waiver":
                 self.problem(block, line, f"{line.key} is given twice")
             keys.add(line.key)
-            is_figure = line.key in ("hbm_bw_bytes_s", "memory_bus") or line.key.startswith(figures)
+            is_figure = line.key in ("hbm_bw_bytes_s", "memory_bus", "l2_bw_bytes_s") or line.key.startswith(figures)
             if not is_figure or line.value == "unknown":
                 continue
             self.figures += 1
@@ -454,6 +456,9 @@ class _Audit:
     def _caches(self, block: Block) -> None:
         """Compare L2 and MALL with the number of units, and with the products of the same chip and unit count."""
         counts = unit_counts(block)
+        l2, memory = block.maybe("l2_bw_bytes_s"), block.maybe("hbm_bw_bytes_s")
+        if l2 and memory and not _L2_OVER_MEMORY[0] <= l2 / memory <= _L2_OVER_MEMORY[1]:
+            self.problem(block, "l2_bw_bytes_s", f"l2_bw_bytes_s is {l2 / memory:.3g} times the bandwidth of memory")
         for key in ("l2_bytes", "mall_bytes") if counts else ():
             value = block.text(key) or ""
             size = float(value) if value.isdigit() else 0.0

@@ -426,3 +426,10 @@ def test_a_file_without_a_table_is_reported(tmp_path: Path) -> None:
     path.write_text("# nothing\n")
     done = run_tool("peaks", "list", "--peaks", path)
     assert (done.code, "no fenced block starts with 'product:'" in done.err) == (2, True)
+
+
+def test_the_bandwidth_of_the_l2_is_that_of_its_bytes_a_clock() -> None:
+    """NVIDIA: 5,120 bytes a clock on A100, at 1410 MHz; 2,048 on V100, at 1530 MHz. Of several products, only a common one."""
+    assert found(device_name="NVIDIA A100-SXM4-80GB").l2_bw_bytes_s == pytest.approx(5120 * 1410e6, rel=1e-4)
+    assert found(device_name="Tesla V100-SXM2-16GB").l2_bw_bytes_s == pytest.approx(2048 * 1530e6, rel=1e-3)
+    assert found(device_name="NVIDIA H100 80GB HBM3").l2_bw_bytes_s is None

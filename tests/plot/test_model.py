@@ -456,6 +456,14 @@ def test_a_counted_level_has_a_point_and_the_binding_one_is_marked() -> None:
     assert one.label()[1] == "80.0% of L2 roof, up to 1.2x"
 
 
+def test_the_published_bandwidth_of_the_l2_is_drawn_where_its_traffic_was_counted() -> None:
+    peaks = {**GPU_PEAKS, "l2_bw_bytes_s": 5e12}
+    made = model({"entries": [COUNTED], "peaks": peaks})
+    assert [(one.name, one.bytes_s) for one in made.bandwidths] == [("memory, rated", 2e12), ("L2, rated", 5e12)]
+    assert made.kernels[0].spots[0] == ("l2", 0.25)
+    assert len(model({"entries": [{**COUNTED, "l2_traffic": None}], "peaks": peaks}).bandwidths) == 1
+
+
 def test_a_level_that_cannot_be_drawn_is_in_the_notes() -> None:
     (note,) = counted(3_000).notes  # 4 TB/s through 3
     assert note == "L2: not drawn for 1 of the kernels: their rate is over its roof, so count or bandwidth is wrong"

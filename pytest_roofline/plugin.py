@@ -107,22 +107,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    return _describe_idle_gate(config)
+    return _describe_idle_options(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    line = _describe_idle_gate(config)
+    line = _describe_idle_options(config)
     if line is not None:
         terminalreporter.write_line(line, yellow=True)
 
 
-def _describe_idle_gate(config: pytest.Config) -> str | None:
-    """Describe a gate without the flag: a run that checks nothing would look green."""
+def _describe_idle_options(config: pytest.Config) -> str | None:
+    """Describe a gate or a saved run without the flag: a run that checks or saves nothing would look green."""
     if config.option.roofline:
         return None
-    gates = [name for name in ("fail_on", "fail_under") if getattr(config.option, f"roofline_{name}") is not None]
-    options = " and ".join(f"--roofline-{name.replace('_', '-')}" for name in gates)
-    return f"roofline: {options} {'has' if len(gates) == 1 else 'have'} no effect without --roofline" if gates else None
+    names = ("fail_on", "fail_under", "save", "compare")
+    idle = [name for name in names if getattr(config.option, f"roofline_{name}") is not None]
+    options = " and ".join(f"--roofline-{name.replace('_', '-')}" for name in idle)
+    return f"roofline: {options} {'has' if len(idle) == 1 else 'have'} no effect without --roofline" if idle else None
 
 
 class NullFixture:

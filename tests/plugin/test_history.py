@@ -290,3 +290,9 @@ def test_a_file_with_odd_facts_is_named_and_left_out(project: Project, facts: di
     edit(project, "0002_main.json", commit=5, is_dirty="x", machine=None)
     assert [one.describe() for one in saved.read_runs(project.path / ".roofline", problems.append)] == ["0002 main"]
     assert problems == ["0001_main.json: not a saved run: expected run.number, a whole number, and run.name"]
+
+
+def test_saving_without_the_flag_is_not_silent(project: Project) -> None:
+    project.write(test_a=TEST)
+    out = project.run("--roofline-save=x", "--roofline-compare", flag=False).out
+    assert "roofline: --roofline-save and --roofline-compare have no effect without --roofline" in out

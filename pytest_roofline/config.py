@@ -118,6 +118,8 @@ class AllowEntry(BaseModel):
         kinds = (*KINDS, *LIMITS, *SKIPS)
         if (self.test is None) == (self.record is None):
             raise ValueError("expected one of test and record, a glob")
+        if not (self.test or self.record or "").strip("*?"):
+            raise ValueError("its glob covers every row or none: name the rows, or leave the kind out of the gate")
         if self.kind not in kinds:
             raise ValueError(f"unknown kind {self.kind!r}, expected one of {', '.join(kinds)}")
         if not self.reason.strip():

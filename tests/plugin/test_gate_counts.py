@@ -658,6 +658,9 @@ def test_the_allow_list_works_under_xdist(project: Project) -> None:
     [
         (allow_entry(""), "expected one of test and record, a glob"),
         (allow_entry('test = "*"\nrecord = "*"'), "expected one of test and record, a glob"),
+        (allow_entry('test = "*"'), "its glob covers every row or none"),
+        (allow_entry('record = "?*"'), "its glob covers every row or none"),
+        (allow_entry('test = ""'), "its glob covers every row or none"),
         (allow_entry(kind="beyond"), "unknown kind 'beyond', expected one of beyond_roof, "),
         (allow_entry(until='"soon"'), "expected a date, as in 2026-12-31"),
         (allow_entry(until="7"), "until"),

@@ -477,8 +477,8 @@ def report_chart(
         exceeded.update(over)
         kernels.append(replace(drawn, key=str(entry.get("nodeid") or entry.get("name") or ""), alias=alias))
         if entry.get("roof_level") and drawn.bytes_s:
-            name = f"{_word(entry, 'roof_level')}, measured"
-            levels[Bandwidth(name=name, bytes_s=drawn.bytes_s, level=drawn.spots[0][0], basis="measured")] = None
+            words = f"{_word(entry, 'roof_level')}, measured"
+            levels[Bandwidth(name=words, bytes_s=drawn.bytes_s, level=drawn.spots[0][0], basis="measured")] = None
         roofs.update(dict.fromkeys(kernel[1]))
     ceilings = _report_ceilings(peaks, roofs)
     bandwidths = (*bandwidths, *levels)

@@ -472,14 +472,15 @@ def test_a_level_that_cannot_be_drawn_is_in_the_notes() -> None:
 
 
 def test_a_row_judged_by_a_cache_is_drawn_under_the_roof_of_that_cache() -> None:
-    """4 TFLOP/s at 1 FLOP/B is twice the roof of memory, and 80 % of an L2 of 5 TB/s."""
+    """4 TFLOP/s at 1 FLOP/B is twice the roof of memory, and 80 % of an L2 of 5 TB/s; the row after it is of memory."""
     cached = {**COUNTED, "achieved_flops": 4e12, "achieved_bw_bytes_s": 4e12, "roofline_pct": 0.8, "roofline_pct_raw": 0.8}
-    made = model(
-        {"entries": [{**cached, "roof_level": "L2", "l2_traffic": None}], "peaks": {**GPU_PEAKS, "source": "measured"}}
-    )
-    (one,) = made.kernels
+    rows = [{**cached, "roof_level": "L2", "device": "cpu"}, {**COUNTED, "device": "cpu"}]
+    peaks = {**GPU_PEAKS, "source": "measured"}
+    made = model({"entries": [{**row, "l2_traffic": None} for row in rows], "devices": {"cpu": peaks}})
+    one, other = made.kernels
     assert (one.fraction, one.spots) == (0.8, (("l2", 1.0),))
     assert one.roof == pytest.approx(5e12)
+    assert (other.fraction, other.roof) == (0.5, 2e12)
     assert [(line.level, line.bytes_s) for line in made.bandwidths] == [("memory", 2e12), ("l2", pytest.approx(5e12))]
     assert made.excluded == ()
 

@@ -34,7 +34,7 @@ def draw(chart: Chart, width: int, height: int) -> str:
     lines = [*wrap(chart.title, width), *wrap(chart.subtitle, width), ""]
     lines += _plot(chart, plane, letters)
     lines += (shorten(line, width) for line in _bottom(chart, plane))
-    lines += ["", *(shorten(line, width) for line in _listed(chart, plane, letters))]
+    lines += ["", *(part for line in _listed(chart, plane, letters) for part in wrap(line, width, subsequent_indent="   "))]
     return "\n".join(line.rstrip(" \u2800") for line in lines) + "\n"
 
 
@@ -79,16 +79,16 @@ def _plot(chart: Chart, plane: Plane, letters: dict[int, str]) -> Iterator[str]:
 
 def _bottom(chart: Chart, plane: Plane) -> Iterator[str]:
     """Yield the intensity axis."""
-    axis, numbers = ["─"] * int(plane.frame.w), [" "] * (int(plane.frame.w) + 8)
+    axis, numbers = ["─"] * int(plane.frame.w), [" "] * int(plane.frame.w)
     for value in ticks(*plane.x):
-        at = int(plane.px(value))
+        at, text = int(plane.px(value)), f"{value:g}"
         if at >= len(axis):
             continue
         axis[at] = "┬"
-        if all(letter == " " for letter in numbers[max(0, at - 1) : at + len(f"{value:g}") + 1]):
-            numbers[at : at + len(f"{value:g}")] = f"{value:g}"
+        if at + len(text) <= len(axis) and not "".join(numbers[max(0, at - 1) : at + len(text) + 1]).strip():
+            numbers[at : at + len(text)] = text
     yield f"{'':>{_MARGIN}}└{''.join(axis)}"
-    yield f"{'':>{_MARGIN}} {''.join(numbers)}"[: int(plane.frame.w) + _MARGIN + 1]
+    yield f"{'':>{_MARGIN}} {''.join(numbers)}"
     levels = "at each level" if len(chart.levels) > 1 else "of DRAM traffic"
     yield f"{'':>{_MARGIN}} arithmetic intensity (FLOP per byte {levels})"
 

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from roofline_engine.units import quantity
@@ -363,6 +363,14 @@ def stem(kernel: Kernel, plane: Plane) -> Segment | None:
     return plane.at(kernel.intensity, kernel.rate), plane.at(kernel.intensity, kernel.arrow_tip)
 
 
+def _arrows(kernel: Kernel, plane: Plane) -> list[Segment]:
+    """Return the arrow of a kernel to its roof, and those from its places in earlier runs."""
+    places = [*kernel.earlier, (kernel.intensity, kernel.rate)]
+    lines = [(plane.at(*start), plane.at(*end)) for start, end in pairwise(places)]
+    to_roof = stem(kernel, plane)
+    return [*lines, to_roof] if to_roof is not None else lines
+
+
 #: Most kernels with a label, a third of it in a narrow frame. Picking shows the names of the others.
 LABELLED = 40
 _NARROW = 600
@@ -402,7 +410,7 @@ def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequ
     chosen = ranked[: LABELLED // 3 if is_narrow else LABELLED]
     discs = list(_drawn_marks(chart, plane, sizes, ranked[:NEAR]))
     roofs = roof_lines(chart, plane)
-    stems = {at: line for at in chosen if (line := stem(chart.kernels[at], plane)) is not None}
+    stems = {at: _arrows(chart.kernels[at], plane) for at in chosen}
     inner = plane.frame.grown(-2)
     labels: list[Label] = []
     blocked = list(taken)
@@ -413,7 +421,7 @@ def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequ
         if is_narrow:
             text = tuple(line for words in text for line in _halves(words))
         is_heavy = (one.share or 0.0) >= _HEAVY
-        own = [stems.pop(at)] if at in stems else []
+        own = stems.pop(at)
         wide, high = max(text_width(line, SMALL) for line in text), LINE * len(text)
         x, y = plane.at(one.intensity, one.rate)
         marker = (x, y), sizes[at] / 2 + _GAP
@@ -429,7 +437,7 @@ def place_labels(chart: Chart, plane: Plane, sizes: Sequence[float], taken: Sequ
                     continue
                 leader = ((x, y), box.nearest(x, y)) if far else None
                 cost = _RANK * min(rank, _FARTHEST) + _ROOF * sum(box.crossed(line) for line in roofs)
-                cost += _STEM * sum(box.crossed(line) for line in stems.values())
+                cost += _STEM * sum(box.crossed(line) for lines in stems.values() for line in lines)
                 cost += _LEADER * sum(box.crossed(label.leader) for label in labels if label.leader is not None)
                 cost += _LEADER * sum(other.crossed(leader) for other in blocked) if leader else 0.0
                 if best is None or cost < best[0]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_roofline.plot import output, page, sources
+from pytest_roofline.plot import output, page, sources, style
 from pytest_roofline.plot.changes import compare
+from pytest_roofline.plot.layout import NARROW, WIDE, Size, arrange
 from pytest_roofline.plot.model import Chart
 from support.figures import GPU
 
@@ -74,6 +75,19 @@ def test_a_kernel_goes_through_all_runs_and_changes_since_the_first() -> None:
     assert one.earlier == ((1.0, 1e11), (1.0, 4e11))
     assert one.change == pytest.approx(2.0)
     assert made.subtitle.startswith("0 → 1 → 2; 1 kernel")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_labels_are_off_the_lines_of_changes(size: Size) -> None:
+    before = [row(f"k{at}", 0.4 * min(2039 * 3.0**at, 19500), 3.0**at) for at in range(-3, 4)]
+    after = [{**one, "gflops": 2 * one["gflops"]} for one in before]
+    made = compare([("0", run(*before)), ("1", run(*after))])
+    layout = arrange(made, style.legend(made), size)
+    assert len(layout.labels) >= 5
+    for label in layout.labels:
+        one = made.kernels[label.kernel]
+        line = layout.plane.at(*one.earlier[0]), layout.plane.at(one.intensity, one.rate)
+        assert not label.box.crossed(line)
 
 
 def test_other_roofs_and_no_common_kernel_are_named() -> None:

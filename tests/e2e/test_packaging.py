@@ -79,6 +79,7 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
         | {f"roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")}
         | {f"{BUNDLE}/{name}" for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py")}
         | {f"{BUNDLE}/skill/roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")}
+        | {f"{BUNDLE}/skill/reference/{path.name}" for path in (ROOT / "skill" / "reference").glob("*.md")}
         | {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")}
     )
 
@@ -87,7 +88,8 @@ def test_the_wheel_holds_exactly_these_files(built: tuple[Path, Path]) -> None:
 def test_the_bundled_skill_equals_the_repository(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         engine = [f"skill/roofline_engine/{name}" for name in files_of(ROOT / "skill" / "roofline_engine")]
-        for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", *engine):
+        pages = [f"skill/reference/{path.name}" for path in (ROOT / "skill" / "reference").glob("*.md")]
+        for name in ("SKILL.md", "peaks.md", "skill/roofline_tools.py", *pages, *engine):
             assert wheel.read(f"{BUNDLE}/{name}") == (ROOT / name).read_bytes()
 
 

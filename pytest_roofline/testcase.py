@@ -172,7 +172,7 @@ class Cases:
             measurement, problem = None, str(error)
         recorded = declare.read_properties(item.user_properties) if measurement is None else None
         if recorded is not None:
-            problem, rounding = problem or recorded.problem, recorded.rounding
+            problem, rounding = recorded.problem or problem, recorded.rounding
             if recorded.keywords and (declaration.work is None or declaration.source in ("captured", "names")):
                 declaration = declare.merge(declare.read_declaration(recorded.keywords, {}, "properties"), declaration)
                 rounding = recorded.rate_rounding

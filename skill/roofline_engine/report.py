@@ -122,6 +122,8 @@ def _time(report: Report) -> str:
             ("exposed copies", timeline.exposed_copy_us),
             ("idle", timeline.idle_us),
         ]
+        if not timeline.copy_us:  # none ran, or the file does not record them: then their time is idle
+            shares[2:] = [("idle (no copy is recorded)", timeline.idle_us)]
         named = ", ".join(f"{name} {100 * value / span:.1f} %" for name, value in shares)
         lines.append(f"device {text(timeline.device)}: {timeline.span_us / 1e3:.4g} ms: {named}")
         without = timeline.span_us - timeline.exposed_communication_us

@@ -6,7 +6,7 @@ they keep their distance when the page zooms. The signals ``xdom`` and ``ydom`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import style
@@ -25,7 +25,7 @@ from .layout import (
     Text,
     kernel_lines,
 )
-from .model import Bandwidth, Chart
+from .model import Bandwidth, Ceiling, Chart
 from .vega import short, ticks
 
 SCHEMA = "https://vega.github.io/schema/vega/v6.json"
@@ -38,12 +38,19 @@ _ANGLE = "-atan2(height / log(ydom[1] / ydom[0]), width / log(xdom[1] / xdom[0])
 _WAY = "atan2(scale('x', datum.x2) - scale('x', datum.x), scale('y', datum.y) - scale('y', datum.y2)) * 180 / PI"
 #: The color of the ring around the picked kernel, and of notes.
 _PICKED = "#C2410C"
+#: The names of the rows of marks. ``picked`` (the points of the picked kernel) and ``notes`` have rows on the page alone.
+NAMES = ("roofs", "ridges", "lines", "arrows", "kernels", "leaders", "names", "labels", "picked", "notes")
+Rows = Mapping[str, list[dict[str, Any]]]
 _X, _Y = {"scale": "x", "field": "x"}, {"scale": "y", "field": "y"}
 _ENDS = {"x": _X, "y": _Y, "x2": {"scale": "x", "field": "x2"}, "y2": {"scale": "y", "field": "y2"}}
 
 
-def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
-    """Return the whole drawing, with title, legend and the list of what is not drawn unless the layout is bare."""
+def specification(chart: Chart, layout: Layout, rows: Rows | None = None) -> dict[str, Any]:
+    """Return the whole drawing, with title, legend and the list of what is not drawn unless the layout is bare.
+
+    rows: the rows of its marks by name, those of ``datasets`` by default; an absent name has none.
+    """
+    rows = datasets(chart, layout) if rows is None else rows
     size, frame = layout.size, layout.plane.frame
     (x0, x1), (y0, y1), scale = layout.plane.x, layout.plane.y, layout.unit[0]
     xdom, ydom = [short(x0), short(x1)], [short(y0 / scale), short(y1 / scale)]
@@ -69,7 +76,7 @@ def specification(chart: Chart, layout: Layout) -> dict[str, Any]:
             {"name": "yticks", "value": ticks(*ydom)},
             {"name": "slope", "update": _ANGLE},
         ],
-        "data": [{"name": name, "values": rows} for name, rows in datasets(chart, layout).items()],
+        "data": [{"name": name, "values": rows.get(name, [])} for name in NAMES],
         "scales": [_scale("x", "xdom", "width"), _scale("y", "ydom", "height")],
         "axes": [
             _axis("x", "bottom", f"arithmetic intensity (FLOP per byte {traffic})"),
@@ -112,22 +119,29 @@ def _axis(scale: str, orient: str, title: str) -> dict[str, Any]:
 
 def datasets(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each kind of mark, by the name that its mark reads."""
-    scale = layout.unit[0]
+    rows = {**shared_rows(chart, layout), "kernels": kernels(chart, layout), **placed_rows(chart, layout)}
+    return {name: rows.get(name, []) for name in NAMES}
+
+
+def shared_rows(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that are the same in every layout of a chart."""
+    ridges = [_place(place, layout.unit[0]) for place in chart.ridges]
+    return {"roofs": list(_roofs(chart, layout)), "ridges": ridges}
+
+
+def placed_rows(chart: Chart, layout: Layout) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that a layout places: lines between marks, and texts."""
+    looks = style.roof_looks(chart)
     lines = [
         {"k": one.kernel, "kind": one.kind, **_place(one.start, 1.0), "x2": short(one.end[0]), "y2": short(one.end[1])}
         for one in kernel_lines(chart, layout)
     ]
     return {
-        "roofs": list(_roofs(chart, layout)),
-        "ridges": [_place(place, scale) for place in chart.ridges],
         "lines": [row for row in lines if row["kind"] in ("levels", "before", "range")],
         "arrows": [row for row in lines if row["kind"] == "arrow"],
-        "kernels": kernels(chart, layout),
         "leaders": list(_leaders(chart, layout)),
-        "names": [_name(chart, layout, one) for one in layout.texts],
+        "names": [_name(chart, layout, one, looks) for one in layout.texts],
         "labels": list(_labels(chart, layout)),
-        "picked": [],  # on the page: the points of the picked kernel
-        "notes": [],  # on the page: annotations
     }
 
 
@@ -197,9 +211,12 @@ def _labels(chart: Chart, layout: Layout) -> Iterator[dict[str, Any]]:
             }
 
 
-def _name(chart: Chart, layout: Layout, text: Text) -> dict[str, Any]:
-    """Return the text of a roof or of a memory level. A text of a ceiling keeps its distance from the right edge."""
-    plane, looks = layout.plane, style.roof_looks(chart)
+def _name(chart: Chart, layout: Layout, text: Text, looks: dict[Bandwidth | Ceiling, tuple[str, str]]) -> dict[str, Any]:
+    """Return the text of a roof or of a memory level. A text of a ceiling keeps its distance from the right edge.
+
+    looks: as of ``style.roof_looks``.
+    """
+    plane = layout.plane
     x = plane.back_x(text.x)
     if text.kernel is not None:
         rate = chart.kernels[text.kernel].rate

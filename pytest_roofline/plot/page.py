@@ -26,9 +26,6 @@ _SIZES = {
     "usual": Size(840, 620, bare=True),  # of a window of 1280 pixels, next to the lists
     "wide": Size(1060, 640, bare=True),
 }
-#: Data that is the same in every layout, and data that each places on its own.
-_SHARED = ("roofs", "ridges")
-_PLACED = ("lines", "arrows", "leaders", "names", "labels")
 #: Most changes in the table of several runs.
 _CHANGES = 500
 #: Words for the keys of an entry whose own words read badly.
@@ -64,13 +61,10 @@ def page(chart: Chart, engine: str) -> str:
     """
     legend = style.legend(chart)
     layouts = {name: arrange(chart, legend, size) for name, size in _SIZES.items()}
-    base = draw.specification(chart, layouts["wide"])
-    for one in base["data"]:
-        one["values"] = []
     texts = {
         "roofline-page": _data(chart, layouts),
         "roofline-vega-lite": vega.specification(chart, arrange(chart, legend)),
-        "roofline-vega": base,
+        "roofline-vega": draw.specification(chart, layouts["wide"], {}),
         "roofline-state": {"notes": [], "view": None},
     }
     scripts = [_json(name, json.dumps(value, separators=(",", ":"))) for name, value in texts.items()]
@@ -188,7 +182,6 @@ def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
         "up to": [times(one.headroom) if one.headroom else None for one in kernels],
     }
     order = sorted(range(len(rows)), key=lambda at: (-(kernels[at].share or 0.0), kernels[at].fraction or 2.0, at))
-    shared = draw.datasets(chart, layouts["wide"])
     return {
         "unit": layouts["wide"].unit[1],
         "names": [one.name for one in kernels],
@@ -203,17 +196,17 @@ def _data(chart: Chart, layouts: dict[str, Layout]) -> dict[str, Any]:
             for key, field in FIELDS.items()
             if key in columns
         },
-        "shared": {name: shared[name] for name in _SHARED},
+        "shared": draw.shared_rows(chart, layouts["wide"]),
         "layouts": {name: dict(_layout(chart, layout)) for name, layout in layouts.items()},
     }
 
 
 def _layout(chart: Chart, layout: Layout) -> Iterator[tuple[str, Any]]:
     """Yield the size, the axes and the placed rows of one drawing."""
-    spec = draw.specification(chart, layout)
+    spec = draw.specification(chart, layout, {})
     yield from (("width", layout.size.width), ("height", layout.size.height), ("padding", spec["padding"]))
     yield from ((signal["name"], signal["value"]) for signal in spec["signals"] if signal["name"] in ("xdom", "ydom"))
-    yield from ((one["name"], one["values"]) for one in spec["data"] if one["name"] in _PLACED)
+    yield from draw.placed_rows(chart, layout).items()
 
 
 def packed(values: Sequence[Any]) -> dict[str, Any]:

@@ -218,8 +218,12 @@ def _replace(folder: Path, files: dict[str, bytes]) -> None:
             path.write_bytes(content)
         record = {"version": skill_version(), "files": {name: _digest(content) for name, content in files.items()}}
         (new / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        if folder.exists():
-            folder.rename(work / "old")
-        new.rename(folder)
+        old = folder.rename(work / "old") if folder.exists() else None
+        try:
+            new.rename(folder)
+        except OSError:
+            if old is not None:
+                old.rename(folder)
+            raise
     finally:
         shutil.rmtree(work, ignore_errors=True)

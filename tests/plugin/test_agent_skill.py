@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_roofline import agent_skill
 from pytest_roofline.cli import main
 from support.tool import ROOT
 
@@ -154,6 +155,24 @@ def test_an_older_copy_is_stale_and_updated(
     assert run(monkeypatch, "install") == 0
     assert "updated: " in capsys.readouterr().out
     assert run(monkeypatch, "check") == 0
+
+
+def test_an_update_that_fails_keeps_the_older_copy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / ".agents" / "skills" / "pytest-roofline"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("older", encoding="utf-8")
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError("the disk went away")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="disk"):
+        agent_skill._replace(folder, {"SKILL.md": b"newer"})
+    assert tree(folder) == {"SKILL.md": b"older"}
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(

@@ -59,7 +59,7 @@ SKIPS = {
 }
 #: All codes of an outcome: of a row that a gate skipped, and of one that is allowed or failed for a special reason.
 CODES = (*SKIPS, "unknown_device", "earlier_try", "xfail")
-#: Sources of work that nobody declared. Without a time such a row claims nothing, so a gate ignores it.
+#: Sources of undeclared work. Without a time such a row claims nothing, so a gate ignores it.
 _GUESSED = ("captured", "names")
 #: Notes that say why a row has no time.
 _UNTIMED = ("idle", "untimed", "interpreted", "meta_device")

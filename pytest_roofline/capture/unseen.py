@@ -27,7 +27,7 @@ from .trace import CapturedWork, OpTrace
 
 #: How deep arrays are searched for in containers, and half as deep in objects; how many values are looked at.
 DEPTH, MOST_VALUES = 8, 2_000
-#: Packages whose functions and libraries are native code, whoever wrote it.
+#: Packages whose functions and libraries are native code.
 _NATIVE = ("ctypes", "_ctypes", "cffi", "_cffi_backend", "numba", "cppyy", "tilelang", "cutlass", "taichi", "nanobind")
 #: Packages with compiled modules that are recorded, or do no work on arrays.
 _RECORDED = {"numpy", "torch", "jax", "jaxlib", "triton", "ml_dtypes", "optree", "pytest", "pluggy"}

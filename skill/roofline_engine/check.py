@@ -122,7 +122,7 @@ _UNITS = (10.0, 100.0, 1e3, 1e6, 1.024, 1.024**2, 1.024**3)
 _WIDTHS = (2.0, 4.0, 8.0)
 
 _SUSPECTS = "a kernel that does not run, a missing sync, a cached result, over-counted work or a wrong peak"
-#: A GEMM between one and two times its dense peak may skip half of its multiply-adds. ``sparsity`` of the work model says so.
+#: A GEMM between one and two times its dense peak may skip half of its multiply-adds: ``sparsity`` of the model.
 _SPARSE = 2.0
 
 

@@ -11,11 +11,6 @@ from .form import Timeline
 COMPUTE, COMMUNICATION, COPY = 0, 1, 2
 
 
-def measure_timeline(device: str, intervals: Iterable[tuple[float, float, int]]) -> Timeline | None:
-    """Return the timeline of these intervals (start, end in microseconds, kind), in any order; None without one."""
-    return merge_intervals(device, sorted(intervals))
-
-
 class _Union:
     """The length of the union of intervals that come in the order of their starts."""
 
